@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from tracer.analysis.explain.explanation import Explanation, Part, SlowStep
-from tracer.analysis.explain.words import meanwhile, what, where
-from tracer.analysis.findings.finding import percent, seconds
+from tracer.analysis.explain.words import duration, meanwhile, step_name, steps_name, what, where
+from tracer.analysis.findings.finding import percent
 from tracer.analysis.report.text import print_findings
 from tracer.cli.output import console, print_table, safe
 
@@ -22,11 +22,10 @@ def print_explanation(title: str, found: Explanation) -> None:
     """Prints what all steps depended on, then the slowest steps."""
     out = console()
     out.print(safe(title), style="bold")
-    kind = {"train": "training ", "inference": "inference ", None: ""}.get(found.stage, "")
     out.print(
         safe(
-            f"{found.steps:,} {kind}steps: median {_time(found.median_ns)},"
-            f" 95 % within {_time(found.p95_ns)}, the longest {_time(found.longest_ns)}."
+            f"{found.steps:,} {steps_name(found.stage)}: median {duration(found.median_ns)},"
+            f" 95 % within {duration(found.p95_ns)}, the longest {duration(found.longest_ns)}."
         )
     )
     if found.lossy:
@@ -59,16 +58,16 @@ def print_explanation(title: str, found: Explanation) -> None:
 
 
 def _print_step(out: Any, step: SlowStep, found: Explanation) -> None:
+    name = step_name(step.epoch, step.step)
     times = step.total_ns / found.median_ns
-    number = f"{'' if step.epoch is None else f'{step.epoch}:'}{step.step}"
-    head = f"Step {number} took {_time(step.total_ns)}, {times:.1f} times the median."
+    head = f"Step {name} took {duration(step.total_ns)}, {times:.1f} times the median."
     more = [p for p in step.parts if p.more_ns > _LEAST_MORE * step.total_ns][:_MOST_MORE]
     out.print(safe(head), style="bold")
     if more and found.typical_steps > 1:
         out.print(
             safe(
-                f"It has {_time(step.total_ns - found.typical_ns)} more than a typical step,"
-                f" {_time(more[0].more_ns)} of it in: {where(more[0].group)}, which"
+                f"It has {duration(step.total_ns - found.typical_ns)} more than a typical step,"
+                f" {duration(more[0].more_ns)} of it in: {where(more[0].group)}, which"
                 f" {what(more[0].group)}."
             )
         )
@@ -90,7 +89,7 @@ def _print_longest_storage(out: Any, step: SlowStep) -> None:
     if longest is not None and longest["dur_ns"] > _LEAST_MORE * step.total_ns:
         out.print(
             safe(
-                f"Its longest wait for storage took {_time(longest['dur_ns'])}. Meanwhile disks"
+                f"Its longest wait for storage took {duration(longest['dur_ns'])}. Meanwhile disks"
                 f" served {meanwhile(longest['meanwhile'])}."
             )
         )
@@ -99,12 +98,8 @@ def _print_longest_storage(out: Any, step: SlowStep) -> None:
 def _rows(parts: Iterable[Part]) -> Iterable[tuple[str, ...]]:
     for part in parts:
         yield (
-            _time(part.ns),
-            f"+{_time(part.more_ns)}",
+            duration(part.ns),
+            f"+{duration(part.more_ns)}",
             where(part.group),
             what(part.group),
         )
-
-
-def _time(ns: float) -> str:
-    return seconds(ns / 1e9)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tracer.analysis.findings.finding import file_name, name, size
+from tracer.analysis.findings.finding import file_name, name, seconds, size
 from tracer.analysis.views.critical_path import RUN
 
 _KINDS = {
@@ -23,6 +23,21 @@ _KINDS = {
     "ipc": "waits for data from another process",
     "other": "waits; no event tells for what",
 }
+
+
+def duration(ns: float) -> str:
+    """Returns a time (ns) in s, ms, us or ns."""
+    return seconds(ns / 1e9)
+
+
+def step_name(epoch: int | None, step: int | None) -> str:
+    """Returns the name of a step, as --step takes it: "1:812"."""
+    return f"{'' if epoch is None else f'{epoch}:'}{step}"
+
+
+def steps_name(stage: str | None) -> str:
+    """Returns the name of a stage's steps."""
+    return {"train": "training steps", "inference": "inference steps"}.get(stage or "", "steps")
 
 
 def meanwhile(served: Sequence[Mapping[str, Any]]) -> str:

@@ -9,9 +9,9 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from tracer.analysis.explain.explanation import Explanation, Part, SlowStep
-from tracer.analysis.explain.words import meanwhile, what, where
+from tracer.analysis.explain.words import duration, meanwhile, step_name, steps_name, what, where
 from tracer.analysis.figures import critical_path as draw
-from tracer.analysis.findings.finding import name, percent, seconds
+from tracer.analysis.findings.finding import name, percent
 from tracer.analysis.page.base import TEMPLATES, render
 from tracer.analysis.page.summary import Tile
 from tracer.analysis.page.tables import PageTable, page_table
@@ -56,29 +56,27 @@ def explanation_page(title: str, found: Explanation, times: pd.DataFrame) -> str
 
 
 def _tiles(found: Explanation) -> list[Tile]:
-    kind = {"train": "training steps", "inference": "inference steps"}.get(found.stage or "")
     return [
-        Tile("steps", f"{found.steps:,}", kind or "steps"),
-        Tile("median", _time(found.median_ns), "time of a step"),
-        Tile("95 %", _time(found.p95_ns), "of the steps are within this time"),
-        Tile("longest", _time(found.longest_ns), "time of a step"),
+        Tile("steps", f"{found.steps:,}", steps_name(found.stage)),
+        Tile("median", duration(found.median_ns), "time of a step"),
+        Tile("95 %", duration(found.p95_ns), "of the steps are within this time"),
+        Tile("longest", duration(found.longest_ns), "time of a step"),
         Tile("unknown", percent(100 * found.unknown_share), "of the time has an unknown cause"),
         Tile("inferred", percent(100 * found.inferred_share), "of the time has an inferred cause"),
     ]
 
 
 def _of_step(number: int, step: SlowStep, found: Explanation) -> Section:
-    said = f"{'' if step.epoch is None else f'{step.epoch}:'}{step.step}"
     more = [part for part in step.parts if part.more_ns > 0]
     about = f"{step.total_ns / found.median_ns:.1f} times the median."
     if more:
         about += (
             f" Most of what it has more than a typical step: {where(more[0].group)},"
-            f" {what(more[0].group)} (+{_time(more[0].more_ns)})."
+            f" {what(more[0].group)} (+{duration(more[0].more_ns)})."
         )
     return Section(
         f"step-{number}",
-        f"Step {said}: {_time(step.total_ns)}",
+        f"Step {step_name(step.epoch, step.step)}: {duration(step.total_ns)}",
         about,
         draw.threads_of_step(_segments(step)),
         _table(step.parts, with_typical=True),
@@ -123,7 +121,3 @@ def _table(parts: list[Part], with_typical: bool) -> PageTable:
         rows.append(row)
     table = page_table("", pd.DataFrame(rows), "")
     return replace(table, more=len(parts) - len(rows))
-
-
-def _time(ns: float) -> str:
-    return seconds(ns / 1e9)

@@ -2,13 +2,15 @@
 
 import json
 import math
+from dataclasses import asdict
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.support.hostile import make_harmful
+from tests.support.hostile import NAMES, make_harmful
 from tests.support.traces import make_trace
+from tracer.analysis.explain.explanation import explain
 from tracer.analysis.report.by_phase import BY, by_phase
 from tracer.analysis.report.tables import TABLES as REPORT
 from tracer.analysis.report.tables import records
@@ -38,6 +40,34 @@ def test_a_view_is_made(hostile, name):
     assert len(frame.columns) == len(VIEWS[name].columns)
     # No thread here is of one target alone, and no step ends after its start.
     assert len(frame) or name in ("stalls", "critical_path")
+
+
+def test_a_step_amid_harm_has_a_path_that_adds_up(tmp_path):
+    tids = (7, 8, 9)
+    instead = {
+        "processes": [
+            {"pid": 7, "tid": tid, "role": "target", "target": "job", "comm": name}
+            for tid, name in zip(tids, NAMES, strict=False)
+        ],
+        "phases": [
+            {"pid": 7, "tid": tid, "name": "step", "step": step, "start": 60 * step,
+             "end": 60 * step + 60}
+            for tid in tids
+            for step in range(5)
+        ],
+    }  # fmt: skip
+    with make_harmful(tmp_path / "t", instead=instead) as trace:
+        path = VIEWS["critical_path"].frame(trace)
+        assert json.loads(dump(asdict(explain(trace))))["steps"] == 15
+        waited = REPORT["waits"].of(trace)
+    assert set(path["kind"]) > {"run"}
+    for _, step in path.groupby(["step_tid", "step_start"]):
+        ends = (step["ts"] + step["dur_ns"]).tolist()
+        assert step["ts"].tolist() == [step["step_start"].iloc[0], *ends[:-1]]
+        assert sum(step["dur_ns"]) == 60
+    assert waited["path_s"].sum() * 1e9 == pytest.approx(
+        path.loc[path["kind"] != "run", "dur_ns"].sum()
+    )
 
 
 @pytest.mark.parametrize("by", BY)

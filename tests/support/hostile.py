@@ -50,8 +50,13 @@ _NUMBERS: dict[Type, tuple[Any, ...]] = {
 _ROWS = 157  # a prime: no two columns repeat together
 
 
-def make_harmful(folder: Path, rows: int = _ROWS) -> Trace:
-    """A trace that has every table, and in it all that a column can hold."""
+def make_harmful(
+    folder: Path, rows: int = _ROWS, instead: dict[str, list[dict[str, Any]]] | None = None
+) -> Trace:
+    """A trace that has every table, and in it all that a column can hold.
+
+    `instead` has rows for some of the tables.
+    """
     made = {}
     for table in TABLES.values():
         columns = {}
@@ -68,4 +73,4 @@ def make_harmful(folder: Path, rows: int = _ROWS) -> Trace:
         made[table.name] = [
             {name: next(values) for name, values in columns.items()} for _ in range(rows)
         ]
-    return make_trace(folder, made)
+    return make_trace(folder, made | (instead or {}))

@@ -14,8 +14,8 @@ A thread that was there before the recording may run at its start. Only a wake-u
 the thread, shows that it was off the CPU. If events were lost during an interval, the switch that
 seems to end it may end another one, and a wake-up after the loss may be another one's.
 
-Some machines never log the switches away from threads of their own, such as the agent of a virtual
-machine's host. Then the interval ends at the thread's next event, whatever event that is.
+Some kernels do not log every switch away from the idle thread or from others. Then the interval
+ends at the thread's next event, whatever event that is.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from tests.docker.conftest import wait_for
 from tests.support.warm import Tracer
 from tracer.analysis.studies.runs import read_runs
 from tracer.store.trace import Trace
+from tracer.workloads.modes.setting import PowerModes
 from tracer.workloads.studies import throttle
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -46,6 +47,8 @@ workers = 0
 @pytest.fixture
 def study(dockerd, tracer, tmp_path):
     """Runs a study from its text to its end; `.start` runs one in the background."""
+    with PowerModes(needed=False):
+        pass  # the machine has its own settings again, if tests were killed during a study
     started = []
 
     def command_of(text, scratch):

@@ -3,8 +3,13 @@
 import contextlib
 import json
 import os
+import re
 import signal
+import socket
+import socketserver
 import subprocess
+import threading
+import time
 
 import pytest
 
@@ -143,6 +148,61 @@ def test_the_container_has_the_limits(dockerd, run, tmp_path):
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 130
     assert containers(dockerd) == []
+
+
+@pytest.mark.parametrize(
+    "request_", ["POST .*/create", "POST .*/start", r"GET .*/traintrace-lenet-\d+-0/json"]
+)
+def test_ctrl_c_during_the_start_leaves_no_container(dockerd, tmp_path, monkeypatch, request_):
+    asked = threading.Event()
+
+    def interrupt(head):
+        if re.match(request_ + "[? ]", head):
+            if not asked.is_set():
+                process.send_signal(signal.SIGINT)
+                time.sleep(0.3)  # the signal arrives before the daemon's answer
+            asked.set()
+
+    with in_front_of(dockerd.host, tmp_path / "front", interrupt) as host:
+        monkeypatch.setenv("DOCKER_HOST", host)
+        with running(tmp_path, "--samples", "4096", "--containers", "1") as process:
+            assert process.wait(200) == 130
+    assert asked.is_set()
+    assert containers(dockerd) == []
+
+
+@contextlib.contextmanager
+def in_front_of(host, path, told):
+    """Listens at `path` for the daemon at `host`; calls `told(HEAD)` before it hands a request on.
+
+    Yields the value for DOCKER_HOST.
+    """
+
+    class Client(socketserver.BaseRequestHandler):
+        def handle(self):
+            with socket.socket(socket.AF_UNIX) as daemon:
+                daemon.connect(host.removeprefix("unix://"))
+                answers = threading.Thread(target=hand_on, args=(daemon, self.request))
+                answers.start()
+                hand_on(self.request, daemon, told)
+                answers.join()
+
+    with socketserver.ThreadingUnixStreamServer(str(path), Client) as server:
+        threading.Thread(target=server.serve_forever).start()
+        try:
+            yield f"unix://{path}"
+        finally:
+            server.shutdown()
+
+
+def hand_on(here, there, told=lambda head: None):
+    """Hands all bytes of a connection on, then its end."""
+    with contextlib.suppress(OSError):
+        while data := here.recv(1 << 16):
+            told(data.split(b"\r\n", 1)[0].decode("utf-8", "replace"))
+            there.sendall(data)
+    with contextlib.suppress(OSError):
+        there.shutdown(socket.SHUT_WR)
 
 
 def test_the_next_run_removes_the_containers_of_a_killed_run_and_infers(dockerd, run, tmp_path):

@@ -23,6 +23,7 @@ from tracer.workloads.containers.image import python_command, told
 from tracer.workloads.containers.limits import Limits
 from tracer.workloads.containers.starter import Starter
 from tracer.workloads.errors import BrokenJobError, took_too_long
+from tracer.workloads.interrupt import held
 
 if TYPE_CHECKING:
     from docker.models.containers import Container
@@ -105,22 +106,23 @@ class Containers:
         volumes[str(self._gates)] = {"bind": "/gate", "mode": "ro"}
         command = [*interpreter, "-m", "tracer.workloads", *job.arguments]
         command = [*interpreter, "-S", "-c", _GATE, f"/gate/{job.name}", *_absolute(command)]
-        if self._cli is not None:
-            self._run(self._cli, job, volumes, command)
-            return
-        container = self._client.containers.create(
-            self._image,
-            command,
-            entrypoint="",
-            name=job.name,
-            labels={OWNER: _myself()},
-            volumes=volumes,
-            environment=job.environment,
-            network_mode="none",
-            **self._limits.options(),
-        )
-        self._started.append(container)
-        container.start()
+        with held():  # a container that was made, but is not in `_started`, would stay
+            if self._cli is not None:
+                self._run(self._cli, job, volumes, command)
+                return
+            container = self._client.containers.create(
+                self._image,
+                command,
+                entrypoint="",
+                name=job.name,
+                labels={OWNER: _myself()},
+                volumes=volumes,
+                environment=job.environment,
+                network_mode="none",
+                **self._limits.options(),
+            )
+            self._started.append(container)
+            container.start()
 
     def _run(
         self,

@@ -6,7 +6,6 @@ Results go to stdout, everything else to stderr. torch is imported only when a j
 from __future__ import annotations
 
 import json
-import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,10 +16,24 @@ from typer.core import TyperGroup
 
 from tracer.probes.errors import ExitCode, TracerError
 from tracer.workloads import models
+from tracer.workloads.arguments import (
+    MANY,
+    BatchSize,
+    Data,
+    DataSet,
+    DeviceOption,
+    Model,
+    Samples,
+    Scale,
+    Seed,
+    Threads,
+    Workers,
+    positive,
+    when,
+)
 from tracer.workloads.data import catalogue
 from tracer.workloads.errors import JobError
 from tracer.workloads.options import (
-    CHECKPOINT_TIMES,
     EACH_EPOCH,
     Arrivals,
     CheckpointWay,
@@ -41,76 +54,12 @@ _PACKAGES = {
     "urllib3": "urllib3",
     "waitress": "waitress",
 }
-_MANY = 1_000_000_000
-
 app = typer.Typer(
     help="Training jobs to trace. Each run prints one JSON object on stdout when it ends.",
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-
-
-def _positive(value: float | None) -> float | None:
-    if value is not None and not (math.isfinite(value) and value > 0):
-        raise typer.BadParameter("give a finite number above 0")
-    return value
-
-
-def _when(value: str) -> str:
-    if not CHECKPOINT_TIMES.fullmatch(value):
-        raise typer.BadParameter("give epoch, end, or a number of steps")
-    return value
-
-
-Model = Annotated[str, typer.Argument(help="Model name; `list` shows them.", metavar="MODEL")]
-Data = Annotated[
-    Path | None,
-    typer.Option(
-        help="Folder of the data set. Existing files of the set are used unchanged. If the folder "
-        "is absent or empty, a synthetic set is generated from the seed. "
-        "[default: beside the output folder, named for the set, seed and samples]"
-    ),
-]
-Samples = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        max=10_000_000,
-        help="Training samples to use; a generated set also gets a quarter as many for testing. "
-        "[default: all of an existing set; 4096 generated ones, or 1024 JPEGs]",
-    ),
-]
-DataSet = Annotated[
-    str | None,
-    typer.Option(
-        metavar="SET", help="Data set name; `list` shows them. [default: the papers' choice]"
-    ),
-]
-Scale = Annotated[
-    float | None,
-    typer.Option(
-        metavar="SHARE",
-        callback=_positive,
-        help="Share of the papers' training samples to use, such as 0.01.",
-    ),
-]
-BatchSize = Annotated[int, typer.Option(min=1, max=_MANY, help="Samples per step.")]
-Workers = Annotated[
-    int, typer.Option(min=0, max=256, help="DataLoader workers; 0: the job fetches the batches.")
-]
-Seed = Annotated[
-    int,
-    typer.Option(
-        min=0, max=2**32 - 1, help="Seed of a generated set, the weights and the sample order."
-    ),
-]
-Threads = Annotated[
-    int | None, typer.Option(min=1, max=1024, help="Threads of torch. [default: torch's choice]")
-]
-DeviceOption = Annotated[
-    Device, typer.Option("--device", help="Device to run on; auto uses CUDA if available.")
-]
 
 
 @app.command("list")
@@ -132,7 +81,7 @@ def train(
         int | None,
         typer.Option(
             min=1,
-            max=_MANY,
+            max=MANY,
             help="Stop after exactly this number of optimizer steps, over as many epochs as that "
             "takes; overrides --epochs.",
         ),
@@ -141,7 +90,7 @@ def train(
         int | None,
         typer.Option(
             min=1,
-            max=_MANY,
+            max=MANY,
             help="Passes over the training samples. [default: 10, as in Park & Bahn 2023]",
         ),
     ] = None,
@@ -149,7 +98,7 @@ def train(
         float | None,
         typer.Option(
             metavar="SECONDS",
-            callback=_positive,
+            callback=positive,
             help="Train on after the last step until this time is over.",
         ),
     ] = None,
@@ -157,7 +106,7 @@ def train(
         float | None,
         typer.Option(
             metavar="SECONDS",
-            callback=_positive,
+            callback=positive,
             help="End after the step in which this time is over, even before the last step.",
         ),
     ] = None,
@@ -177,13 +126,13 @@ def train(
     scale: Scale = None,
     lr: Annotated[
         float | None,
-        typer.Option(callback=_positive, help="Learning rate of SGD. [default: set by the model]"),
+        typer.Option(callback=positive, help="Learning rate of SGD. [default: set by the model]"),
     ] = None,
     checkpoint_every: Annotated[
         str,
         typer.Option(
             metavar="WHEN",
-            callback=_when,
+            callback=when,
             help="Time of checkpoints: epoch, end, or a number of steps.",
         ),
     ] = EACH_EPOCH,
@@ -235,7 +184,7 @@ def infer(
         int | None,
         typer.Option(
             min=1,
-            max=_MANY,
+            max=MANY,
             help="Batches to predict, over as many passes as that takes. [default: one pass]",
         ),
     ] = None,
@@ -333,7 +282,7 @@ def serve(
 def request(
     model: Model,
     rate: Annotated[
-        float, typer.Option(callback=_positive, help="Mean rate of requests per second.")
+        float, typer.Option(callback=positive, help="Mean rate of requests per second.")
     ],
     url: Annotated[
         str, typer.Option(help="URL of the server, or unix:PATH of its socket.")
@@ -342,7 +291,7 @@ def request(
         int | None, typer.Option(min=1, max=10_000_000, help="Requests to send; or give --seconds.")
     ] = None,
     seconds: Annotated[
-        float | None, typer.Option(callback=_positive, help="Seconds to send; or give --requests.")
+        float | None, typer.Option(callback=positive, help="Seconds to send; or give --requests.")
     ] = None,
     arrivals: Annotated[
         Arrivals, typer.Option(help="Request times: drawn at random from the seed, or even.")
@@ -355,7 +304,7 @@ def request(
     ] = RequestOptions.batch_size,
     timeout: Annotated[
         float,
-        typer.Option(callback=_positive, help="Seconds to wait for an answer, from the due time."),
+        typer.Option(callback=positive, help="Seconds to wait for an answer, from the due time."),
     ] = RequestOptions.timeout_s,
     seed: Seed = JobOptions.seed,
     data: Data = None,

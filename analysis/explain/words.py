@@ -7,6 +7,7 @@ from typing import Any
 
 from tracer.analysis.findings.finding import file_name, name, seconds, size
 from tracer.analysis.views.critical_path import RUN
+from tracer.analysis.views.sync_parts import AWAITED
 
 _KINDS = {
     RUN: "runs",
@@ -70,8 +71,11 @@ def what(part: Mapping[str, Any]) -> str:
     told = []
     if part.get("call") is not None and kind != "cpu":
         told.append(name(part["call"]))
-    if part.get("detail") is not None:
-        told.append(file_name(part["detail"]))
+    detail = part.get("detail")
+    if kind == "sync" and detail in AWAITED:
+        told.append(f"for {AWAITED[detail]}")
+    elif detail is not None:
+        told.append(file_name(detail))
     by = part.get("by_comm")
     if by is not None:
         told.append(f"{name(by)} has it" if kind == "cpu" else f"for {name(by)}")

@@ -16,6 +16,7 @@ from tracer.analysis.findings.finding import (
 )
 from tracer.analysis.findings.window import Scope, Window, window
 from tracer.analysis.views.critical_path import RUN, main_steps
+from tracer.analysis.views.sync_parts import AWAITED
 from tracer.store.trace import Trace
 
 _LEAST = 2.0
@@ -44,6 +45,8 @@ _MENDS = {
     "sync": "make data durable less often, or on a thread of its own",
     "dirty": "write less at once, or raise the limits of dirty pages",
 }
+
+_WHO = "if(kind = 'sync' AND detail IS NOT NULL, detail, coalesce(by_comm, detail))"
 
 _QUERY = """WITH path AS ({path}), parts AS (
     SELECT {who} AS who, sum(dur_ns) AS ns, sum(dur_ns) FILTER (certainty != 'exact') AS inferred
@@ -79,7 +82,7 @@ def waits(trace: Trace) -> list[Finding]:
 
 
 def _of_kind(trace: Trace, over: Window, path: str, kind: str) -> list[Finding]:
-    query = _QUERY.format(path=path, who="coalesce(by_comm, detail)", which=f"kind = '{kind}'")
+    query = _QUERY.format(path=path, who=_WHO, which=f"kind = '{kind}'")
     answer = ask(trace, query)
     if answer is None:
         return []
@@ -87,7 +90,11 @@ def _of_kind(trace: Trace, over: Window, path: str, kind: str) -> list[Finding]:
     sentence += f" {_SAID[kind]}"
     if not pd.isna(answer.row["who"]):
         of = {"cpu": "has", "fault": "of", "disk": "of", "dirty": "of"}.get(kind, "for")
-        who = name(answer.row["who"]) if kind == "cpu" else file_name(answer.row["who"])
+        who = answer.row["who"]
+        if kind == "sync" and who in AWAITED:
+            who = AWAITED[who]
+        else:
+            who = name(who) if kind == "cpu" else file_name(who)
         part = percent(answer.number("part"))
         sentence += (
             f" ({part} of it while {who} has it)" if of == "has" else f" ({part} of it {of} {who})"

@@ -23,12 +23,13 @@ SELECT coalesce(w.target, '') AS target, w.kind, w.dur_ns, CASE
         WHEN w.kind = 'cpu' THEN 'idle CPU'
         WHEN w.detail IS NULL THEN 'unknown'
         WHEN w.kind = 'fault' THEN 'file'
-        WHEN w.kind IN ('disk', 'dirty') THEN 'device'
+        WHEN w.kind IN ('disk', 'dirty', 'sync') THEN 'device'
         ELSE 'unknown'
     END AS whose,
     CASE whose WHEN 'target' THEN w.by_target WHEN 'container' THEN left(w.by_container, 12)
         WHEN 'kernel' THEN {same_work("w.by_comm")} WHEN 'process' THEN w.by_comm
-        WHEN 'device' THEN w.detail WHEN 'file' THEN w.detail END AS blamed
+        WHEN 'device' THEN if(w.kind = 'sync', NULL, w.detail) WHEN 'file' THEN w.detail
+    END AS blamed
 FROM {{rows}} w
 LEFT JOIN (SELECT tid, bool_and(kernel) AS kernel FROM threads GROUP BY tid) k ON w.by_tid = k.tid
 WHERE w.kind != '{RUN}'

@@ -11,7 +11,8 @@ own context up to that moment, and whoever woke it:
 - dirty: the kernel put it to sleep for having dirtied pages (balance_dirty_pages).
 - reclaim: it waited for memory that others had to give up.
 - sync: a call that makes data durable, another call in which a file system syncs (a write to an
-  O_SYNC file), or another call that waited for the journal's thread.
+  O_SYNC file), or another call that waited for the journal's thread. A wait for the journal's
+  thread is several rows, by what that thread did meanwhile (`analysis/views/sync_parts.py`).
 - fault: a major page fault; in user mode without a fault's event, an uninterruptible sleep that an
   interrupt ended.
 - lock: futex; or an uninterruptible sleep in another call that a thread ended, which is how a
@@ -34,6 +35,7 @@ from tracer.analysis.views.calls_around import LATEST, make_calls_before
 from tracer.analysis.views.calls_by_kind import READ, SYNC, WRITE
 from tracer.analysis.views.context import COLUMNS, make_in_context
 from tracer.analysis.views.requests import OPERATION
+from tracer.analysis.views.sync_parts import AWAITED, FLUSH, JOURNAL, PAGES, split
 from tracer.analysis.views.threads import make_threads, owns
 from tracer.analysis.views.view import View, apart
 from tracer.probes.schema import PID, TID, TS, Column, Type
@@ -68,7 +70,11 @@ SELECT e.* FROM (
     SELECT tid, ts, 'read' AS what, dev AS detail FROM block
     WHERE event = 'bio_queue' AND nr_sector > 0 AND {OPERATION} = 'read'
     UNION ALL
-    SELECT tid, ts, 'sync', NULL FROM file_writes WHERE event IN ('fsync_start', 'fsync')
+    SELECT tid, ts, 'flush', dev FROM block
+    WHERE event = 'bio_queue' AND nr_sector = 0 AND starts_with(rwbs, 'F')
+    UNION ALL
+    SELECT tid, ts, if(event = 'fast_commit_start', 'fast commit', 'sync'), event FROM file_writes
+    WHERE event IN ('fsync_start', 'fsync', 'fast_commit_start')
     UNION ALL
     SELECT tid, ts, 'dirty', dev FROM dirty WHERE event = 'balance_dirty_pages' AND pause_ns > 0
     UNION ALL
@@ -113,7 +119,9 @@ CREATE OR REPLACE TEMP TABLE told_sleeps AS
 WITH of_calls AS (
     SELECT tid, entered, min(ts) FILTER (what = 'read') AS read_ns,
         arg_min(detail, ts) FILTER (what = 'read') AS device,
-        min(ts) FILTER (what = 'sync') AS sync_ns
+        min(ts) FILTER (what = 'sync') AS sync_ns, min(ts) FILTER (what = 'flush') AS flush_ns,
+        min(ts) FILTER (what = 'sync' AND detail = 'fsync_start') AS ext4_ns,
+        min(ts) FILTER (what = 'fast commit') AS commit_ns
     FROM wait_evidence_in_calls WHERE entered IS NOT NULL GROUP BY ALL
 ), faults AS (
     SELECT tid, ts, arg_max(detail, ts) AS detail FROM wait_evidence WHERE what = 'fault'
@@ -124,7 +132,9 @@ WITH of_calls AS (
     SELECT tid, ts, what = 'reclaim' AS begins FROM wait_evidence
     WHERE what IN ('reclaim', 'reclaimed')
 )
-SELECT s.*, e.read_ns <= s.ts AS reads, e.device, e.sync_ns <= s.ts AS syncs, r.ret,
+SELECT s.*, e.read_ns <= s.ts AS reads, e.device, e.sync_ns <= s.ts AS syncs,
+    e.flush_ns <= s.ts AS flushes, e.ext4_ns <= s.ts AS on_ext4, e.commit_ns <= s.ts AS commits,
+    r.ret,
     -- A fault lasts until the call that it happened in returns, or until the next call.
     f.ts >= coalesce(s.entered, s.returned, s.since, f.ts) AS faults, f.detail AS file,
     d.ts >= coalesce(greatest(s.since, s.entered), s.entered, s.since, d.ts) AS pauses,
@@ -162,6 +172,18 @@ CASE
 END
 """
 
+# ext4 writes the file's pages, waits for the journal, and then has the device empty its cache. A
+# fast commit is written by the thread itself.
+_PART_OF_SYNC = f"""
+CASE
+    WHEN w.role = 'journal' THEN '{JOURNAL}'
+    WHEN NOT deep OR interrupt = false AND NOT coalesce(w.kernel, false) THEN NULL
+    WHEN flushes AND w.role IS DISTINCT FROM 'flusher' THEN '{FLUSH}'
+    WHEN commits THEN '{JOURNAL}'
+    WHEN on_ext4 THEN '{PAGES}'
+END
+"""
+
 _CERTAINTY = f"""
 CASE
     WHEN kind = 'other' THEN 'unknown'
@@ -189,23 +211,24 @@ _LATE_NS = 1_000_000
 
 # An interrupt wakes on behalf of nobody. Where interrupts cannot be told from threads, only the
 # calls that threads end name the waker.
-_BY_WAKER = """
-waker_tid > 0 AND (interrupt = false OR interrupt IS NULL AND kind IN ('lock', 'ipc', 'child'))
+_BY_WAKER = f"""
+waker_tid > 0 AND (interrupt = false OR interrupt IS NULL
+    AND (kind IN ('lock', 'ipc', 'child') OR kind = 'sync' AND part = '{JOURNAL}'))
 """
 
-_WAITS = f"""
-CREATE OR REPLACE TEMP TABLE wait_events AS
+_PARTS = f"""
+CREATE OR REPLACE TEMP TABLE wait_parts AS
 WITH kinds AS (
-    SELECT s.*, {_KIND} AS kind FROM told_sleeps s
+    SELECT s.*, {_KIND} AS kind, {_PART_OF_SYNC} AS part FROM told_sleeps s
     LEFT JOIN threads w ON {owns("w", "s", "waker_tid", "ts")} AND NOT coalesce(interrupt, false)
 ), causes AS (
     SELECT *, {_CERTAINTY} AS certainty,
         CASE kind WHEN 'disk' THEN if(reads, device, NULL) WHEN 'fault' THEN if(faults, file, NULL)
-            WHEN 'dirty' THEN dirtied END AS detail,
+            WHEN 'dirty' THEN dirtied WHEN 'sync' THEN part END AS detail,
         CASE WHEN kind != 'cpu' AND run_delay_ns > 0 AND run_delay_ns <= dur_ns
             THEN run_delay_ns END AS delay
     FROM kinds
-), parts AS (
+)
     SELECT row, ts, {apart("dur_ns", "coalesce(delay, 0)")} AS dur_ns, pid, tid, kind, detail, call,
         state, CASE WHEN kind = 'cpu' THEN nullif(ran_tid, 0)
             WHEN {_BY_WAKER} THEN waker_tid END AS by_tid, certainty
@@ -213,9 +236,13 @@ WITH kinds AS (
     UNION ALL
     SELECT row, wake_ns, delay, pid, tid, 'cpu', NULL, call, 'R', nullif(ran_tid, 0), 'exact'
     FROM causes WHERE delay IS NOT NULL
-), late AS (
+"""
+
+_WAITS = f"""
+CREATE OR REPLACE TEMP TABLE wait_events AS
+WITH late AS (
     SELECT p.row, p.ts, o.target, {apart("p.ts", f"-{_LATE_NS}")} AS moment
-    FROM parts p JOIN threads o ON {owns("o", "p")}
+    FROM wait_parts p JOIN threads o ON {owns("o", "p")}
     WHERE p.kind = 'cpu' AND p.by_tid IS NULL AND p.dur_ns >= {_LATE_NS}
 ), throttled AS (
     SELECT l.row, l.ts FROM late l
@@ -225,14 +252,14 @@ WITH kinds AS (
 SELECT p.ts, p.dur_ns, p.pid, p.tid, if(t.row IS NULL, p.kind, 'throttled') AS kind, p.detail,
     p.call, p.state, b.pid AS by_pid, p.by_tid, b.comm AS by_comm, b.target AS by_target,
     b.container AS by_container, if(t.row IS NULL, p.certainty, 'inferred') AS certainty
-FROM parts p LEFT JOIN throttled t ON p.row = t.row AND p.ts = t.ts
+FROM wait_parts p LEFT JOIN throttled t ON p.row = t.row AND p.ts = t.ts
 LEFT JOIN threads b ON {owns("b", "p", "by_tid", "ts")}
 ORDER BY p.ts, p.tid, p.row
 """
 
 _ON_THE_WAY = (
     *("waiting_threads", "wait_evidence", "sleeps", "calls_at_waits", "sleeps_in_calls"),
-    *("wait_evidence_in_calls", "poll_results", "told_sleeps", "throttled_times"),
+    *("wait_evidence_in_calls", "poll_results", "told_sleeps", "throttled_times", "wait_parts"),
 )
 
 
@@ -254,6 +281,8 @@ def _build(trace: Trace) -> None:
     trace.execute(_POLLS)
     trace.execute(_TOLD)
     trace.execute(_QUOTAS)
+    trace.execute(_PARTS)
+    split(trace)
     trace.execute(_WAITS)
     for table in _ON_THE_WAY:
         trace.execute(f"DROP TABLE {table}")
@@ -269,7 +298,12 @@ WAITS = View(
         PID,
         TID,
         Column("kind", Type.TEXT, f"cause: {', '.join(KINDS)}"),
-        Column("detail", Type.TEXT, "device of the read, or file of the fault"),
+        Column(
+            "detail",
+            Type.TEXT,
+            "device of the read, or file of the fault; sync, if it is known: "
+            + ", ".join(f"{part} ({words})" for part, words in AWAITED.items()),
+        ),
         Column("call", Type.TEXT, "system call that it waited in; null: in none, or not known"),
         Column("state", Type.TEXT, "state of the thread, as in off_cpu; R: woken, but not running"),
         Column("by_pid", Type.INT32, "process that it waited for"),

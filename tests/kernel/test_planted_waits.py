@@ -7,62 +7,19 @@ and none in a fourth one, the control.
 from __future__ import annotations
 
 import json
-import textwrap
 
 import pytest
 
-from tests.conftest import ROOT
+from tests.support.planted import CHARGED, MS, assert_charged, during, load, windows
 from tests.support.slow_disk import slow_disk
 from tracer.analysis.views.critical_path import critical_path
 from tracer.analysis.views.waits import waits
 
 pytestmark = pytest.mark.kernel
 
-CHARGED = 0.95
-"""The least share of a planted delay that is charged to its cause."""
-MISTAKEN = 0.02
-"""The largest share of the control's time that is charged to the cause."""
-MS = 10**6
 SIZES = (20, 100, 400)
 REQUEST_MS = 30
 REQUESTS = (1, 3, 9)
-
-PREAMBLE = f"""
-import sys
-sys.path.insert(0, {str(ROOT)!r})
-import ctypes, json, mmap, os, subprocess, threading, time
-from tracer import phases
-
-planted = []
-
-def spin(ms):
-    end = time.process_time() + ms / 1000
-    while time.process_time() < end: pass
-
-def step(number, wait, prepare):
-    prepare()
-    with phases.phase("step", epoch=0, step=number):
-        spin(3)
-        begin = time.monotonic_ns()
-        wait()
-        planted.append((begin, time.monotonic_ns()))
-        spin(3)
-
-def steps(waits, prepare=lambda: None):
-    with phases.phase("train"):
-        for number, wait in enumerate(waits):
-            step(number, wait, prepare)
-
-nothing = lambda: spin(60)
-"""
-"""`steps` runs steps with given waits, and keeps how long each was."""
-
-END = "\nprint(json.dumps(planted))\n"
-
-
-def load(source: str) -> str:
-    return PREAMBLE + textwrap.dedent(source) + END
-
 
 WORKER = load(f"""
 requests, replies = os.pipe(), os.pipe()
@@ -132,7 +89,7 @@ os.kill(hog, 9)
 os.wait()
 with phases.phase("train"):
     step(3, nothing, lambda: None)
-planted = (planted, ran)
+planted = {{"planted": planted, "ran": ran}}
 """)
 """The step never sleeps, so it waits for the CPU for as long as it does not run."""
 
@@ -144,37 +101,6 @@ def recorded(record_loads):
     critical_path(found.trace)
     waits(found.trace)
     return found
-
-
-def windows(recorded, name: str) -> list[tuple[int, int]]:
-    """The begin and end (ns) of what each step planted, the control last."""
-    told = json.loads(recorded.loads[name].out)
-    return told[0] if name == "hog" else told
-
-
-def during(recorded, name: str, window: tuple[int, int], which: str) -> int:
-    """The time (ns) of the critical path within a window that segments of `which` take."""
-    begin, end = window
-    return int(
-        recorded.one(
-            "SELECT coalesce(sum(least(ts + dur_ns, ?) - greatest(ts, ?)), 0) FROM critical_path"
-            f" WHERE step_pid = ? AND ts < ? AND ts + dur_ns > ? AND ({which})",
-            end, begin, recorded.pid(name), end, begin,
-        )
-    )  # fmt: skip
-
-
-def assert_charged(recorded, name: str, which: str) -> None:
-    """Planted delays are charged to `which`, but for waits for a CPU, which others cause."""
-    *planted, control = windows(recorded, name)
-    assert len(planted) == 3
-    for window in planted:
-        length = window[1] - window[0]
-        assert during(recorded, name, window, "true") == length
-        others = during(recorded, name, window, f"kind = 'cpu' AND NOT ({which})")
-        assert during(recorded, name, window, which) >= CHARGED * (length - others), window
-    length = control[1] - control[0]
-    assert during(recorded, name, control, which) <= MISTAKEN * length
 
 
 def test_a_worker_that_sleeps(recorded):
@@ -205,7 +131,7 @@ def test_a_lock_that_another_thread_holds(recorded):
 
 def test_a_process_on_the_same_cpu(recorded):
     planted = windows(recorded, "hog")[:3]
-    _, ran = json.loads(recorded.loads["hog"].out)
+    ran = json.loads(recorded.loads["hog"].out)["ran"]
     for (begin, end), own in zip(planted, ran, strict=True):
         waited = during(recorded, "hog", (begin, end), "kind = 'cpu'")
         assert waited >= CHARGED * (end - begin - own)

@@ -24,11 +24,16 @@ class SlowDisk:
         self.device = device
         self._log = log
 
+    def requests(self) -> list[tuple[int, int, int, int, str]]:
+        """Returns what it served, in order: begin and end (ns of the monotonic clock), offset,
+        bytes, and kind: r(ead), w(rite), or f(lush), which has no bytes."""
+        lines = [line.split() for line in self._log.read_text().splitlines()]
+        return [(*map(int, line[:4]), line[4]) for line in lines if line[4] != "l"]  # type: ignore
+
     def served(self, how: str) -> list[tuple[int, int]]:
         """Returns the times at which it served requests (ns of the monotonic clock); `how`: r(ead)
         or w(rite)."""
-        lines = [line.split() for line in self._log.read_text().splitlines()]
-        return [(int(line[0]), int(line[1])) for line in lines if line[-1] == how]
+        return [(begin, end) for begin, end, *_, kind in self.requests() if kind == how]
 
 
 @contextlib.contextmanager

@@ -52,7 +52,7 @@ def test_each_kind_of_call_that_sleeps(tmp_path):
         410 | 40 | 7 | timer | poll            | - | -           | exact
         510 | 40 | 7 | ipc   | poll            | - | -           | inferred
         610 | 40 | 7 | child | wait4           | - | worker      | exact
-        710 | 40 | 7 | sync  | fsync           | - | jbd2/vda1-8 | exact
+        710 | 40 | 7 | sync  | fsync           | journal | jbd2/vda1-8 | exact
         810 | 40 | 7 | other | ioctl           | - | -           | unknown
         """,
     )
@@ -139,11 +139,11 @@ def test_uninterruptible_sleeps_by_what_the_thread_had_done(tmp_path):
         {HEADER}
         110 | 40 | 7 | disk  | read    | 254:0      | -            | exact
         210 | 40 | 7 | dirty | write   | 254:0      | -            | exact
-        260 | 10 | 7 | sync  | write   | -          | jbd2/vda1-8  | inferred
+        260 | 10 | 7 | sync  | write   | journal    | jbd2/vda1-8  | inferred
         310 | 40 | 7 | disk  | openat  | -          | kworker/u8:1 | inferred
         410 | 40 | 7 | lock  | write   | -          | postgres     | inferred
         510 | 40 | 7 | disk  | pread64 | -          | -            | inferred
-        610 | 40 | 7 | sync  | write   | -          | -            | exact
+        610 | 40 | 7 | sync  | write   | pages      | -            | exact
         710 | 40 | 7 | fault | -       | /model.bin | -            | exact
         930 | 20 | 7 | lock  | -       | -          | pin          | inferred
         960 | 20 | 7 | other | -       | -          | pin          | unknown

@@ -1,0 +1,151 @@
+"""What an fsync waits for on ext4: its pages, others' data, the journal, the device's cache.
+
+The disk serves one request at a time, and its log says when it was at which block. So the truth is
+where the blocks lie: in the file that is synced, in other files, or in the journal.
+"""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from tests.support.planted import CHARGED, MISTAKEN, MS, during, load, windows
+from tests.support.slow_disk import slow_disk
+from tracer.analysis.views.critical_path import critical_path
+
+pytestmark = pytest.mark.kernel
+
+REQUEST_MS = 20
+BLOCK = 4096
+JOURNAL = "<8>"
+"""The journal's inode, as debugfs takes it."""
+# Every second block, so that no two of them make one request.
+OWN = range(0, 18, 2)
+OTHERS = 9
+
+SYNCS = load(f"""
+own = os.open(sys.argv[1] + "/own", os.O_RDWR)
+others = [os.open(f"{{sys.argv[1]}}/other{{n}}", os.O_RDWR) for n in range({OTHERS})]
+
+def overwrite():
+    for block in {OWN!r}: os.pwrite(own, os.urandom({BLOCK}), block * {BLOCK})
+
+def grow():
+    os.truncate(own, os.fstat(own).st_size + 1)
+
+def others_grow():
+    pid = os.fork()
+    if pid == 0:
+        for other in others: os.pwrite(other, os.urandom({BLOCK}), 2 * {BLOCK})
+        os._exit(0)
+    os.waitpid(pid, 0)
+    grow()
+
+def all_of_it():
+    others_grow()
+    overwrite()
+
+prepares = iter([overwrite, grow, others_grow, all_of_it, lambda: None])
+calls = [os.fdatasync, os.fsync, os.fsync, os.fsync]
+steps([*(lambda call=call: call(own) for call in calls), nothing], lambda: next(prepares)())
+""")
+
+
+@pytest.fixture(scope="module")
+def synced(record_loads, tmp_path_factory):
+    """The recording, the requests of the disk, and the blocks of each file."""
+    folder = tmp_path_factory.mktemp("syncs")
+    mount = folder / "mount"
+    mount.mkdir()
+    (folder / "syncs.py").write_text(SYNCS)
+    with slow_disk(folder, "d", REQUEST_MS) as disk:
+        run("mkfs.ext4", "-q", "-b", BLOCK, "-E", "lazy_itable_init=0,lazy_journal_init=0",
+            disk.device)  # fmt: skip
+        options = "nodelalloc,no_prefetch_block_bitmaps,commit=600"
+        run("mount", "-o", options, disk.device, mount)
+        try:
+            for name in ("own", *(f"other{n}" for n in range(OTHERS))):
+                (mount / name).write_bytes(bytes(BLOCK * 18) if name == "own" else b"x")
+            run("sync", "-f", mount)
+            found = record_loads(
+                {"syncs": ["/usr/bin/python3", "-S", "-E", folder / "syncs.py", mount]},
+                "-e", "default,sched",
+            )  # fmt: skip
+        finally:
+            run("umount", mount)
+        others = set().union(*(blocks_of(disk, f"/other{n}") for n in range(OTHERS)))
+        places = {"pages": blocks_of(disk, "/own"), "data": others}
+        places["journal"] = blocks_of(disk, JOURNAL)
+        critical_path(found.trace)
+        yield found, disk.requests(), places
+
+
+def run(*command: object) -> str:
+    words = list(map(str, command))
+    return subprocess.run(words, check=True, capture_output=True, text=True).stdout
+
+
+def blocks_of(disk, inode: str) -> set[int]:
+    found = set(map(int, run("debugfs", "-R", f"blocks {inode}", disk.device).split()))
+    assert found
+    return found
+
+
+def truth(requests, places, window) -> dict[str, int]:
+    """The time (ns) within a window that the disk spent on each part of a sync.
+
+    A write to the journal after a flush is the commit record, which asks for the flush.
+    """
+    found = dict.fromkeys(("pages", "data", "journal", "flush", "elsewhere"), 0)
+    flushed = False
+    for begin, end, offset, _, kind in requests:
+        time = min(end, window[1]) - max(begin, window[0])
+        if time <= 0:
+            continue
+        if kind == "f":
+            part, flushed = "flush", True
+        else:
+            at = (name for name, blocks in places.items() if offset // BLOCK in blocks)
+            part = next(at, "elsewhere")
+            if part == "journal" and flushed:
+                part = "flush"
+        found[part] += time
+    return found
+
+
+@pytest.mark.parametrize(
+    ("number", "parts"),
+    [
+        (0, {"pages", "flush"}),
+        (1, {"journal", "flush"}),
+        (2, {"data", "journal", "flush"}),
+        (3, {"pages", "data", "journal", "flush"}),
+    ],
+)
+def test_an_fsync_waits_for(synced, number, parts):
+    recorded, requests, places = synced
+    window = windows(recorded, "syncs")[number]
+    length = window[1] - window[0]
+    assert during(recorded, "syncs", window, "true") == length
+    assert during(recorded, "syncs", window, "kind = 'sync'") >= CHARGED * length
+    expected = truth(requests, places, window)
+    assert {part for part, time in expected.items() if time >= 0.5 * REQUEST_MS * MS} == parts
+    for part, time in expected.items():
+        told = during(recorded, "syncs", window, f"kind = 'sync' AND detail = '{part}'")
+        assert told == pytest.approx(time, abs=(1 - CHARGED) * length), (part, expected)
+
+
+def test_others_wrote_and_the_thread_that_was_waited_for_is_the_journal_s(synced):
+    recorded, _, _ = synced
+    window = windows(recorded, "syncs")[2]
+    by = "detail IN ('data', 'journal') AND by_comm LIKE 'jbd2/%'"
+    told = during(recorded, "syncs", window, "detail IN ('data', 'journal')")
+    assert told == during(recorded, "syncs", window, by) > 0
+
+
+def test_a_step_without_a_sync_waits_for_none(synced):
+    recorded, _, _ = synced
+    control = windows(recorded, "syncs")[-1]
+    told = during(recorded, "syncs", control, "kind = 'sync'")
+    assert told <= MISTAKEN * (control[1] - control[0])

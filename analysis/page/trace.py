@@ -11,6 +11,7 @@ import plotly.graph_objects as go
 
 from tracer.analysis.figures import heat as draw_heat
 from tracer.analysis.figures import timeline as draw
+from tracer.analysis.figures.blame import blame
 from tracer.analysis.findings.finding import Finding
 from tracer.analysis.page.base import TEMPLATES, render
 from tracer.analysis.page.paper_table import PaperTable
@@ -65,7 +66,7 @@ def trace_page(
     return render(
         _TEMPLATE,
         TEMPLATES,
-        figures=bool(shown.lanes) or any(one.figures for one in papers),
+        figures=bool(shown.lanes) or any(one.figures for one in papers) or "waits" in tables,
         name=escaped(trace.folder.name),
         summary=summary(trace.manifest, [*notes, *_left_out(shown)]),
         findings=None if findings is None else [_said(one) for one in findings[:_MOST_FINDINGS]],
@@ -74,6 +75,7 @@ def trace_page(
         groups=_groups(shown),
         timeline=shown,
         tables=page_tables(tables),
+        drawn={} if "waits" not in tables else {"waits": blame(tables["waits"])},
         papers=[
             (one, page_table(f"paper-{number}", one.frame, one.title))
             for number, one in enumerate(papers, 1)

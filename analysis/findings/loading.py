@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tracer.analysis.findings.data_waits import cause_of_data_waits
 from tracer.analysis.findings.finding import (
     ELSEWHERE,
     Finding,
@@ -33,7 +34,8 @@ _AT_ONCE = (
 def stalls(trace: Trace) -> list[Finding]:
     """Returns the share of the minibatches' time in which the training thread waits for data.
 
-    Also returns a finding about the first epoch. Needs the table phases, with steps marked.
+    If the trace has the scheduler's events, the sentence says what these waits are spent on. Also
+    returns a finding about the first epoch. Needs the table phases, with steps marked.
     """
     over = window(trace)
     if over is None:
@@ -53,17 +55,22 @@ def stalls(trace: Trace) -> list[Finding]:
         f" ({seconds(answer.number('s'))} each)"
     )
     if answer.value >= _MUCH:
-        sentence += (
-            f": the {workers} processes that load data do not keep up (use more workers, or do"
-            " less work for each sample)"
-            if workers > 1
-            else ": the one process that loads data does not keep up (use more workers)"
-            if workers
-            else ": the training process loads its data itself (set num_workers of the DataLoader)"
-        )
+        cause = cause_of_data_waits(trace, over, workers)
+        sentence += _without_events(workers) if cause is None else f", {cause.said}: {cause.mend}"
     weight = answer.value / 100
     found = [finding(trace, over, _NO_EVENTS, "data loading", answer, sentence, "%", weight)]
     return [*found, *_first_epoch(trace, over)]
+
+
+def _without_events(workers: int) -> str:
+    if workers > 1:
+        return (
+            f": the {workers} processes that load data do not keep up (use more workers, or do less"
+            " work for each sample)"
+        )
+    if workers:
+        return ": the one process that loads data does not keep up (use more workers)"
+    return ": the training process loads its data itself (set num_workers of the DataLoader)"
 
 
 def _first_epoch(trace: Trace, over: Window) -> list[Finding]:

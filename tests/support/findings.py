@@ -33,6 +33,16 @@ def call(name, ts, dur, tid=JOB):
     return {"ts": int(ts * S), "pid": tid, "tid": tid, "name": name, "dur_ns": int(dur * S)}
 
 
+def off(ts, dur, tid=JOB, state="S", waker=None, ran=None, delay=0.0):
+    """An interval off the CPU, in s."""
+    start, length, late = int(ts * S), int(dur * S), int(delay * S)
+    return {
+        "ts": start, "dur_ns": length, "pid": tid, "tid": tid, "state": state, "ran_tid": ran,
+        "wake_ns": start + length - late if waker is not None else None, "waker_tid": waker,
+        "interrupt": None if waker is None else waker == 0, "run_delay_ns": late,
+    }  # fmt: skip
+
+
 def pause(ts, seconds, tid=JOB):
     """A sleep that the kernel imposes on who dirties pages, in s."""
     return {

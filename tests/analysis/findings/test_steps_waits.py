@@ -1,19 +1,9 @@
 """The findings about what the steps' time depended on, in small traces with a known answer."""
 
-from tests.support.findings import GAP, JOB, PROCESSES, TRAIN, WORKER, S, call, phase
+from tests.support.findings import GAP, PROCESSES, TRAIN, WORKER, S, call, off, phase
 
 DB = {"pid": 60, "tid": 60, "role": "other", "comm": "postgres", "ppid": 1}
 STEP = [*TRAIN, phase("step", 10, 20, step=0), phase("fetch", 10, 15, step=0)]
-
-
-def off(ts, dur, tid=JOB, state="S", waker=None, ran=None, delay=0.0):
-    """An interval off the CPU, in s."""
-    start, length, late = int(ts * S), int(dur * S), int(delay * S)
-    return {
-        "ts": start, "dur_ns": length, "pid": tid, "tid": tid, "state": state, "ran_tid": ran,
-        "wake_ns": start + length - late if waker is not None else None, "waker_tid": waker,
-        "interrupt": None if waker is None else waker == 0, "run_delay_ns": late,
-    }  # fmt: skip
 
 
 def test_another_process_on_the_cpu_is_named(found):

@@ -1,0 +1,149 @@
+"""What the training waits for while it waits for its data, by the critical paths of its steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tracer.analysis.findings.finding import FEW_EVENTS, ask, name, percent
+from tracer.analysis.findings.window import Window, of_jobs
+from tracer.analysis.views.critical_path import RUN, critical_path
+from tracer.analysis.views.flushes import flushes
+from tracer.analysis.views.requests import requests
+from tracer.store.trace import Trace
+
+FILES = (
+    *("open", "openat", "openat2", "stat", "lstat", "newfstatat", "statx", "access", "faccessat"),
+    *("faccessat2", "getdents", "getdents64", "readlink", "readlinkat"),
+)
+"""Calls that read what a file system says of a file, and not its content."""
+
+_WORK, _READS, _OTHERS = "work", "reads", "others"
+_CAUSES = f"""
+CASE WHEN kind = '{RUN}' THEN '{_WORK}'
+    WHEN kind IN ('disk', 'fault') AND call IN {FILES} THEN 'files'
+    WHEN kind IN ('disk', 'fault') THEN '{_READS}'
+    WHEN kind IN ('cpu', 'throttled', 'reclaim', 'sync', 'dirty', 'lock') THEN kind
+    ELSE '{_OTHERS}' END
+"""
+_SAID = {
+    _WORK: "spent on work for the samples, such as decoding",
+    "files": "spent on opening files and looking them up on a disk",
+    _READS: "spent on reads of a disk",
+    "cpu": "spent waiting for a CPU that another thread has",
+    "throttled": "spent waiting because the cgroup has used up its CPU quota",
+    "reclaim": "spent waiting for memory that others have to give up",
+    "sync": "spent waiting until data is on a disk",
+    "dirty": "spent asleep for having dirtied pages",
+    "lock": "spent waiting for a lock",
+    _OTHERS: "spent waiting for others: a timer, a network, another process",
+}
+_MENDS = {
+    "files": "pack the samples into fewer files, or read ahead with more workers",
+    "cpu": "use fewer threads or workers, or give the job CPUs of its own",
+    "throttled": "raise the quota, or use fewer threads and workers",
+    "reclaim": "raise the memory limit, or keep less in memory",
+    "sync": "do not make data durable while data is loaded",
+    "dirty": "write less at once, or raise the limits of dirty pages",
+    "lock": "see who holds it: tracer explain",
+}
+_COLD = "read ahead with more workers, or keep the data in memory"
+_MORE_WORKERS = "use more workers"
+_HALF = 0.5
+
+
+@dataclass(frozen=True)
+class Cause:
+    """The main cause of waiting for data: a clause about it, and what to do."""
+
+    said: str
+    mend: str
+
+
+def cause_of_data_waits(trace: Trace, over: Window, workers: int) -> Cause | None:
+    """Returns what most of the time in which steps wait for data is spent on.
+
+    `workers`: how many processes load data at once. Returns None if the trace does not tell, since
+    the scheduler's events were not recorded.
+    """
+    if not {"off_cpu", "processes", "phases"} <= set(trace.tables):
+        return None
+    critical_path(trace)
+    stage = f"AND stage = '{over.stage}'" if over.stage else ""
+    answer = ask(
+        trace,
+        f"SELECT 100 * sum(dur_ns) / sum(sum(dur_ns)) OVER () AS value, {_CAUSES} AS cause,"
+        f" arg_max(detail, dur_ns) AS device FROM critical_path WHERE phase = 'fetch' {stage}"
+        " GROUP BY cause ORDER BY value DESC, cause LIMIT 1",
+    )
+    if answer is None:
+        return None
+    cause = str(answer.row["cause"])
+    said = f"{percent(answer.value)} of it {_SAID[cause]}"
+    if cause == _WORK:
+        return Cause(said, _more_workers_or_less_work(trace, workers))
+    if cause == _OTHERS:
+        return Cause(said, _MORE_WORKERS if workers else "load the data with workers")
+    if cause == _READS:
+        return _reads(trace, over, said)
+    return Cause(said, _MENDS[cause])
+
+
+def _more_workers_or_less_work(trace: Trace, workers: int) -> str:
+    if not workers:
+        return "set num_workers of the DataLoader"
+    # The training thread needs a CPU, too.
+    idle = int(trace.manifest["host"].get("cpus") or 0) - workers - 1
+    return (
+        _MORE_WORKERS
+        if idle > 0
+        else "do less work for each sample, or keep its result, since the CPUs are in use"
+    )
+
+
+def _reads(trace: Trace, over: Window, said: str) -> Cause:
+    if _memory_is_short(trace, over):
+        return Cause(
+            f"{said}, while the memory limit makes the job give up pages that it reads again",
+            "raise the memory limit, or read less data",
+        )
+    other, share = _others_on_disks(trace, over)
+    if share > _HALF:
+        return Cause(
+            f"{said}; {percent(100 * share)} of what the disks did meanwhile was for others"
+            f" ({other})",
+            "give the data a disk of its own, or limit the others",
+        )
+    return Cause(said, _COLD)
+
+
+def _memory_is_short(trace: Trace, over: Window) -> bool:
+    if "reclaim" not in trace.tables:
+        return False
+    found = f"FROM {of_jobs(trace, 'reclaim')} WHERE event = 'memcg_begin' AND {over.holds()}"
+    return int(trace.rows(f"SELECT count(*) {found}")[0][0]) >= FEW_EVENTS
+
+
+def _others_on_disks(trace: Trace, over: Window) -> tuple[str, float]:
+    """Returns who else used disks most, and the share of all bytes that was for others."""
+    if "block" not in trace.tables:
+        return "", 0.0
+    requests(trace)
+    flushes(trace)
+    (row,) = trace.rows(
+        f"""
+        WITH used AS (
+            SELECT coalesce(d.comm, f.comm) AS comm, f.pages * 8 AS sectors,
+                f.whose IS NOT DISTINCT FROM 'other' AS other
+            FROM flushes f LEFT JOIN (
+                SELECT pid, any_value(comm) AS comm FROM threads WHERE pid = tid GROUP BY pid
+            ) d ON f.dirtier = d.pid
+            WHERE NOT f.own AND {over.holds("f.ts")}
+            UNION ALL
+            SELECT r.comm, r.nr_sector, r.tid NOT IN (SELECT tid FROM threads WHERE job)
+            FROM requests r WHERE operation = 'read' AND {over.holds("r.issue_ns")}
+        )
+        SELECT (SELECT comm FROM used WHERE other GROUP BY comm ORDER BY sum(sectors) DESC LIMIT 1),
+            coalesce(sum(sectors) FILTER (other) / sum(sectors), 0) FROM used
+        """
+    )
+    return name(row[0], "an unknown process"), float(row[1])

@@ -40,15 +40,13 @@ TABLE = Table(
         EVENT,
         Column("dev", Type.TEXT, "file system, MAJOR:MINOR"),
         Column("transaction_id", Type.INT64, "number of the transaction"),
-        Column("sync", Type.INT32, "1: a thread that waits asked for the commit; 0: a timer did"),
     ),
-    example="SELECT dev, sync, count(*) FROM journal WHERE event = 'commit_end' GROUP BY ALL",
+    example="SELECT dev, count(*) commits FROM journal WHERE event = 'commit_end' GROUP BY ALL",
 )
 
 _STEP = {
     "dev": device("dev"),
     "transaction_id": number("transaction"),
-    "sync": number("sync_commit"),
 }
 
 PROBE = Probe(

@@ -3,8 +3,9 @@
 A part lasts from one mark to the next one of the same thread:
 
 - journal: an earlier commit, changes under way that belong to the commit, or the journal's blocks;
-- data: the thread submits the data of files in the commit; later, once the journal's own blocks are
-  written, it waits for data that it or the flusher submitted;
+- data: the thread submits the data of files in the commit, and waits for it. It first waits for data
+  and then for the journal's blocks, so once those that it submitted itself are written, the rest of
+  the time until the commit record is for data that the flusher submitted;
 - flush: from the commit record, a write that has the device empty its cache first. On a file system
   without barriers the record is the last write of the commit, and ends the part `data`.
 
@@ -28,8 +29,9 @@ AWAITED = {
 
 _COMMITS = """
 CREATE OR REPLACE TEMP TABLE commits AS
-SELECT tid, ts AS logging, ended FROM (
-    SELECT tid, ts, event, lead(ts) OVER by_thread AS ended, lead(event) OVER by_thread AS next
+SELECT tid, if(last = 'commit_flushing', flushing, ts) AS flushing, ts AS logging, ended FROM (
+    SELECT tid, ts, event, lead(ts) OVER by_thread AS ended, lead(event) OVER by_thread AS next,
+        lag(ts) OVER by_thread AS flushing, lag(event) OVER by_thread AS last
     FROM journal_rows
     WHERE event IN ('commit_start', 'commit_flushing', 'commit_logging', 'commit_end')
     WINDOW by_thread AS (PARTITION BY tid ORDER BY ts, row)
@@ -40,20 +42,20 @@ _WRITES = """
 CREATE OR REPLACE TEMP TABLE commit_writes AS
 WITH writes AS (
     SELECT c.tid, c.logging, c.ended, b.ts, b.row, coalesce(p.disk, b.dev) AS disk, b.sector,
-        starts_with(b.rwbs, 'F') AS flushes
-    FROM commits c JOIN block_rows b ON b.tid = c.tid AND b.ts >= c.logging AND b.ts < c.ended
+        b.ts < c.logging AS data, starts_with(b.rwbs, 'F') AS flushes
+    FROM commits c JOIN block_rows b ON b.tid = c.tid AND b.ts >= c.flushing AND b.ts < c.ended
     LEFT JOIN partitions p ON b.dev = p.dev
     WHERE b.event = 'bio_queue' AND b.nr_sector > 0
 )
-SELECT *, row = coalesce(arg_min(row, ts) FILTER (flushes) OVER by_commit,
-    arg_max(row, ts) OVER by_commit) AS record
+SELECT *, row = coalesce(arg_min(row, ts) FILTER (flushes AND NOT data) OVER by_commit,
+    arg_max(row, ts) FILTER (NOT data) OVER by_commit) AS record
 FROM writes WINDOW by_commit AS (PARTITION BY tid, logging)
 """
 
 _WRITTEN = """
 CREATE OR REPLACE TEMP TABLE commits_written AS
 WITH done AS (
-    SELECT w.tid, w.logging, w.row, min(e.ts) AS ts
+    SELECT w.tid, w.logging, w.row, w.data, min(e.ts) AS ts
     FROM commit_writes w JOIN (
         SELECT b.*, coalesce(p.disk, b.dev) AS disk FROM block b LEFT JOIN partitions p USING (dev)
         WHERE event = 'complete' AND nr_sector > 0
@@ -64,7 +66,8 @@ WITH done AS (
     SELECT tid, logging, min(ts) AS record, bool_or(flushes) AS flushes FROM commit_writes
     WHERE record GROUP BY ALL
 )
-SELECT r.*, max(d.ts) AS own FROM records r LEFT JOIN done d USING (tid, logging) GROUP BY ALL
+SELECT r.*, max(d.ts) FILTER (d.data) AS data, max(d.ts) AS own
+FROM records r LEFT JOIN done d USING (tid, logging) GROUP BY ALL
 """
 
 # Of several marks at one time, the last one.
@@ -76,9 +79,13 @@ SELECT tid, ts, arg_max(part, place) AS part FROM (
     FROM journal_rows
     WHERE event IN ('commit_start', 'commit_flushing', 'commit_logging', 'commit_end')
     UNION ALL
-    SELECT tid, own, '{DATA}', 2 FROM commits_written WHERE own < record
+    SELECT tid, logging, '{DATA}', 2 FROM commits_written WHERE data > logging
     UNION ALL
-    SELECT tid, record, if(flushes, '{FLUSH}', '{JOURNAL}'), 3 FROM commits_written
+    SELECT tid, data, '{JOURNAL}', 3 FROM commits_written WHERE data > logging AND data < record
+    UNION ALL
+    SELECT tid, own, '{DATA}', 4 FROM commits_written WHERE own > logging AND own < record
+    UNION ALL
+    SELECT tid, record, if(flushes, '{FLUSH}', '{JOURNAL}'), 5 FROM commits_written
 ) GROUP BY tid, ts
 """
 

@@ -34,10 +34,13 @@ def overwrite():
 def grow():
     os.truncate(own, os.fstat(own).st_size + 1)
 
+blocks = iter((2, 4))
+
 def others_grow():
+    block = next(blocks)
     pid = os.fork()
     if pid == 0:
-        for other in others: os.pwrite(other, os.urandom({BLOCK}), 2 * {BLOCK})
+        for other in others: os.pwrite(other, os.urandom({BLOCK}), block * {BLOCK})
         os._exit(0)
     os.waitpid(pid, 0)
     grow()

@@ -97,17 +97,17 @@ BIOS = """
     125 | 51  | bio_queue | 254:0 | 800    | 8         | WS
     150 | 51  | bio_queue | 254:0 | 80     | 16        | WSM
     155 | 51  | bio_queue | 254:0 | 96     | 8         | WSM
+    160 | 0   | complete  | 254:0 | 800    | 8         | WS
     170 | 0   | complete  | 254:0 | 80     | 16        | WSM
     180 | 0   | complete  | 254:1 | 96     | 8         | WSM
     190 | 0   | complete  | 254:0 | 96     | 8         | WSM
-    260 | 0   | complete  | 254:0 | 800    | 8         | WS
     270 | 51  | bio_queue | 254:0 | 104    | 8         | {record}
     299 | 0   | complete  | 254:0 | 104    | 8         | {record}
 """
 
 
 def test_a_wait_for_a_commit_is_split_by_what_its_thread_did(tmp_path):
-    """The journal's blocks are written at 190; until 270, its thread waits for data."""
+    """Its own data is written at 160, and the journal's blocks at 190; then it waits for others'."""
     check(
         tmp_path,
         {
@@ -121,11 +121,36 @@ def test_a_wait_for_a_commit_is_split_by_what_its_thread_did(tmp_path):
         """
         ts  | dur_ns | kind | detail  | by_comm
         100 | 20     | sync | journal | jbd2/vda1-8
-        120 | 20     | sync | data    | jbd2/vda1-8
-        140 | 50     | sync | journal | jbd2/vda1-8
+        120 | 40     | sync | data    | jbd2/vda1-8
+        160 | 30     | sync | journal | jbd2/vda1-8
         190 | 80     | sync | data    | jbd2/vda1-8
         270 | 30     | sync | flush   | jbd2/vda1-8
         300 | 10     | sync | journal | jbd2/vda1-8
+        """,
+    )
+
+
+def test_data_that_is_written_after_the_journal_s_blocks_is_what_was_waited_for(tmp_path):
+    late = BIOS.replace("    160 | 0   | complete  | 254:0 | 800    | 8         | WS\n", "")
+    late = late.replace(
+        "    270 |", "    260 | 0   | complete  | 254:0 | 800    | 8         | WS\n    270 |"
+    )
+    check(
+        tmp_path,
+        {
+            "processes": PROCESSES,
+            "syscalls": "ts | pid | tid | name | dur_ns | ret\n 90 | 7 | 7 | fsync | 230 | 0",
+            "block": late.format(record="FWFSM"),
+            "off_cpu": ONE_WAIT,
+            "journal": JOURNAL,
+        },
+        "SELECT ts, dur_ns, detail FROM waits ORDER BY ts",
+        """
+        ts  | dur_ns | detail
+        100 | 20     | journal
+        120 | 150    | data
+        270 | 30     | flush
+        300 | 10     | journal
         """,
     )
 
@@ -144,8 +169,8 @@ def test_without_barriers_the_last_write_of_a_commit_is_its_record(tmp_path):
         """
         ts  | dur_ns | detail
         100 | 20     | journal
-        120 | 20     | data
-        140 | 50     | journal
+        120 | 40     | data
+        160 | 30     | journal
         190 | 80     | data
         270 | 40     | journal
         """,

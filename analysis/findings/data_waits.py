@@ -1,4 +1,4 @@
-"""What the training waits for while it waits for its data, by the critical paths of its steps."""
+"""The causes of waiting for data, by the critical paths of the steps."""
 
 from __future__ import annotations
 

@@ -2,12 +2,15 @@
 
 A part lasts from one mark to the next one of the same thread:
 
-- journal: an earlier commit, changes under way that belong to the commit, or the journal's blocks;
-- data: the thread submits the data of files in the commit, and waits for it. It first waits for data
-  and then for the journal's blocks, so once those that it submitted itself are written, the rest of
+- journal: an earlier commit, changes under way that belong to it, or the journal's blocks;
+- data: the thread submits the data of files in the commit, and waits for it. It waits for data
+  first, then for the journal's blocks. So once all that it submitted itself is written, the rest of
   the time until the commit record is for data that the flusher submitted;
-- flush: from the commit record, a write that has the device empty its cache first. On a file system
-  without barriers the record is the last write of the commit, and ends the part `data`.
+- flush: from the first bio that has the device empty its cache, mostly the commit record. On a file
+  system without barriers the record is the commit's last bio, and ends the part `data`.
+
+A bio is written when a completion covers its first sector. Bios whose completion is not known do
+not count.
 
 With the mount option journal_async_commit, the record is written before the data has arrived; the
 part `data` is then too short.
@@ -25,7 +28,7 @@ AWAITED = {
     DATA: "data of files in the same commit of the journal",
     FLUSH: "the device, which empties its cache",
 }
-"""What a call that makes data durable waits for, by the detail of its wait."""
+"""The details of waits of calls that make data durable, in words."""
 
 _COMMITS = """
 CREATE OR REPLACE TEMP TABLE commits AS
@@ -45,7 +48,7 @@ WITH writes AS (
         b.ts < c.logging AS data, starts_with(b.rwbs, 'F') AS flushes
     FROM commits c JOIN block_rows b ON b.tid = c.tid AND b.ts >= c.flushing AND b.ts < c.ended
     LEFT JOIN partitions p ON b.dev = p.dev
-    WHERE b.event = 'bio_queue' AND b.nr_sector > 0
+    WHERE b.event = 'bio_queue' AND (b.nr_sector > 0 OR starts_with(b.rwbs, 'F'))
 )
 SELECT *, row = coalesce(arg_min(row, ts) FILTER (flushes AND NOT data) OVER by_commit,
     arg_max(row, ts) FILTER (NOT data) OVER by_commit) AS record
@@ -55,7 +58,7 @@ FROM writes WINDOW by_commit AS (PARTITION BY tid, logging)
 _WRITTEN = """
 CREATE OR REPLACE TEMP TABLE commits_written AS
 WITH done AS (
-    SELECT w.tid, w.logging, w.row, w.data, min(e.ts) AS ts
+    SELECT w.tid, w.logging, w.row, w.data, w.ts AS queued, min(e.ts) AS ts
     FROM commit_writes w JOIN (
         SELECT b.*, coalesce(p.disk, b.dev) AS disk FROM block b LEFT JOIN partitions p USING (dev)
         WHERE event = 'complete' AND nr_sector > 0
@@ -66,7 +69,7 @@ WITH done AS (
     SELECT tid, logging, min(ts) AS record, bool_or(flushes) AS flushes FROM commit_writes
     WHERE record GROUP BY ALL
 )
-SELECT r.*, max(d.ts) FILTER (d.data) AS data, max(d.ts) AS own
+SELECT r.*, max(d.ts) FILTER (d.data) AS data, max(d.ts) FILTER (d.queued < r.record) AS own
 FROM records r LEFT JOIN done d USING (tid, logging) GROUP BY ALL
 """
 
@@ -83,7 +86,7 @@ SELECT tid, ts, arg_max(part, place) AS part FROM (
     UNION ALL
     SELECT tid, data, '{JOURNAL}', 3 FROM commits_written WHERE data > logging AND data < record
     UNION ALL
-    SELECT tid, own, '{DATA}', 4 FROM commits_written WHERE own > logging AND own < record
+    SELECT tid, greatest(own, logging), '{DATA}', 4 FROM commits_written WHERE own < record
     UNION ALL
     SELECT tid, record, if(flushes, '{FLUSH}', '{JOURNAL}'), 5 FROM commits_written
 ) GROUP BY tid, ts

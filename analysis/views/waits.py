@@ -148,6 +148,9 @@ ASOF LEFT JOIN pauses d ON s.tid = d.tid AND s.ts >= d.ts
 ASOF LEFT JOIN reclaiming m ON s.tid = m.tid AND s.ts >= m.ts
 """
 
+# Thread 0 is the idle thread of a CPU.
+_BY_KERNEL = "coalesce(w.kernel, waker_tid = 0)"
+
 _KIND = f"""
 CASE
     WHEN state IS NULL THEN 'other'
@@ -155,6 +158,8 @@ CASE
     WHEN pauses THEN 'dirty'
     WHEN reclaims THEN 'reclaim'
     WHEN call IN {SYNC} OR syncs THEN 'sync'
+    -- A fault that writes to a mapped file waits for the journal, too.
+    WHEN deep AND w.role = 'journal' AND (interrupt = false OR reads IS NOT TRUE) THEN 'sync'
     WHEN call IS NULL THEN
         CASE WHEN faults THEN 'fault' WHEN NOT deep OR NOT calls_known THEN 'other'
             WHEN interrupt THEN 'fault' WHEN interrupt = false THEN 'lock' ELSE 'other' END
@@ -164,8 +169,7 @@ CASE
     WHEN call IN {POLL} AND ret = 0 AND interrupt IS DISTINCT FROM false THEN 'timer'
     WHEN deep AND reads THEN 'disk'
     WHEN deep AND faults THEN 'fault'
-    WHEN deep AND w.role = 'journal' THEN 'sync'
-    WHEN deep AND interrupt = false AND NOT coalesce(w.kernel, false) THEN 'lock'
+    WHEN deep AND interrupt = false AND NOT {_BY_KERNEL} THEN 'lock'
     WHEN deep AND wake_ns IS NOT NULL THEN 'disk'
     WHEN call IN {IPC} AND NOT deep THEN 'ipc'
     ELSE 'other'
@@ -177,7 +181,7 @@ END
 _PART_OF_SYNC = f"""
 CASE
     WHEN w.role = 'journal' THEN '{JOURNAL}'
-    WHEN NOT deep OR interrupt = false AND NOT coalesce(w.kernel, false) THEN NULL
+    WHEN NOT deep OR interrupt = false AND NOT {_BY_KERNEL} THEN NULL
     WHEN flushes AND w.role IS DISTINCT FROM 'flusher' THEN '{FLUSH}'
     WHEN commits THEN '{JOURNAL}'
     WHEN on_ext4 THEN '{PAGES}'
@@ -211,15 +215,17 @@ _LATE_NS = 1_000_000
 
 # An interrupt wakes on behalf of nobody. Where interrupts cannot be told from threads, only the
 # calls that threads end name the waker.
-_BY_WAKER = f"""
+_BY_WAKER = """
 waker_tid > 0 AND (interrupt = false OR interrupt IS NULL
-    AND (kind IN ('lock', 'ipc', 'child') OR kind = 'sync' AND part = '{JOURNAL}'))
+    AND (kind IN ('lock', 'ipc', 'child') OR kind = 'sync' AND by_journal))
 """
 
 _PARTS = f"""
 CREATE OR REPLACE TEMP TABLE wait_parts AS
 WITH kinds AS (
-    SELECT s.*, {_KIND} AS kind, {_PART_OF_SYNC} AS part FROM told_sleeps s
+    SELECT s.*, {_KIND} AS kind, {_PART_OF_SYNC} AS part,
+        coalesce(w.role = 'journal', false) AS by_journal
+    FROM told_sleeps s
     LEFT JOIN threads w ON {owns("w", "s", "waker_tid", "ts")} AND NOT coalesce(interrupt, false)
 ), causes AS (
     SELECT *, {_CERTAINTY} AS certainty,

@@ -1,4 +1,4 @@
-"""What an fsync waits for on ext4: its pages, others' data, the journal, the device's cache.
+"""Waits for an fsync on ext4: its pages, others' data, the journal, the device's cache.
 
 The disk serves one request at a time, and its log says when it was at which block. So the truth is
 where the blocks lie: in the file that is synced, in other files, or in the journal.

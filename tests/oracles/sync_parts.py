@@ -128,23 +128,38 @@ def step(tables: dict[str, list[Row]], tid: int, ns: int) -> str:
         return "data"
     if after is None or after["event"] != "commit_end":
         return "journal"
-    block = [one for one in tables.get("block", []) if last["ts"] <= one["ts"] < after["ts"]]
-    return step_of_logging(block, tid, ns)
+    earlier = [one for one in marks if one["ts"] < last["ts"]]
+    before = max(earlier, key=lambda one: one["ts"], default=None)
+    begun = last["ts"]
+    if before is not None and before["event"] == "commit_flushing":
+        begun = before["ts"]
+    block = [one for one in tables.get("block", []) if begun <= one["ts"] < after["ts"]]
+    return step_of_logging(block, tid, last["ts"], ns)
 
 
-def step_of_logging(block: list[Row], tid: int, ns: int) -> str:
-    """Returns the same for a time between commit_logging and commit_end, and the block events
-    between them."""
-    own = [one for one in block if one["event"] == "bio_queue" and one["tid"] == tid]
+def step_of_logging(block: list[Row], tid: int, logging: int, ns: int) -> str:
+    """Returns the same for a time between commit_logging and commit_end.
+
+    `block` has the block events since commit_flushing.
+    """
+    queued = [one for one in block if one["event"] == "bio_queue" and one["tid"] == tid]
+    own = [one for one in queued if one["ts"] >= logging]
     if not own:
         return "journal"
     record = next((one for one in own if is_flush(one)), own[-1])
     if ns >= record["ts"]:
         return "flush" if is_flush(record) else "journal"
-    rest = [one for one in own if one is not record and one["nr_sector"] > 0]
-    # No event tells when the others were complete.
-    known = [ts for ts in (completed(one, block) for one in rest) if ts is not None]
+    # The thread waits for its data first, then for the journal's blocks, then for others' data.
+    if any(ns < ts for ts in ends([one for one in queued if one["ts"] < logging], block)):
+        return "data"
+    known = ends([one for one in queued if one["ts"] < record["ts"]], block)
     return "data" if known and max(known) <= ns else "journal"
+
+
+def ends(bios: list[Row], block: list[Row]) -> list[int]:
+    """Returns when bios with sectors were complete, without those of which no event tells it."""
+    found = [completed(one, block) for one in bios if one["nr_sector"] > 0]
+    return [ts for ts in found if ts is not None]
 
 
 def completed(bio: Row, block: list[Row]) -> int | None:

@@ -91,7 +91,7 @@ class Case:
                 marks.append(now)
                 if not lossy or numbers.random() < 0.8:
                     at = JOURNALS[journal]
-                    more = {"dev": self.volumes[journal], "transaction_id": number, "sync": 1}
+                    more = {"dev": self.volumes[journal], "transaction_id": number}
                     self.log("journal", at, now, name, **more)
             self.bios(journal, marks[1], marks[2], numbers.choice([0, 0, 2]), False)
             self.bios(journal, marks[2], marks[3], numbers.choice([0, 1, 2, 4]), True)
@@ -172,8 +172,7 @@ class Case:
                     more |= {"dev": numbers.choice(self.disks), "sector": 8}
                     self.log("block", at, now, "bio_queue", **more)
                 case "fast":
-                    # The view also names the thread of an unknown wake-up beside a fast commit.
-                    if name in ("fsync", "fdatasync") and self.tells_interrupts:
+                    if name in ("fsync", "fdatasync"):
                         self.log("file_writes", at, now, "fast_commit_start", dev=volume)
             now += numbers.choice([1, 3])
         return now

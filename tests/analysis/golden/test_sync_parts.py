@@ -1,4 +1,4 @@
-"""What a sync waits for: trace, query and expected table."""
+"""Waits of calls that make data durable: trace, query and expected table."""
 
 from tests.support.golden import check
 
@@ -107,7 +107,7 @@ BIOS = """
 
 
 def test_a_wait_for_a_commit_is_split_by_what_its_thread_did(tmp_path):
-    """Its own data is written at 160, and the journal's blocks at 190; then it waits for others'."""
+    # The thread's own data is written at 160, the journal's blocks at 190, others' data at 270.
     check(
         tmp_path,
         {

@@ -18,12 +18,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import docker
-from docker.errors import APIError, BuildError, DockerException, ImageNotFound
+from docker.errors import APIError, BuildError, ContainerError, DockerException, ImageNotFound
 from requests.exceptions import RequestException
 
 from tracer.workloads.containers import contents
+from tracer.workloads.containers.owner import OWNER, myself
 from tracer.workloads.containers.versions import DEPLOYMENT, TRAINING, Versions, versions
 from tracer.workloads.errors import BrokenJobError, JobError
+from tracer.workloads.interrupt import held
 
 REPOSITORY = "traintrace"
 BASE = "base"
@@ -82,10 +84,7 @@ def versions_in(client: docker.DockerClient, image: str) -> Versions:
         )
     command = [*python_command(client, image), "-m", "tracer.workloads", "versions"]
     try:
-        said = client.containers.run(
-            image, command, entrypoint="", remove=True, network_mode="none", stderr=False
-        )
-        found: Versions = json.loads(said)
+        found: Versions = json.loads(_said_by(client, image, command))
         if {"python", "packages", "source"} <= found.keys():
             return found
     except (DockerException, ValueError, AttributeError) as error:
@@ -94,6 +93,29 @@ def versions_in(client: docker.DockerClient, image: str) -> Versions:
             "build it from workloads/containers/Dockerfile",
         ) from None
     raise JobError(f"the image {image} holds other workloads", "rebuild it")
+
+
+def _said_by(client: docker.DockerClient, image: str, command: list[str]) -> bytes:
+    """Runs a command in an image and returns its stdout. Raises ContainerError if it fails.
+
+    Docker's SDK has this as `containers.run`, which leaves the container if it is interrupted.
+    """
+    container = None
+    try:
+        with held():
+            container = client.containers.create(
+                image, command, entrypoint="", network_mode="none", labels={OWNER: myself()}
+            )
+        container.start()
+        status = container.wait()["StatusCode"]
+        if status:
+            why = container.logs(stdout=False)
+            raise ContainerError(container, status, command, image, why)
+        said: bytes = container.logs(stderr=False)
+        return said
+    finally:
+        if container is not None:
+            container.remove(force=True, v=True)
 
 
 def python_command(client: docker.DockerClient, image: str) -> list[str]:

@@ -16,20 +16,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import docker
-import psutil
 from docker.errors import APIError, DockerException, NotFound
 
 from tracer.workloads.containers.image import python_command, told
 from tracer.workloads.containers.limits import Limits
+from tracer.workloads.containers.owner import OWNER, alive, myself
 from tracer.workloads.containers.starter import Starter
 from tracer.workloads.errors import BrokenJobError, took_too_long
 from tracer.workloads.interrupt import held
 
 if TYPE_CHECKING:
     from docker.models.containers import Container
-
-OWNER = "traintrace.owner"
-"""Label of a container: the process that runs it, as PID-STARTTIME."""
 
 # The job itself begins with the exec, once the other end of the pipe is opened.
 _GATE = "import os, sys; open(sys.argv[1]).close(); os.execv(sys.argv[2], sys.argv[2:])"
@@ -115,7 +112,7 @@ class Containers:
                 command,
                 entrypoint="",
                 name=job.name,
-                labels={OWNER: _myself()},
+                labels={OWNER: myself()},
                 volumes=volumes,
                 environment=job.environment,
                 network_mode="none",
@@ -133,7 +130,7 @@ class Containers:
     ) -> None:
         options = [f"--volume={here}:{at['bind']}:{at['mode']}" for here, at in volumes.items()]
         options += [f"--env={name}={value}" for name, value in job.environment.items()]
-        options += [f"--name={job.name}", f"--label={OWNER}={_myself()}", "--network=none"]
+        options += [f"--name={job.name}", f"--label={OWNER}={myself()}", "--network=none"]
         options += ["--detach", "--entrypoint=", "--pull=never", *self._limits.arguments()]
         try:
             cli.run("run", *options, self._image, *command)
@@ -228,7 +225,7 @@ def remove_leftovers(client: docker.DockerClient) -> list[str]:
     """Removes the containers of runs whose own process was killed; returns their names."""
     removed = []
     for container in client.containers.list(all=True, filters={"label": OWNER}):
-        if not _alive(container.labels.get(OWNER, "")):
+        if not alive(container.labels.get(OWNER, "")):
             with contextlib.suppress(NotFound):
                 container.remove(force=True, v=True)
                 removed.append(str(container.name))
@@ -277,19 +274,6 @@ def _last_words(container: Container) -> str:
     said = container.logs(stdout=False, stderr=True, tail=_LOG_LINES).decode("utf-8", "replace")
     lines = [line for line in said.splitlines() if line.strip()]
     return lines[-1].strip()[:300] if lines else "it printed nothing"
-
-
-def _myself() -> str:
-    process = psutil.Process()
-    return f"{process.pid}-{process.create_time()}"
-
-
-def _alive(owner: str) -> bool:
-    pid, _, started = owner.partition("-")
-    try:
-        return str(psutil.Process(int(pid)).create_time()) == started
-    except (psutil.NoSuchProcess, ValueError):
-        return False
 
 
 @contextlib.contextmanager

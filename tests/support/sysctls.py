@@ -20,7 +20,11 @@ def settings(basetemp: Path) -> Iterator[Callable[..., None]]:
     def put(**values: object) -> None:
         for name, value in values.items():
             path = Path("/proc/sys/vm", name)
-            before.setdefault(path, path.read_text())
+            earlier = path
+            if name.endswith("_bytes") and int(path.read_text()) == 0:
+                # It cannot be set to 0: the limit as a ratio replaces it.
+                earlier = path.with_name(f"{name.removesuffix('bytes')}ratio")
+            before.setdefault(earlier, earlier.read_text())
             try:
                 path.write_text(str(value))
             except OSError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tracer.analysis.findings import (
     calls,
@@ -20,7 +20,8 @@ from tracer.analysis.findings import (
     writeback,
     writes,
 )
-from tracer.analysis.findings.finding import Finding
+from tracer.analysis.findings.finding import AT_MOST, ELSEWHERE, Finding
+from tracer.analysis.views.critical_path import critical_path
 from tracer.store.trace import Trace
 
 TRIVIAL = 0.005
@@ -28,6 +29,9 @@ TRIVIAL = 0.005
 
 ALWAYS = (writes.CEILING, recorder.COST, recorder.LOSSES)
 """Topics that are shown even if their number is 0."""
+
+DESCRIBED = ("calls", "slow minibatches")
+"""Topics that say where time passes, but not why. Measured waits say why."""
 
 
 @dataclass(frozen=True)
@@ -65,13 +69,25 @@ TOPICS = (
 def findings(trace: Trace) -> list[Finding]:
     """Returns the findings of a trace, the greatest weight first.
 
-    Findings whose tables the trace lacks are left out. Raises BadTrace if a table is damaged.
+    Findings whose tables the trace lacks are left out. If the waits of steps were measured, bounds
+    and topics in `DESCRIBED` count a quarter. Raises BadTrace if a table is damaged.
     """
+    measured = _waits_are_measured(trace)
     found = [
-        one
+        replace(one, weight=ELSEWHERE * one.weight) if measured and _is_explained(one) else one
         for topic in TOPICS
         if all(need in trace.tables for need in topic.needs)
         for one in topic.find(trace)
     ]
     kept = [one for one in found if one.weight >= TRIVIAL or one.topic in ALWAYS]
     return sorted(kept, key=lambda one: -one.weight)
+
+
+def _waits_are_measured(trace: Trace) -> bool:
+    if not {"off_cpu", "processes", "phases"} <= set(trace.tables):
+        return False
+    return bool(trace.rows(f"SELECT 1 FROM {critical_path(trace)} LIMIT 1"))
+
+
+def _is_explained(one: Finding) -> bool:
+    return one.certainty == AT_MOST or one.topic in DESCRIBED

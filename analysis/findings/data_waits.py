@@ -8,7 +8,9 @@ from tracer.analysis.findings.finding import FEW_EVENTS, ask, name, percent
 from tracer.analysis.findings.window import Window, of_jobs
 from tracer.analysis.views.critical_path import RUN, critical_path
 from tracer.analysis.views.flushes import flushes
-from tracer.analysis.views.requests import requests
+from tracer.analysis.views.requests import OPERATION
+from tracer.analysis.views.threads import owns
+from tracer.analysis.views.volumes import on_devices
 from tracer.store.trace import Trace
 
 FILES = (
@@ -44,7 +46,7 @@ _MENDS = {
     "reclaim": "raise the memory limit, or keep less in memory",
     "sync": "do not make data durable while data is loaded",
     "dirty": "write less at once, or raise the limits of dirty pages",
-    "lock": "see who holds it: tracer explain",
+    "lock": "threads of one Python process run one at a time, so move their work into processes",
 }
 _COLD = "read ahead with more workers, or keep the data in memory"
 _MORE_WORKERS = "use more workers"
@@ -84,7 +86,7 @@ def cause_of_data_waits(trace: Trace, over: Window, workers: int) -> Cause | Non
     if cause == _OTHERS:
         return Cause(said, _MORE_WORKERS if workers else "load the data with workers")
     if cause == _READS:
-        return _reads(trace, over, said)
+        return _reads(trace, over, said, answer.row["device"])
     return Cause(said, _MENDS[cause])
 
 
@@ -100,17 +102,16 @@ def _more_workers_or_less_work(trace: Trace, workers: int) -> str:
     )
 
 
-def _reads(trace: Trace, over: Window, said: str) -> Cause:
+def _reads(trace: Trace, over: Window, said: str, device: object) -> Cause:
     if _memory_is_short(trace, over):
         return Cause(
             f"{said}, while the memory limit makes the job give up pages that it reads again",
             "raise the memory limit, or read less data",
         )
-    other, share = _others_on_disks(trace, over)
+    other, share = _others_on_disk(trace, over, device)
     if share > _HALF:
         return Cause(
-            f"{said}; {percent(100 * share)} of what the disks did meanwhile was for others"
-            f" ({other})",
+            f"{said}; {percent(100 * share)} of what the disk did was for others ({other})",
             "give the data a disk of its own, or limit the others",
         )
     return Cause(said, _COLD)
@@ -123,12 +124,12 @@ def _memory_is_short(trace: Trace, over: Window) -> bool:
     return int(trace.rows(f"SELECT count(*) {found}")[0][0]) >= FEW_EVENTS
 
 
-def _others_on_disks(trace: Trace, over: Window) -> tuple[str, float]:
-    """Returns who else used disks most, and the share of all bytes that was for others."""
-    if "block" not in trace.tables:
+def _others_on_disk(trace: Trace, over: Window, device: object) -> tuple[str, float]:
+    """Returns who else used a disk most, and the share of its bytes that was for others."""
+    if "block" not in trace.tables or device is None:
         return "", 0.0
-    requests(trace)
     flushes(trace)
+    on_disk = on_devices(trace, [str(device)], whole=True)
     (row,) = trace.rows(
         f"""
         WITH used AS (
@@ -137,10 +138,13 @@ def _others_on_disks(trace: Trace, over: Window) -> tuple[str, float]:
             FROM flushes f LEFT JOIN (
                 SELECT pid, any_value(comm) AS comm FROM threads WHERE pid = tid GROUP BY pid
             ) d ON f.dirtier = d.pid
-            WHERE NOT f.own AND {over.holds("f.ts")}
+            WHERE NOT f.own AND {over.holds("f.ts")} AND {on_disk}
             UNION ALL
-            SELECT r.comm, r.nr_sector, r.tid NOT IN (SELECT tid FROM threads WHERE job)
-            FROM requests r WHERE operation = 'read' AND {over.holds("r.issue_ns")}
+            -- The thread that issues a request need not be the one that reads.
+            SELECT b.comm, b.nr_sector, o.tid IS NULL
+            FROM block b LEFT JOIN (SELECT * FROM threads WHERE job) o ON {owns("o", "b")}
+            WHERE b.event = 'bio_queue' AND {OPERATION} = 'read' AND b.nr_sector > 0
+                AND {over.holds("b.ts")} AND {on_disk}
         )
         SELECT (SELECT comm FROM used WHERE other GROUP BY comm ORDER BY sum(sectors) DESC LIMIT 1),
             coalesce(sum(sectors) FILTER (other) / sum(sectors), 0) FROM used

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from tracer.analysis.findings.finding import Finding, ask, finding, percent, seconds
+from tracer.analysis.findings.finding import Answer, Finding, ask, finding, percent, seconds
 from tracer.analysis.findings.window import Window, window
+from tracer.analysis.views.critical_path import RUN, critical_path
 from tracer.analysis.views.steps import steps as steps_view
 from tracer.store.trace import Trace
 
 _PARTS = ("forward", "backward", "optimizer")
+_ALL_PARTS = ("fetch", *_PARTS, "checkpoint")
 _MUCH = 5.0
 
 
@@ -54,8 +56,19 @@ def _overhead(trace: Trace, over: Window) -> list[Finding]:
         f" ({seconds(answer.number('s'))} each), for example moving data, reading the loss, or"
         " logging"
     )
-    weight = answer.value / 100
-    return [finding(trace, over, (), "overhead", answer, sentence, "%", weight)]
+    return [finding(trace, over, (), "overhead", answer, sentence, "%", _own(trace, over, answer))]
+
+
+def _own(trace: Trace, over: Window, answer: Answer) -> float:
+    """Returns the share of steps that is overhead, without waits if these were measured."""
+    if not {"off_cpu", "processes"} <= set(trace.tables):
+        return answer.value / 100
+    critical_path(trace)
+    stage = f"WHERE stage = '{over.stage}'" if over.stage else ""
+    running = f"kind = '{RUN}' AND tid = step_tid AND coalesce(phase, '') NOT IN {_ALL_PARTS}"
+    query = f"SELECT sum(dur_ns) FILTER ({running}) / sum(dur_ns) AS value FROM critical_path"
+    own = ask(trace, f"{query} {stage}")
+    return answer.value / 100 if own is None else min(own.value, answer.value / 100)
 
 
 def _slow(trace: Trace, over: Window) -> list[Finding]:

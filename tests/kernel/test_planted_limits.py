@@ -26,7 +26,7 @@ QUOTA_MS = (50, 100, 400)
 REQUEST_MS = 20
 LIMIT = 64 * MIB
 WRITES_MIB = (8, 16, 32)
-"""What the steps write."""
+"""Sizes of the writes of the steps."""
 
 QUOTAS = load(f"""
 def throttled_ns():

@@ -1,0 +1,263 @@
+"""Ordinary reasons for slow training, told apart by the first finding of a report.
+
+Each job trains a small model with PyTorch's own DataLoader, and has one fault.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.loads import finished
+from tests.support.slow_disk import slow_disk
+from tracer.analysis.findings.catalogue import findings
+from tracer.store.trace import Trace
+from tracer.workloads.modes import cgroups
+from tracer.workloads.modes.cgroups import Memory, Share
+
+pytestmark = [pytest.mark.kernel, pytest.mark.slow]
+pytest.importorskip("torch", reason="PyTorch is not installed")
+
+MIB = 1 << 20
+BLOCK = 1 << 16
+BLOCKS = 2560
+FILES = 240
+PREAMBLE = """
+import os, sys, threading, time
+def enter(cgroup):
+    with open(cgroup + "/cgroup.procs", "w") as file: file.write(str(os.getpid()))
+import torch
+from torch.utils.data import DataLoader, Dataset
+torch.set_num_threads(1)
+place = sys.argv[1]
+
+def spin(ms):
+    end = time.thread_time() + ms / 1000
+    while time.thread_time() < end: pass
+
+class Data(Dataset):
+    def __init__(self, load, samples):
+        self.load, self.samples = load, samples
+    def __len__(self): return self.samples
+    def __getitem__(self, number):
+        self.load(number)
+        return torch.zeros(64), 0
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(64, 10)
+    def forward(self, x):
+        spin(self.ms)
+        return self.layer(x)
+
+model = Model()
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+
+def train(load, samples=320, epochs=1, workers=1, step_ms=10, after=lambda step: None):
+    model.ms = step_ms
+    for epoch in range(epochs):
+        loader = DataLoader(Data(load, samples), batch_size=8, num_workers=workers)
+        for step, (x, y) in enumerate(loader):
+            optimizer.zero_grad()
+            loss = torch.nn.functional.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+            after(step)
+"""
+"""`train` trains with a function that loads a sample; `after` is called after each step."""
+
+HEALTHY = "train(lambda number: None, step_ms=20)"
+FEW_WORKERS = "train(lambda number: time.sleep(0.01))"
+DECODING = """
+import hashlib
+data = bytes(4 << 20)
+train(lambda number: hashlib.sha256(data).digest(), step_ms=5)  # other threads run meanwhile
+"""
+COLD = f"""
+file = os.open(place + "/data", os.O_RDONLY)
+os.posix_fadvise(file, 0, 0, os.POSIX_FADV_RANDOM)
+def load(number):
+    for part in range(2): os.pread(file, 4096, (2 * number + part) * {BLOCK})
+train(load, step_ms=2)
+"""
+SMALL_FILES = f"""
+def load(number): open(f"{{place}}/small/{{number}}").close()
+train(load, samples={FILES}, step_ms=2)
+"""
+CHECKPOINTS = """
+big = torch.zeros(8 << 20)
+def save(step):
+    if step % 4 == 3:
+        with open(place + "/checkpoint", "wb") as out:
+            torch.save(big, out)
+            out.flush()
+            os.fsync(out.fileno())
+train(lambda number: None, samples=160, after=save)
+"""
+GIL = """
+ended = threading.Event()
+def collate():
+    while not ended.is_set(): pass
+threading.Thread(target=collate).start()
+try: train(lambda number: None, step_ms=2)
+finally: ended.set()
+"""
+QUOTA = """
+enter(sys.argv[2])
+torch.set_num_threads(4)
+a = torch.zeros(400, 400)
+def work(step):
+    for _ in range(10): a @ a
+train(lambda number: None, samples=240, step_ms=0, after=work)
+"""
+THRASH = f"""
+enter(sys.argv[2])
+file = os.open(place + "/data", os.O_RDONLY)
+os.posix_fadvise(file, 0, 0, os.POSIX_FADV_RANDOM)
+def load(number): os.pread(file, 4 * {BLOCK}, number * 4 * {BLOCK})
+train(load, samples={BLOCKS} // 4, epochs=2, step_ms=2)
+"""
+NEIGHBOUR = COLD
+"""As cold data, beside a process that writes to the same disk."""
+WRITER = """
+import os, sys
+file = os.open(sys.argv[1] + "/neighbour", os.O_CREAT | os.O_RDWR)
+while True:
+    os.pwrite(file, bytes(4 << 20), 0)
+    os.fsync(file)
+"""
+
+
+@contextlib.contextmanager
+def disk_with_data(folder):
+    """Mounts a slow disk with a file of data and small files that lie in their inodes."""
+    mount = folder / "mount"
+    mount.mkdir()
+    with slow_disk(folder, "d", 3.0, size=256 * MIB) as disk:
+        features = "lazy_itable_init=0,lazy_journal_init=0"
+        ran(
+            "mkfs.ext4",
+            "-q",
+            "-b",
+            4096,
+            "-O",
+            "inline_data",
+            "-I",
+            4096,
+            "-N",
+            512,
+            "-E",
+            features,
+            disk.device,
+        )
+        ran(
+            "mount",
+            "-o",
+            "no_prefetch_block_bitmaps,noatime,inode_readahead_blks=1",
+            disk.device,
+            mount,
+        )
+        try:
+            (mount / "data").write_bytes(os.urandom(BLOCK) * BLOCKS)
+            (mount / "small").mkdir()
+            for number in range(FILES):
+                (mount / "small" / str(number)).write_text("x")
+            ran("sync", "-f", mount)
+            yield mount
+        finally:
+            ran("umount", mount)
+
+
+def ran(*command):
+    subprocess.run(list(map(str, command)), check=True, capture_output=True)
+
+
+def first_finding(folder, mount, source, *arguments):
+    """Records a job from a cold page cache; returns the first finding."""
+    ran("mount", "-o", "remount", mount)
+    Path("/proc/sys/vm/drop_caches").write_text("3")
+    (folder / "job.py").write_text(PREAMBLE + source)
+    command = [sys.executable, folder / "job.py", mount, *arguments]
+    how = ("-e", "default,sched", "--sample-hz", "10", "--force", "-o", folder / "job.trace")
+    ended = finished(("record", *how, "--", *command), folder)
+    assert ended.status == 0, ended.err
+    with Trace(folder / "job.trace") as trace:
+        found = findings(trace)
+    return found[0]
+
+
+DATA = ("data loading",)
+CASES = {
+    "few workers": (FEW_WORKERS, DATA, "use more workers"),
+    "decoding": (DECODING, DATA, "do less work for each sample"),
+    "cold": (COLD, DATA, "reads of a disk"),
+    "small files": (SMALL_FILES, DATA, "fewer files"),
+    "checkpoints": (CHECKPOINTS, ("steps: sync",), "make data durable less often"),
+    "threads": (GIL, ("steps: lock", *DATA), "threads of one Python process run one at a time"),
+}
+"""Jobs, each with the topics of a first finding that names its fault, and words of its advice."""
+
+
+@pytest.fixture(scope="module")
+def mount(tmp_path_factory):
+    with disk_with_data(tmp_path_factory.mktemp("pathologies")) as made:
+        yield made
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_first_finding_names_the_fault(mount, tmp_path, name):
+    source, topics, words = CASES[name]
+    found = first_finding(tmp_path, mount, source)
+    assert (found.topic in topics, words in found.sentence) == (True, True), found
+
+
+@pytest.fixture
+def cgroup():
+    """Makes a cgroup with a limit; returns its folder."""
+    made = []
+
+    def make(share=Share(), memory=None):  # noqa: B008 a frozen value
+        made.append(
+            cgroups.plan(share, f"tracer-pathology-{os.getpid()}-{len(made)}", memory=memory)
+        )
+        (folder,) = cgroups.make(made[-1])
+        return folder
+
+    yield make
+    for planned in reversed(made):
+        cgroups.remove(planned)
+
+
+def test_a_cpu_quota(mount, tmp_path, cgroup):
+    found = first_finding(tmp_path, mount, QUOTA, cgroup(Share(quota=0.5)))
+    # Its threads also wait for one another.
+    assert found.topic in ("steps: throttled", "steps: cpu")
+    assert "use fewer threads" in found.sentence
+
+
+def test_a_page_cache_that_is_too_small(mount, tmp_path, cgroup):
+    found = first_finding(tmp_path, mount, THRASH, cgroup(memory=Memory(130 * MIB)))
+    assert found.topic == "data loading"
+    assert "raise the memory limit" in found.sentence
+
+
+def test_a_neighbour_on_the_disk(mount, tmp_path):
+    writer = subprocess.Popen([sys.executable, "-c", WRITER, mount])
+    try:
+        found = first_finding(tmp_path, mount, NEIGHBOUR)
+    finally:
+        writer.kill()
+        writer.wait()
+    assert found.topic == "data loading"
+    assert "for others (python)" in found.sentence
+
+
+def test_a_healthy_job_gets_no_advice(mount, tmp_path):
+    found = first_finding(tmp_path, mount, HEALTHY)
+    assert found.topic == "computing"

@@ -33,7 +33,9 @@ def removed(dockerd, *names):
     """Waits until these containers are removed."""
 
     def gone():
-        return not {c.name for c in dockerd.client.containers.list(all=True)} & set(names)
+        return not {
+            c.name for c in dockerd.client.containers.list(all=True, ignore_removed=True)
+        } & set(names)
 
     wait_for(gone, "the removal of the containers")
 

@@ -27,7 +27,7 @@ def test_each_of_two_servers_gets_requests_and_only_they_are_recorded(run, docke
     assert ran["where"] == "2 containers"
     assert [job["server"]["answered"] for job in ran["jobs"]] == [23, 23]
     assert [job["client"]["answered"] for job in ran["jobs"]] == [23, 23]
-    assert dockerd.client.containers.list(all=True) == []
+    assert dockerd.client.containers.list(all=True, ignore_removed=True) == []
     with Trace(tmp_path / "x.trace") as trace:
         marked = (
             "SELECT target, count(*) FROM phases JOIN (SELECT DISTINCT pid, target FROM processes"
@@ -134,4 +134,4 @@ def test_a_server_that_does_not_begin_says_why(run, dockerd):
     ran = run(*LOAD, "--containers", "1", "--handlers", "0", status=2)
     assert "Invalid value for '--handlers'" in ran.err
     assert ran.err.count("\n") == 1
-    assert dockerd.client.containers.list(all=True) == []
+    assert dockerd.client.containers.list(all=True, ignore_removed=True) == []

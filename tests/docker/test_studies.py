@@ -86,7 +86,7 @@ def loops(folder):
 def assert_nothing_is_left(folder, dockerd):
     assert not os.path.ismount(folder / "s/scratch")
     assert loops(folder) == ""
-    assert dockerd.client.containers.list(all=True) == []
+    assert dockerd.client.containers.list(all=True, ignore_removed=True) == []
 
 
 def test_a_resumed_study_makes_all_runs_with_their_traces(study, dockerd, tmp_path):

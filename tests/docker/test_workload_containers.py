@@ -38,7 +38,7 @@ def run(dockerd, tracer, tmp_path):
 
 
 def containers(dockerd):
-    return dockerd.client.containers.list(all=True)
+    return dockerd.client.containers.list(all=True, ignore_removed=True)
 
 
 def test_the_docker_command_sets_the_limits_that_the_sdk_sets(dockerd):
@@ -256,7 +256,9 @@ def wait_for_containers(dockerd, process, count=1):
 
     def there():
         assert process.poll() is None
-        found[:] = dockerd.client.containers.list(filters={"label": OWNER, "name": "lenet"})
+        found[:] = dockerd.client.containers.list(
+            ignore_removed=True, filters={"label": OWNER, "name": "lenet"}
+        )
         return len(found) == count
 
     wait_for(there, "the containers", 200)

@@ -124,7 +124,7 @@ def load(number): os.pread(file, 4 * {BLOCK}, number * 4 * {BLOCK})
 train(load, samples={BLOCKS} // 4, epochs=2, step_ms=2)
 """
 NEIGHBOUR = COLD
-"""As cold data, beside a process that writes to the same disk."""
+"""The same job, beside a process that writes to the same disk."""
 WRITER = """
 import os, sys
 file = os.open(sys.argv[1] + "/neighbour", os.O_CREAT | os.O_RDWR)

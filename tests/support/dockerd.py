@@ -141,7 +141,7 @@ class Dockerd:
 
     def remove_all(self) -> None:
         """Remove every container."""
-        for container in self.client.containers.list(all=True):
+        for container in self.client.containers.list(all=True, ignore_removed=True):
             with contextlib.suppress(docker.errors.NotFound):
                 container.remove(force=True)
 

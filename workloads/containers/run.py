@@ -224,7 +224,9 @@ def _wait(ends: list[futures.Future[int]], longest_s: float | None) -> str | Non
 def remove_leftovers(client: docker.DockerClient) -> list[str]:
     """Removes the containers of runs whose own process was killed; returns their names."""
     removed = []
-    for container in client.containers.list(all=True, filters={"label": OWNER}):
+    for container in client.containers.list(
+        all=True, ignore_removed=True, filters={"label": OWNER}
+    ):
         if not alive(container.labels.get(OWNER, "")):
             with contextlib.suppress(NotFound):
                 container.remove(force=True, v=True)

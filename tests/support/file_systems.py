@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import do_without
+from tests.support.waiting import wait_for
 
 MAKE = {
     # The journal is not of the fast-commit kind and inode tables are written beforehand, so that
@@ -133,13 +135,21 @@ class FileSystems:
         mount = self._folder / name
         mount.mkdir()
         _ran("mount", *options, device, mount)
-        self._made.callback(_undo, "umount", mount)
+        self._made.callback(_unmount, mount)
         return mount
 
 
-def _undo(*command: object) -> None:
-    """Run what a test may have done by itself."""
-    subprocess.run(list(map(str, command)), check=False, capture_output=True)
+def _unmount(mount: Path) -> None:
+    """Unmounts a file system; a thread that looked for names may have a file of it open still."""
+    with contextlib.suppress(AssertionError):
+        wait_for(lambda: not os.path.ismount(mount) or not _undo("umount", mount), "umount", 10)
+        return
+    _undo("umount", "--lazy", mount)
+
+
+def _undo(*command: object) -> int:
+    """Runs what a test may have done by itself; returns the exit status."""
+    return subprocess.run(list(map(str, command)), check=False, capture_output=True).returncode
 
 
 @pytest.fixture

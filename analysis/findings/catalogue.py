@@ -21,7 +21,7 @@ from tracer.analysis.findings import (
     writes,
 )
 from tracer.analysis.findings.finding import AT_MOST, ELSEWHERE, Finding
-from tracer.analysis.views.critical_path import critical_path
+from tracer.analysis.views.critical_path import critical_path, has_paths
 from tracer.store.trace import Trace
 
 TRIVIAL = 0.005
@@ -84,9 +84,7 @@ def findings(trace: Trace) -> list[Finding]:
 
 
 def _waits_are_measured(trace: Trace) -> bool:
-    if not {"off_cpu", "processes", "phases"} <= set(trace.tables):
-        return False
-    return bool(trace.rows(f"SELECT 1 FROM {critical_path(trace)} LIMIT 1"))
+    return has_paths(trace) and bool(trace.rows(f"SELECT 1 FROM {critical_path(trace)} LIMIT 1"))
 
 
 def _is_explained(one: Finding) -> bool:

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 from tracer.analysis.findings.finding import FEW_EVENTS, ask, name, percent
 from tracer.analysis.findings.window import Window, of_jobs
-from tracer.analysis.views.critical_path import RUN, critical_path
+from tracer.analysis.views.critical_path import RUN, critical_path, has_paths
 from tracer.analysis.views.flushes import flushes
 from tracer.analysis.views.requests import OPERATION
 from tracer.analysis.views.threads import owns
 from tracer.analysis.views.volumes import on_devices
 from tracer.store.trace import Trace
 
-FILES = (
+_FILES = (
     *("open", "openat", "openat2", "stat", "lstat", "newfstatat", "statx", "access", "faccessat"),
     *("faccessat2", "getdents", "getdents64", "readlink", "readlinkat"),
 )
@@ -22,7 +22,7 @@ FILES = (
 _WORK, _READS, _OTHERS = "work", "reads", "others"
 _CAUSES = f"""
 CASE WHEN kind = '{RUN}' THEN '{_WORK}'
-    WHEN kind IN ('disk', 'fault') AND call IN {FILES} THEN 'files'
+    WHEN kind IN ('disk', 'fault') AND call IN {_FILES} THEN 'files'
     WHEN kind IN ('disk', 'fault') THEN '{_READS}'
     WHEN kind IN ('cpu', 'throttled', 'reclaim', 'sync', 'dirty', 'lock') THEN kind
     ELSE '{_OTHERS}' END
@@ -67,7 +67,7 @@ def cause_of_data_waits(trace: Trace, over: Window, workers: int) -> Cause | Non
     `workers`: how many processes load data at once. Returns None if the trace does not tell, since
     the scheduler's events were not recorded.
     """
-    if not {"off_cpu", "processes", "phases"} <= set(trace.tables):
+    if not has_paths(trace):
         return None
     critical_path(trace)
     stage = f"AND stage = '{over.stage}'" if over.stage else ""

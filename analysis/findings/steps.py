@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tracer.analysis.findings.finding import Answer, Finding, ask, finding, percent, seconds
 from tracer.analysis.findings.window import Window, window
-from tracer.analysis.views.critical_path import RUN, critical_path
+from tracer.analysis.views.critical_path import RUN, critical_path, has_paths
 from tracer.analysis.views.steps import steps as steps_view
 from tracer.store.trace import Trace
 
@@ -61,7 +61,7 @@ def _overhead(trace: Trace, over: Window) -> list[Finding]:
 
 def _own(trace: Trace, over: Window, answer: Answer) -> float:
     """Returns the share of steps that is overhead, without waits if these were measured."""
-    if not {"off_cpu", "processes"} <= set(trace.tables):
+    if not has_paths(trace):
         return answer.value / 100
     critical_path(trace)
     stage = f"WHERE stage = '{over.stage}'" if over.stage else ""

@@ -166,6 +166,11 @@ CRITICAL_PATH = View(
 )
 
 
+def has_paths(trace: Trace) -> bool:
+    """Returns whether a trace has the tables that critical paths need."""
+    return set(CRITICAL_PATH.needs) <= set(trace.tables)
+
+
 def main_steps(trace: Trace) -> str:
     """Returns the SQL condition on `stage` of the steps that a trace is about: those of training.
 

@@ -235,13 +235,13 @@ WITH kinds AS (
             THEN run_delay_ns END AS delay
     FROM kinds
 )
-    SELECT row, ts, {apart("dur_ns", "coalesce(delay, 0)")} AS dur_ns, pid, tid, kind, detail, call,
-        state, CASE WHEN kind = 'cpu' THEN nullif(ran_tid, 0)
-            WHEN {_BY_WAKER} THEN waker_tid END AS by_tid, certainty
-    FROM causes WHERE delay IS NULL OR delay < dur_ns
-    UNION ALL
-    SELECT row, wake_ns, delay, pid, tid, 'cpu', NULL, call, 'R', nullif(ran_tid, 0), 'exact'
-    FROM causes WHERE delay IS NOT NULL
+SELECT row, ts, {apart("dur_ns", "coalesce(delay, 0)")} AS dur_ns, pid, tid, kind, detail, call,
+    state, CASE WHEN kind = 'cpu' THEN nullif(ran_tid, 0)
+        WHEN {_BY_WAKER} THEN waker_tid END AS by_tid, certainty
+FROM causes WHERE delay IS NULL OR delay < dur_ns
+UNION ALL
+SELECT row, wake_ns, delay, pid, tid, 'cpu', NULL, call, 'R', nullif(ran_tid, 0), 'exact'
+FROM causes WHERE delay IS NOT NULL
 """
 
 _WAITS = f"""

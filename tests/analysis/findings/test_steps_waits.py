@@ -76,3 +76,17 @@ def test_a_healthy_step_has_no_finding_about_waits(found):
     tables = {"processes": PROCESSES, "phases": STEP, "off_cpu": [off(30, 60)]}
     assert not [topic for topic in found(tables) if topic.startswith("steps:")]
     assert not [topic for topic in found({**tables, "phases": TRAIN}) if "steps:" in topic]
+
+
+def test_measured_waits_rank_before_bounds_and_before_topics_that_do_not_say_why(found):
+    tables = {
+        "processes": PROCESSES,
+        "phases": STEP,
+        "syscalls": [call("fsync", 10, 5), call("read", 16, 2)],
+    }
+    without = found(tables)
+    measured = found({**tables, "off_cpu": [off(11, 2, state="D", waker=0)]})
+    for topic in ("sync", "calls"):
+        assert measured[topic].value == without[topic].value
+        assert measured[topic].weight == without[topic].weight / 4
+    assert measured["data loading"].weight == without["data loading"].weight

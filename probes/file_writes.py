@@ -95,7 +95,7 @@ PROBE = Probe(
         Event("xfs:xfs_inode_inactivating", "free_inode", _EXT4),
         Event("iomap:iomap_dio_rw_begin", "direct_start", _DIRECT),
         Event("iomap:iomap_dio_rw_queued", "direct_end", _EXT4),
-        Event("iomap:iomap_dio_complete", "direct_end", _EXT4),
+        Event("iomap:iomap_dio_complete", "direct_end", _EXT4, interrupts=True),
         Event(
             "btrfs:btrfs_ordered_extent_add",
             "ordered_extent",

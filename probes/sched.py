@@ -63,7 +63,7 @@ TABLE = Table(
             "interrupt",
             Type.BOOL,
             "true: an interrupt woke it, which the thread waker_tid has no part in; null: unknown "
-            "(the backend ebpf cannot tell)",
+            "(the backend ebpf cannot tell where ftrace cannot be used)",
         ),
         Column(
             "run_delay_ns",
@@ -101,7 +101,7 @@ PROBE = Probe(
             reads=("prev_pid", "prev_state", "next_pid"),
             threads=("prev_pid", "next_pid"),
         ),
-        Event("sched:sched_waking", "waking", reads=("pid",), threads=("pid",)),
+        Event("sched:sched_waking", "waking", reads=("pid",), threads=("pid",), interrupts=True),
         Event("sched:sched_wakeup_new", "wakeup_new", reads=("pid",), threads=("pid",)),
     ),
     Scope.TARGET,

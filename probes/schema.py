@@ -184,6 +184,8 @@ class Event:
     threads: tuple[str, ...] = ()
     """At most two fields with the threads that the event is about, if these may be others than the
     one in whose context it happens. A target's event is then one about a target's thread."""
+    interrupts: bool = False
+    """True if it may happen in an interrupt: whatever thread runs on the CPU has no part in it."""
 
 
 class Scope(Enum):

@@ -13,9 +13,21 @@ CLOCK = "mono"
 """The name of CLOCK_MONOTONIC in ftrace. All backends take their times from this clock."""
 
 
+IN_INTERRUPT = 0x08 | 0x10 | 0x40
+"""Bits of common_flags in hard interrupts, soft interrupts and NMIs (enum trace_flag_type in
+include/linux/trace_events.h, unchanged since they are read by other programs)."""
+
+
 def all_but(tids: Iterable[int]) -> str:
-    """Returns a kernel event filter that admits the events of all threads except these."""
-    return " && ".join(f"common_pid != {tid}" for tid in tids)
+    """Returns a kernel event filter that admits the events of all threads except these.
+
+    An event in an interrupt is admitted, whichever thread was interrupted. An empty filter admits
+    all events.
+    """
+    if not (listed := list(tids)):
+        return ""
+    others = " && ".join(f"common_pid != {tid}" for tid in listed)
+    return f"common_flags & {IN_INTERRUPT} || ({others})"
 
 
 class Filter(Protocol):
@@ -52,6 +64,55 @@ class Filter(Protocol):
     def close(self) -> None:
         """Releases its kernel resources. Its sources must be closed first."""
         ...
+
+
+class Together:
+    """A `Filter` that passes each change to two others."""
+
+    def __init__(self, first: Filter, second: Filter) -> None:
+        self.first = first
+        self.second = second
+
+    def set_option(self, option: str, on: bool) -> bool:
+        """Sets an option of both filters; returns whether the first has it."""
+        self.second.set_option(option, on)
+        return self.first.set_option(option, on)
+
+    def set_pids(self, tids: Iterable[int]) -> None:
+        """Sets the threads of both filters."""
+        listed = list(tids)
+        self.first.set_pids(listed)
+        self.second.set_pids(listed)
+
+    def add_pids(self, tids: Iterable[int]) -> None:
+        """Adds threads to both filters."""
+        listed = list(tids)
+        self.first.add_pids(listed)
+        self.second.add_pids(listed)
+
+    def leave_out(self, tids: Iterable[int]) -> None:
+        """Excludes the events of these threads in both filters."""
+        listed = list(tids)
+        self.first.leave_out(listed)
+        self.second.leave_out(listed)
+
+    def without(self, tids: Iterable[int]) -> set[int]:
+        """Returns the threads among `tids` that the first filter excludes."""
+        return self.first.without(tids)
+
+    def start(self) -> None:
+        """Starts both filters."""
+        self.second.start()
+        self.first.start()
+
+    def stop(self) -> None:
+        """Stops both filters."""
+        self.first.stop()
+        self.second.stop()
+
+    def close(self) -> None:
+        """Closes the first; the second is closed by its maker."""
+        self.first.close()
 
 
 class Backend(Protocol):

@@ -20,12 +20,15 @@ ends at the thread's next event, whatever event that is.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tracer.probes.backends.backend import IN_INTERRUPT
+from tracer.probes.backends.choice import EBPF
 from tracer.probes.backends.event_format import EventFormat, Field
 from tracer.probes.backends.timeline import Batch
 from tracer.probes.compiled import compiled
@@ -38,12 +41,6 @@ from tracer.probes.rows.slots import NOBODY
 from tracer.probes.rows.task_states import BEFORE, ENDED, NEW, TaskStates
 from tracer.probes.rows.threads import CLONE_THREAD
 from tracer.probes.schema import AssemblyContext, Scope
-
-_INTERRUPT = 0x08 | 0x10 | 0x40
-"""Bits of common_flags in hard interrupts, soft interrupts and NMIs (enum trace_flag_type in
-include/linux/trace_events.h, unchanged since they are read by other programs)."""
-_NO_FLAGS = ("ebpf",)
-"""Backends whose records have no common fields."""
 
 _ON, _OFF, _WAITS_FOR_PID, _UNSEEN, _MADE, _MADE_FOR_OTHERS = range(6)
 """A thread is not known to be off the CPU; is off it; runs, and its last interval has no process
@@ -88,7 +85,7 @@ class OffCpuRows:
         targets = context.manifest["targets"]
         self._everybody = not targets or any(target["kind"] == "machine" for target in targets)
         self._recorder = context.manifest["recorder"].get("pid") or _UNTOLD
-        self._tells_interrupts = context.manifest["backend"] not in _NO_FLAGS
+        self._tells_interrupts = _waking_has_flags(context.manifest)
         self._names = TaskStates(self._switch)
         # A command's process is the recorder's until its exec.
         not_ours = {self._recorder, *(t["pid"] for t in targets if t["kind"] == "command")}
@@ -180,8 +177,11 @@ class OffCpuRows:
         flags = event_format.first(("common_flags",))
         if flags is None or not self._tells_interrupts:
             return
+        if kind == _WAKEUP_NEW:
+            events.interrupt[rows] = False  # it is part of the call that makes the thread
+            return
         values, told = columns.integers(batch, rows, flags)
-        events.interrupt[rows] = np.where(told, (values & _INTERRUPT) != 0, _UNTOLD)
+        events.interrupt[rows] = np.where(told, (values & IN_INTERRUPT) != 0, _UNTOLD)
 
     def finish(self) -> pa.RecordBatch | None:
         """Rows of the intervals that have no end, or whose thread never told its process."""
@@ -260,6 +260,14 @@ def _read(
         whole &= told
     valid[rows] = whole
     return True
+
+
+def _waking_has_flags(manifest: Mapping[str, Any]) -> bool:
+    """Returns False if BPF programs, which record no flags, recorded `sched_waking`."""
+    streams = manifest.get("capture", {}).get("streams", ())
+    return manifest["backend"] != EBPF or any(
+        "samples" not in stream and Scope.TARGET.value in stream["stream"] for stream in streams
+    )
 
 
 def _nullable(values: NDArray[Any], told: NDArray[np.bool_]) -> pa.Array:

@@ -65,7 +65,7 @@ def test_a_sleep_ends_with_an_interrupt(recorded, backend):
         if wake is not None:  # perf may hear nothing in the context of some threads
             seen.add(interrupt)
             assert end - delay == wake >= at + SLEEP_MS * MS
-    assert seen == {None if backend == "ebpf" else True}
+    assert seen == {True}
 
 
 LOADS["rounds"] = f"""
@@ -99,10 +99,9 @@ def test_each_side_of_a_pipe_is_woken_by_the_other(recorded, backend):
         parent,
         child,
     )
-    interrupt = None if backend == "ebpf" else False
     assert found == [
-        (parent, child, child, interrupt, ROUNDS, ROUNDS),
-        (child, parent, parent, interrupt, ROUNDS, ROUNDS),
+        (parent, child, child, False, ROUNDS, ROUNDS),
+        (child, parent, parent, False, ROUNDS, ROUNDS),
     ]
 
 
@@ -131,10 +130,9 @@ def test_new_threads_and_processes_wait_for_their_first_cpu(recorded, backend):
         recorded.pids("family"),
         maker,
     )
-    interrupt = None if backend == "ebpf" else False
     assert found == [
-        (False, True, maker, maker, interrupt, CHILDREN, CHILDREN, True),
-        (True, False, maker, maker, interrupt, THREADS, THREADS, True),
+        (False, True, maker, maker, False, CHILDREN, CHILDREN, True),
+        (True, False, maker, maker, False, THREADS, THREADS, True),
     ]
 
 

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
-from tracer.probes.backends.backend import Backend
+from tracer.probes.backends.backend import Backend, Together
 from tracer.probes.backends.choice import EBPF, FTRACE, PERF
 from tracer.probes.backends.drain import Drain, Source
 from tracer.probes.backends.ebpf.backend import EbpfBackend
@@ -21,7 +21,7 @@ from tracer.probes.backends.ftrace.instance import ours, remove
 from tracer.probes.backends.perf_events.backend import PerfBackend
 from tracer.probes.backends.perf_events.rings import FaultRings
 from tracer.probes.backends.uprobes import events
-from tracer.probes.backends.uprobes.backend import Together, Uprobes
+from tracer.probes.backends.uprobes.backend import Uprobes
 from tracer.probes.errors import FeatureMissing, TargetGone, TracerError
 from tracer.probes.schema import Feed, Probe, Scope
 from tracer.session.guardian import Guardian

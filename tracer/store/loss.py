@@ -40,6 +40,7 @@ def uncounted(
             "write contention": counters.get("commit overrun", 0),
             "buffer full": counters.get("dropped events", 0),
             "never read": counters.get("entries", 0),
+            "another BPF program ran": counters.get("missed", 0),
         }
         if "read events" in counters and not stream.damaged:
             cause = "torn end" if stream.torn_bytes else _MISSING

@@ -1,14 +1,26 @@
-"""The eBPF backend: programs on tracepoints that filter by thread, and one ring per scope."""
+"""The eBPF backend: programs on tracepoints that filter by thread, and one ring per scope.
+
+Ftrace records the events that may happen in an interrupt, because the kernel does not run their
+program if the interrupt comes while another program runs on the CPU. Where ftrace cannot be used,
+programs record them, and the events for which none ran are counted as lost.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
-from tracer.probes.backends.backend import Filter
+from tracer.probes.backends.backend import Filter, Together
+from tracer.probes.backends.choice import FTRACE, why_not
 from tracer.probes.backends.ebpf.programs import Programs
 from tracer.probes.backends.ebpf.ring import BpfRing
+from tracer.probes.backends.ftrace.backend import FtraceBackend
+from tracer.probes.backends.ftrace.page_source import PageSource
 from tracer.probes.schema import Probe, Scope
+
+_SHARE_OF_INTERRUPTS = 4
+"""Divisor of a scope's ring size: the size of ftrace's buffers."""
 
 
 class EbpfBackend:
@@ -32,23 +44,41 @@ class EbpfBackend:
         """
         # One ring serves all CPUs.
         whole = {scope: size * len(cpus) for scope, size in kib.items()}
-        self.programs = Programs(probes, whole, everybody, summed_up)
+        by_ftrace = why_not(FTRACE) is None
+        self.programs = Programs(probes, whole, everybody, summed_up, interrupts=not by_ftrace)
         self.formats = self.programs.formats
         self.missing = self.programs.missing
         self.layout: dict[str, str] = {}
-        self.filters: dict[Scope, Filter] = {
-            scope: ProgramFilter(self.programs, scope) for scope in Scope
-        }
-        self.sources: list[BpfRing] = []
+        self.filters: dict[Scope, Filter] = {}
+        self.sources: list[BpfRing | PageSource] = []
         try:
             for scope in Scope:
-                ring = self.programs.ring(scope, raw / f"ebpf-{scope.value}.raw")
-                self.sources.append(ring)
+                self.sources.append(self.programs.ring(scope, raw / f"ebpf-{scope.value}.raw"))
+                self.filters[scope] = ProgramFilter(self.programs, scope)
+            if by_ftrace:
+                less = {scope: max(1, size // _SHARE_OF_INTERRUPTS) for scope, size in kib.items()}
+                self._add(FtraceBackend(raw, _in_interrupts(probes), less, cpus))
         except BaseException:
-            for ring in self.sources:
-                ring.close()
+            for source in self.sources:
+                source.close()
             self.programs.close()
             raise
+
+    def _add(self, ftrace: FtraceBackend) -> None:
+        """Adds the streams of events that ftrace records."""
+        self.sources += ftrace.sources
+        self.layout = ftrace.layout
+        for scope, instance in ftrace.filters.items():
+            self.filters[scope] = Together(self.filters[scope], instance)
+
+
+def _in_interrupts(probes: Iterable[Probe]) -> list[Probe]:
+    """Returns the probes that have events that may happen in an interrupt, with these alone."""
+    found = []
+    for probe in probes:
+        if events := tuple(event for event in probe.events if event.interrupts):
+            found.append(replace(probe, events=events, optional=True))
+    return found
 
 
 class ProgramFilter:

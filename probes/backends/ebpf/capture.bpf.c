@@ -6,8 +6,11 @@
 // `int on_N(void *ctx) { return record(ctx, id, bytes, scope); }`. The programs read only fields
 // of tracepoints, never kernel structs.
 //
+// The kernel runs no program of a tracepoint while another one runs on the CPU (trace_call_bpf).
+// Where possible, events that may happen in an interrupt are therefore recorded by ftrace.
+//
 // The loader defines RECORDER (its process id), TARGET_PAGES and MACHINE_PAGES (sizes of the
-// rings) and EVERYBODY (1: every thread belongs to a target).
+// rings), CPUS and EVERYBODY (1: every thread belongs to a target).
 
 #include <uapi/linux/bpf_perf_event.h>
 #include <uapi/linux/ptrace.h>
@@ -33,10 +36,16 @@ struct tids {
     u8 followed[TIDS_A_PAGE];
 };
 
+struct counts {
+    u64 of_cpu[CPUS];
+};
+
 BPF_ARRAY(open_scopes, u32, 2);
 // The recorder maps this table and marks threads in it, one byte per thread.
 BPF_F_TABLE("array", u32, struct tids, followed_tids, TIDS / TIDS_A_PAGE, BPF_F_MMAPABLE);
-BPF_PERCPU_ARRAY(lost_records, u64, 2);
+// The recorder maps this table, too: while a process reads a map by a system call, the kernel runs
+// no programs on its CPU (bpf_disable_instrumentation).
+BPF_F_TABLE("array", u32, struct counts, lost_records, 2, BPF_F_MMAPABLE);
 BPF_RINGBUF_OUTPUT(target_ring, TARGET_PAGES);
 BPF_RINGBUF_OUTPUT(machine_ring, MACHINE_PAGES);
 
@@ -65,9 +74,10 @@ static __always_inline void *reserve(int scope, int size)
                                 : machine_ring.ringbuf_reserve(size);
     if (!out) {
         int key = scope;
-        u64 *lost = lost_records.lookup(&key);
-        if (lost)
-            (*lost)++;
+        struct counts *lost = lost_records.lookup(&key);
+        u32 cpu = bpf_get_smp_processor_id();
+        if (lost && cpu < CPUS)
+            lost->of_cpu[cpu]++;
     }
     return out;
 }
@@ -117,6 +127,14 @@ static __always_inline int record(void *ctx, u16 type, int bytes, int scope)
 {
     u64 who = bpf_get_current_pid_tgid();
     return is_open(scope, who) ? write(ctx, who, type, bytes, scope) : PASS_ON;
+}
+
+// Records a tracepoint that may happen in an interrupt, whichever thread was interrupted.
+static __always_inline int record_interrupt(void *ctx, u16 type, int bytes, int scope)
+{
+    int key = scope;
+    u32 *open = open_scopes.lookup(&key);
+    return open && *open ? write(ctx, bpf_get_current_pid_tgid(), type, bytes, scope) : PASS_ON;
 }
 
 // Records a tracepoint that is about the threads in the fields at two offsets.

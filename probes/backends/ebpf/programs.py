@@ -12,6 +12,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tracer.probes.backends import event_format
 from tracer.probes.backends.backend import available
 from tracer.probes.backends.ebpf import summary
@@ -27,6 +29,7 @@ _SOURCE = "capture.bpf.c"
 _SOFTWARE = 1
 """PERF_TYPE_SOFTWARE of include/uapi/linux/perf_event.h."""
 _NEWTASK, _FREE = "task:task_newtask", "sched:sched_process_free"
+_MISSES = "recursion_misses:"
 _SCOPE = {Scope.TARGET: 0, Scope.MACHINE: 1}
 
 
@@ -39,8 +42,11 @@ class Programs:
         kib: dict[Scope, int],
         everybody: bool,
         summed_up: Collection[str] = (),
+        interrupts: bool = True,
     ) -> None:
         """Compiles and attaches programs for the events of `probes`.
+
+        Without `interrupts`, only for those that cannot happen in an interrupt.
 
         `kib` is the size in KiB of the ring of each scope. `summed_up` are the names of probes
         whose events are counted in the kernel instead of recorded. Raises FeatureMissing if bcc
@@ -50,10 +56,11 @@ class Programs:
         self.missing: dict[str, list[str]] = {}
         self._folder = tracefs(writable=False) / "events"
         self._pages = {scope: _pages(kib[scope]) for scope in Scope}
+        self._tracepoints: dict[str, str] = {}
+        self._scopes: dict[str, Scope] = {}
         functions: dict[str, str] = {}
         for probe in probes:
-            self._declare(probe, functions)
-        self._tracepoints = {_function(name): name for name in self.formats}
+            self._declare(probe, interrupts, functions)
         self._faults: dict[str, int] = {}
         if summed_up:
             self._sum_up(summed_up, functions)
@@ -61,24 +68,35 @@ class Programs:
         sources = [_SOURCE, summary.SOURCE] if summed_up else [_SOURCE]
         text = "\n".join(folder.joinpath(source).read_text() for source in sources)
         lines = [f"int {name}(void *ctx) {{ {body} }}" for name, body in functions.items()]
+        cpus = 1 + max(bcc().utils.get_possible_cpus())
         flags = [
             f"-DRECORDER={os.getpid()}",
             f"-DTARGET_PAGES={self._pages[Scope.TARGET]}",
             f"-DMACHINE_PAGES={self._pages[Scope.MACHINE]}",
+            f"-DCPUS={cpus}",
             f"-DEVERYBODY={int(everybody)}",
             "-Wno-macro-redefined",
         ]
         self._followed: mmap.mmap | None = None
+        self._lost_memory: mmap.mmap | None = None
         self._bpf = _load("\n".join([text, *lines, ""]), flags)
         try:
             self._followed = mmap.mmap(self._bpf["followed_tids"].map_fd, PID_LIMIT)
+            size = len(_SCOPE) * cpus * 8
+            self._lost_memory = mmap.mmap(
+                self._bpf["lost_records"].map_fd, size, prot=mmap.PROT_READ
+            )
+            self._lost = np.frombuffer(self._lost_memory, np.uint64).reshape(len(_SCOPE), cpus)
             self._attach()
         except BaseException:
             self.close()
             raise
 
-    def _declare(self, probe: Probe, functions: dict[str, str]) -> None:
-        """Adds to `functions` a function for each event of a probe that this kernel has."""
+    def _declare(self, probe: Probe, interrupts: bool, functions: dict[str, str]) -> None:
+        """Adds to `functions` a function for each event of a probe that this kernel has.
+
+        Without `interrupts`, events that may happen in an interrupt get none.
+        """
 
         def has(name: str) -> bool:
             return self._format(name).exists()
@@ -86,12 +104,17 @@ class Programs:
         for event in available(probe, has, self.missing):
             self.formats[event.name] = self._format(event.name).read_text()
             parsed = event_format.parse(event.name, self.formats[event.name])
+            if event.interrupts and not interrupts:
+                continue
             size = _bytes_needed(event, parsed)
-            body = f"return record(ctx, {parsed.id}, {size}, {probe.scope.name});"
+            how = "record_interrupt" if event.interrupts else "record"
+            body = f"return {how}(ctx, {parsed.id}, {size}, {probe.scope.name});"
             if event.threads:
                 first, second = (parsed.field(event.threads[n]).offset for n in (0, -1))
                 body = f"return record_about(ctx, {parsed.id}, {size}, {first}, {second});"
             functions[_function(event.name)] = body
+            self._tracepoints[_function(event.name)] = event.name
+            self._scopes[_function(event.name)] = probe.scope
         for name, body in ((_NEWTASK, "follow"), (_FREE, "forget")):
             text = self._format(name).read_text()
             offset = event_format.parse(name, text).field("pid").offset
@@ -109,6 +132,7 @@ class Programs:
                 parsed = event_format.parse(hook.event, self.formats[hook.event])
                 functions[f"sum_{hook.call}"] = summary.body(hook, parsed)
                 self._tracepoints[f"sum_{hook.call}"] = hook.event
+                self._scopes[f"sum_{hook.call}"] = Scope.MACHINE
         if "page_faults" in probes:
             for name, (config, major) in summary.FAULTS.items():
                 functions[name] = summary.fault_body(major)
@@ -133,13 +157,21 @@ class Programs:
     def ring(self, scope: Scope, path: Path) -> BpfRing:
         """Returns the ring of a scope, with a new file at `path`."""
         name = "target_ring" if scope is Scope.TARGET else "machine_ring"
-        lost = self._bpf["lost_records"]
-        key = ctypes.c_int(_SCOPE[scope])
+        lost = self._lost[_SCOPE[scope]]
         return BpfRing(
             self._bpf[name].map_fd,
             self._pages[scope] * os.sysconf("SC_PAGE_SIZE"),
             path,
-            lambda: [int(count) for count in lost[key]],
+            lambda: lost.tolist(),
+            lambda: self._missed(scope),
+        )
+
+    def _missed(self, scope: Scope) -> int:
+        """Returns the events of a scope, so far, that the kernel ran no program for."""
+        return sum(
+            _misses(self._bpf.load_func(function, self._bpf.TRACEPOINT).fd)
+            for function, its in self._scopes.items()
+            if its is scope
         )
 
     def open(self, scope: Scope, on: bool) -> None:
@@ -162,6 +194,7 @@ class Programs:
         """Detaches and unloads the programs."""
         if self._followed is not None:
             self._followed.close()
+        self._lost_memory = None  # unmapped with the last array that shows it
         with _quiet():
             self._bpf.cleanup()
 
@@ -185,6 +218,15 @@ def _bytes_needed(event: Event, parsed: EventFormat) -> int:
         # The kernel stores texts after all fixed fields.
         end = max(f.offset + f.size for f in parsed.fields.values()) + event.text_bytes
     return max(8, (end + 7) // 8 * 8)
+
+
+def _misses(program: int) -> int:
+    """Returns how often the kernel did not run a program because another one ran on the CPU.
+
+    0 before Linux 6.7, which does not count it for tracepoints.
+    """
+    told = Path(f"/proc/self/fdinfo/{program}").read_text()
+    return sum(int(line.split()[1]) for line in told.splitlines() if line.startswith(_MISSES))
 
 
 def _load(text: str, flags: list[str]) -> Any:

@@ -29,10 +29,18 @@ EVERY_CPU = -1
 class BpfRing:
     """One ring and the file that its records are copied to; a `Source` of the drain."""
 
-    def __init__(self, fd: int, size: int, path: Path, lost: Callable[[], list[int]]) -> None:
+    def __init__(
+        self,
+        fd: int,
+        size: int,
+        path: Path,
+        lost: Callable[[], list[int]],
+        missed: Callable[[], int],
+    ) -> None:
         """Maps the ring and makes the file.
 
-        `size` is in bytes. `lost` returns, by CPU, the records that found no room so far.
+        `size` is in bytes. `lost` returns, by CPU, the records that found no room so far, `missed`
+        the events so far that the kernel ran no program for.
         """
         self.cpu = EVERY_CPU
         self.path = path
@@ -40,6 +48,8 @@ class BpfRing:
         self.written = 0
         self.sink = new_file(path)
         self._lost = lost
+        self._missed = missed
+        self._missed_at_first = missed()
         self._lost_at_first = lost()
         self._lost_before = [*self._lost_at_first]
         self._looked = self._start = time.monotonic_ns()
@@ -122,8 +132,8 @@ class BpfRing:
         return {"samples": "ebpf"}
 
     def stats(self) -> dict[str, int]:
-        """Returns counters for the manifest. The file itself records the losses, with times."""
-        return {"read bytes": self.written}
+        """Returns counters for the manifest. The file has the losses of the ring, with times."""
+        return {"read bytes": self.written, "missed": self._missed() - self._missed_at_first}
 
     def close(self) -> None:
         """Closes the file and the ring's mappings. It may be called more than once."""

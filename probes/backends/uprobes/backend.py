@@ -6,7 +6,7 @@ import platform
 from collections.abc import Iterable
 from pathlib import Path
 
-from tracer.probes.backends.backend import CLOCK, Filter
+from tracer.probes.backends.backend import CLOCK
 from tracer.probes.backends.drain import WAKE_PERCENT
 from tracer.probes.backends.event_format import parse_page
 from tracer.probes.backends.ftrace.instance import Instance
@@ -97,52 +97,3 @@ class Uprobes:
             for source in self.sources:
                 source.path.unlink(missing_ok=True)
             self.sources = []
-
-
-class Together:
-    """A `Filter` of two: whom the first lets in, the second does, too."""
-
-    def __init__(self, first: Filter, second: Filter) -> None:
-        self.first = first
-        self.second = second
-
-    def set_option(self, option: str, on: bool) -> bool:
-        """Sets an option of both instances; returns whether the first has it."""
-        self.second.set_option(option, on)
-        return self.first.set_option(option, on)
-
-    def set_pids(self, tids: Iterable[int]) -> None:
-        """Sets the threads of both instances."""
-        listed = list(tids)
-        self.first.set_pids(listed)
-        self.second.set_pids(listed)
-
-    def add_pids(self, tids: Iterable[int]) -> None:
-        """Adds threads to both instances."""
-        listed = list(tids)
-        self.first.add_pids(listed)
-        self.second.add_pids(listed)
-
-    def leave_out(self, tids: Iterable[int]) -> None:
-        """Excludes the events of these threads in both instances."""
-        listed = list(tids)
-        self.first.leave_out(listed)
-        self.second.leave_out(listed)
-
-    def without(self, tids: Iterable[int]) -> set[int]:
-        """Returns the threads among `tids` that the first instance excludes."""
-        return self.first.without(tids)
-
-    def start(self) -> None:
-        """Starts both instances."""
-        self.second.start()
-        self.first.start()
-
-    def stop(self) -> None:
-        """Stops both instances."""
-        self.first.stop()
-        self.second.stop()
-
-    def close(self) -> None:
-        """The first; the second is closed by who made it."""
-        self.first.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tracer.analysis.findings.finding import Answer, Finding, ask, finding, percent, seconds
+from tracer.analysis.findings.finding import Finding, ask, finding, percent, seconds
 from tracer.analysis.findings.window import Window, window
 from tracer.analysis.views.critical_path import RUN, critical_path, has_paths
 from tracer.analysis.views.steps import steps as steps_view
@@ -11,6 +11,8 @@ from tracer.store.trace import Trace
 _PARTS = ("forward", "backward", "optimizer")
 _ALL_PARTS = ("fetch", *_PARTS, "checkpoint")
 _MUCH = 5.0
+_COMPUTES = (RUN, "gpu", "other")
+"""Kinds of segments in which a thread computes, or waits for a device that may compute for it."""
 
 
 def steps(trace: Trace) -> list[Finding]:
@@ -39,8 +41,11 @@ def _computing(trace: Trace, over: Window) -> list[Finding]:
         f"computing takes {percent(answer.value)} of a minibatch's {seconds(answer.number('s'))}"
         f" on average ({said}; {answer.count('steps'):,} minibatches)"
     )
-    weight = answer.value / 100
-    return [finding(trace, over, (), "computing", answer, sentence, "%", weight)]
+    share = answer.value / 100
+    own = _own(trace, over, share, f"kind IN {_COMPUTES} AND phase IN {_PARTS}")
+    if waited := percent(100 * (share - own)) if 100 * (share - own) >= _MUCH else "":
+        sentence += f"; {waited} of the time is spent in it, but waiting"
+    return [finding(trace, over, (), "computing", answer, sentence, "%", own)]
 
 
 def _overhead(trace: Trace, over: Window) -> list[Finding]:
@@ -56,19 +61,23 @@ def _overhead(trace: Trace, over: Window) -> list[Finding]:
         f" ({seconds(answer.number('s'))} each), for example moving data, reading the loss, or"
         " logging"
     )
-    return [finding(trace, over, (), "overhead", answer, sentence, "%", _own(trace, over, answer))]
+    outside = f"kind = '{RUN}' AND tid = step_tid AND coalesce(phase, '') NOT IN {_ALL_PARTS}"
+    weight = _own(trace, over, answer.value / 100, outside)
+    return [finding(trace, over, (), "overhead", answer, sentence, "%", weight)]
 
 
-def _own(trace: Trace, over: Window, answer: Answer) -> float:
-    """Returns the share of steps that is overhead, without waits if these were measured."""
+def _own(trace: Trace, over: Window, share: float, segments: str) -> float:
+    """Returns a share of the steps' time without its waits, if these were measured.
+
+    `segments`: SQL, true for the segments of critical paths that count.
+    """
     if not has_paths(trace):
-        return answer.value / 100
+        return share
     critical_path(trace)
     stage = f"WHERE stage = '{over.stage}'" if over.stage else ""
-    running = f"kind = '{RUN}' AND tid = step_tid AND coalesce(phase, '') NOT IN {_ALL_PARTS}"
-    query = f"SELECT sum(dur_ns) FILTER ({running}) / sum(dur_ns) AS value FROM critical_path"
+    query = f"SELECT sum(dur_ns) FILTER ({segments}) / sum(dur_ns) AS value FROM critical_path"
     own = ask(trace, f"{query} {stage}")
-    return answer.value / 100 if own is None else min(own.value, answer.value / 100)
+    return share if own is None else min(own.value, share)
 
 
 def _slow(trace: Trace, over: Window) -> list[Finding]:

@@ -90,3 +90,19 @@ def test_measured_waits_rank_before_bounds_and_before_topics_that_do_not_say_why
         assert measured[topic].value == without[topic].value
         assert measured[topic].weight == without[topic].weight / 4
     assert measured["data loading"].weight == without["data loading"].weight
+
+
+def test_computing_weighs_without_its_waits(found):
+    tables = {
+        "processes": [*PROCESSES, DB],
+        "phases": [*STEP, phase("forward", 15, 18, step=0), phase("backward", 18, 19, step=0)],
+        "off_cpu": [
+            off(12, 1, state="R+", ran=60, delay=1),  # in the fetch
+            off(16, 1.5, state="R+", ran=60, delay=1.5),
+        ],
+    }
+    computing = found(tables)["computing"]
+    assert (round(computing.value, 6), round(computing.weight, 6)) == (40, 0.25)
+    assert computing.sentence.endswith("; 15 % of the time is spent in it, but waiting")
+    free = found({**tables, "off_cpu": [off(12, 1, state="R+", ran=60, delay=1)]})["computing"]
+    assert (round(free.weight, 6), free.sentence[-1]) == (0.4, ")")

@@ -37,6 +37,7 @@ from tracer.analysis.views.context import COLUMNS, make_in_context
 from tracer.analysis.views.requests import OPERATION
 from tracer.analysis.views.sync_parts import AWAITED, FLUSH, JOURNAL, PAGES, split
 from tracer.analysis.views.threads import make_threads, owns
+from tracer.analysis.views.throttled import LEAST_NS, split_throttled
 from tracer.analysis.views.view import View, apart
 from tracer.probes.schema import PID, TID, TS, Column, Type
 from tracer.store.trace import Trace
@@ -203,15 +204,12 @@ END
 # The times between two readings in which a target's cgroup was throttled.
 _QUOTAS = """
 CREATE OR REPLACE TEMP TABLE throttled_times AS
-SELECT target, since, ts AS upto FROM (
+SELECT target, since, ts AS upto, value / 100 * (ts - since) AS throttled_ns FROM (
     SELECT target, ts, max(value) AS value,
         lag(ts) OVER (PARTITION BY target ORDER BY ts) AS since
     FROM samples WHERE name = 'cgroup_throttled' AND target IS NOT NULL GROUP BY target, ts
-) WHERE value > 0
+) WHERE value > 0 AND since IS NOT NULL
 """
-
-# An idle CPU takes a thread that can run at once, unless its cgroup may not run.
-_LATE_NS = 1_000_000
 
 # An interrupt wakes on behalf of nobody. Where interrupts cannot be told from threads, only the
 # calls that threads end name the waker.
@@ -246,10 +244,10 @@ FROM causes WHERE delay IS NOT NULL
 
 _WAITS = f"""
 CREATE OR REPLACE TEMP TABLE wait_events AS
-WITH late AS (
-    SELECT p.row, p.ts, o.target, {apart("p.ts", f"-{_LATE_NS}")} AS moment
+WITH late AS (  -- An idle CPU takes a thread that can run at once, unless its cgroup may not run.
+    SELECT p.row, p.ts, o.target, {apart("p.ts", f"-{LEAST_NS}")} AS moment
     FROM wait_parts p JOIN threads o ON {owns("o", "p")}
-    WHERE p.kind = 'cpu' AND p.by_tid IS NULL AND p.dur_ns >= {_LATE_NS}
+    WHERE p.kind = 'cpu' AND p.by_tid IS NULL AND p.dur_ns >= {LEAST_NS}
 ), throttled AS (
     SELECT l.row, l.ts FROM late l
     ASOF JOIN throttled_times q ON l.target = q.target AND l.moment <= q.upto
@@ -289,6 +287,7 @@ def _build(trace: Trace) -> None:
     trace.execute(_QUOTAS)
     trace.execute(_PARTS)
     split(trace)
+    split_throttled(trace)
     trace.execute(_WAITS)
     for table in _ON_THE_WAY:
         trace.execute(f"DROP TABLE {table}")

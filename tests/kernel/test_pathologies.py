@@ -124,6 +124,12 @@ os.posix_fadvise(file, 0, 0, os.POSIX_FADV_RANDOM)
 def load(number): os.pread(file, 4 * {BLOCK}, number * 4 * {BLOCK})
 train(load, samples={BLOCKS} // 4, epochs=2, step_ms=2)
 """
+PRESSURE = """
+enter(sys.argv[2])
+out, block = os.open(place + "/log", os.O_CREAT | os.O_TRUNC | os.O_RDWR), bytes(4 << 20)
+def log(step): os.write(out, block)
+train(lambda number: None, samples=160, workers=0, step_ms=2, after=log)
+"""
 NEIGHBOUR = COLD
 """The same job, beside a process that writes to the same disk."""
 WRITER = """
@@ -140,7 +146,7 @@ def disk_with_data(folder):
     """Mounts a slow disk with a file of data and small files that lie in their inodes."""
     mount = folder / "mount"
     mount.mkdir()
-    with slow_disk(folder, "d", 3.0, size=256 * MIB) as disk:
+    with slow_disk(folder, "d", 3.0, size=384 * MIB) as disk:
         features = "lazy_itable_init=0,lazy_journal_init=0"
         ran(
             "mkfs.ext4",
@@ -237,7 +243,7 @@ def cgroup():
 
 def test_a_cpu_quota(mount, tmp_path, cgroup):
     found = first_finding(tmp_path, mount, QUOTA, cgroup(Share(quota=0.5)))
-    # Its threads also wait for one another.
+    # Behind a process of another target, which a test beside this one may be, a wait is for a CPU.
     assert found.topic in ("steps: throttled", "steps: cpu")
     assert "use fewer threads" in found.sentence
 
@@ -245,6 +251,12 @@ def test_a_cpu_quota(mount, tmp_path, cgroup):
 def test_a_page_cache_that_is_too_small(mount, tmp_path, cgroup):
     found = first_finding(tmp_path, mount, THRASH, cgroup(memory=Memory(130 * MIB)))
     assert found.topic == "data loading"
+    assert "raise the memory limit" in found.sentence
+
+
+def test_memory_that_is_full_of_pages_to_write(mount, tmp_path, cgroup):
+    found = first_finding(tmp_path, mount, PRESSURE, cgroup(memory=Memory(40 * MIB)))
+    assert found.topic == "steps: reclaim"
     assert "raise the memory limit" in found.sentence
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -23,17 +26,24 @@ MIB = 1 << 20
 QUOTA = 0.25
 QUOTA_MS = (50, 100, 400)
 """CPU time that the steps take."""
+STRETCH_NS = 75 * MS
+"""Time for which the quota stops its processes in each period of 100 ms. The kernel counts it when
+it ends, which may be after the step."""
+HELPERS = 2
+"""Processes that take CPU time of the same quota meanwhile."""
 REQUEST_MS = 20
 LIMIT = 64 * MIB
 WRITES_MIB = (8, 16, 32)
 """Sizes of the writes of the steps."""
 
-QUOTAS = load(f"""
+THROTTLED_NS = """
 def throttled_ns():
     with open(sys.argv[1] + "/cpu.stat") as file: stat = dict(line.split() for line in file)
     usec = stat.get("throttled_usec")
     return int(stat["throttled_time"]) if usec is None else int(usec) * 1000
-
+"""
+QUOTAS = load(f"""
+{THROTTLED_NS}
 def watched(ms):
     before = throttled_ns()
     spin(ms)
@@ -44,6 +54,30 @@ steps([*(lambda ms=ms: watched(ms) for ms in {QUOTA_MS})])
 with open(os.path.dirname(sys.argv[1]) + "/cgroup.procs", "w") as file: file.write(str(os.getpid()))
 with phases.phase("train"):
     step(3, nothing, lambda: None)
+planted = {{"planted": planted, "stopped": stopped}}
+""")
+
+CROWDED = load(f"""
+import signal
+{THROTTLED_NS}
+
+def forked():
+    pid = os.fork()
+    while pid == 0: pass
+    return pid
+
+def crowded(ms):
+    stopped.append(-throttled_ns())
+    helpers = [forked() for _ in range({HELPERS})]
+    spin(ms)
+    for pid in helpers:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    stopped[-1] += throttled_ns()
+
+stopped = []
+os.sched_setaffinity(0, {{min(os.sched_getaffinity(0))}})  # so that one of them runs at a time
+steps([*(lambda ms=ms: crowded(ms) for ms in {QUOTA_MS}), nothing])
 planted = {{"planted": planted, "stopped": stopped}}
 """)
 
@@ -103,6 +137,27 @@ def test_a_cpu_quota(cgroup_of, tmp_path):
         assert CHARGED * (time - others) <= told <= window[1] - window[0]
     length = control[1] - control[0]
     assert during(recorded, "quota", control, "kind = 'throttled'") <= MISTAKEN * length
+    recorded.trace.close()
+
+
+HOG = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\nwhile True: pass"
+
+
+@pytest.mark.parametrize("hog", [False, True])
+def test_a_cpu_quota_of_several_processes(cgroup_of, tmp_path, hog):
+    """Also beside a process without a quota that takes the same CPU whenever it can."""
+    folder = cgroup_of(Share(quota=QUOTA))
+    with contextlib.ExitStack() as ends:
+        if hog:
+            beside = ends.enter_context(subprocess.Popen([sys.executable, "-c", HOG]))
+            ends.callback(beside.kill)
+        recorded = record_in(tmp_path, "crowded", CROWDED, folder, folder)
+    *planted, _ = windows(recorded, "crowded")
+    told = json.loads(recorded.loads["crowded"].out)["stopped"]
+    for window, stopped in zip(planted, told, strict=True):
+        throttled = during(recorded, "crowded", window, "kind = 'throttled'")
+        assert abs(throttled - stopped) <= (1 - CHARGED) * stopped + STRETCH_NS
+    assert stopped > 10 * STRETCH_NS
     recorded.trace.close()
 
 

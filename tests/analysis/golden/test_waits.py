@@ -317,3 +317,56 @@ def test_a_thread_that_comes_late_to_an_idle_cpu_is_throttled_if_its_cgroup_was(
         31 | 7   | cpu       | -       | exact
         """,
     )
+
+
+def test_a_wait_is_throttled_while_no_thread_of_the_target_runs(tmp_path):
+    """Not while a third thread runs, for less than 1 ms, or for longer than the samples tell. One
+    wait may be throttled several times."""
+    check(
+        tmp_path,
+        {
+            "processes": PROCESSES,
+            "samples": """
+                ts         | target | name             | value
+                1000000000 | job    | cgroup_throttled | 0
+                2000000000 | job    | cgroup_throttled | 19
+                3000000000 | job    | cgroup_throttled | 0
+                9000000000 | job    | cgroup_throttled | 0
+                10000000000 | job   | cgroup_throttled | 4
+            """,
+            "off_cpu": """
+                ts         | dur_ns    | pid | tid | state | run_delay_ns | ran_tid
+                900000000  | 10000000  | 8   | 8   | S     | 0            | 0
+                1100000000 | 200000000 | 7   | 7   | R     | 200000000    | 9
+                1110000000 | 40000000  | 7   | 9   | R     | 40000000     | 7
+                1105000000 | 60000000  | 8   | 8   | S     | 0            | 0
+                1170000000 | 900000    | 7   | 9   | R     | 900000       | 8
+                1180000000 | 130000000 | 7   | 9   | S     | 0            | 0
+                1200000000 | 100000000 | 8   | 8   | S     | 0            | 0
+                1500000000 | 50000000  | 7   | 7   | R     | 50000000     | 30
+                1500000000 | 60000000  | 7   | 9   | S     | 0            | 0
+                1500000000 | 60000000  | 8   | 8   | S     | 0            | 0
+                2500000000 | 50000000  | 7   | 7   | R     | 50000000     | 9
+                2500000000 | 40000000  | 7   | 9   | S     | 0            | 0
+                2500000000 | 60000000  | 8   | 8   | S     | 0            | 0
+                9500000000 | 50000000  | 7   | 7   | R     | 50000000     | 30
+                9500000000 | 60000000  | 7   | 9   | S     | 0            | 0
+                9500000000 | 60000000  | 8   | 8   | S     | 0            | 0
+            """,
+        },
+        "SELECT ts // 1000000 AS at, dur_ns // 1000 AS us, tid, kind, by_comm, certainty FROM waits "
+        "WHERE kind IN ('cpu', 'throttled') ORDER BY ts, tid",
+        """
+        at   | us     | tid | kind      | by_comm  | certainty
+        1100 | 10000  | 7   | cpu       | pin      | exact
+        1110 | 40000  | 7   | throttled | -        | inferred
+        1110 | 40000  | 9   | throttled | -        | inferred
+        1150 | 50000  | 7   | cpu       | pin      | exact
+        1170 | 900    | 9   | cpu       | worker   | exact
+        1200 | 100000 | 7   | throttled | -        | inferred
+        1500 | 50000  | 7   | throttled | -        | inferred
+        2500 | 50000  | 7   | cpu       | pin      | exact
+        9500 | 40000  | 7   | throttled | -        | inferred
+        9540 | 10000  | 7   | cpu       | postgres | exact
+        """,
+    )

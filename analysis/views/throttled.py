@@ -1,11 +1,11 @@
 """Waits for a CPU in which the cgroup was throttled: no thread of the target ran meanwhile.
 
 A thread that may not run because its cgroup has used up its CPU quota looks like one that waits
-behind another thread, which uses the CPU meanwhile. Its wait is told apart by the stretches in which
-threads of the target could run, and none did. The samples of the cgroup tell for how long the quota
-kept it from running within some seconds. That time is given to the longest stretches that end in
-them, since the turns of other threads on a CPU are shorter. A stretch begins when the quota is used
-up, so where the time is shorter than the stretch, the rest is a wait for another thread.
+behind another thread, which uses the CPU meanwhile. Its wait is told apart by the stretches in
+which threads of the target could run, and none did. The samples of the cgroup tell for how long the
+quota kept it from running within some seconds. That time is given to the longest stretches that end
+in them, since the turns of other threads on a CPU are shorter. A stretch begins when the quota is
+used up, so where the time is shorter than the stretch, the rest is a wait for another thread.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ LEAST_NS = 1_000_000
 """Shortest stretch: the next thread of a queue takes its CPU within microseconds."""
 
 _POOL_NS = 5_000_000_000
-"""Time whose throttled time is given to its stretches. The kernel counts a stretch when the quota is
-renewed, and the stretch ends when a thread runs: a sample may come between."""
+"""Time whose throttled time is given to its stretches. The kernel counts a stretch when the quota
+is renewed, and the stretch ends when a thread runs: a sample may come between."""
 
 # A thread runs from the end of one interval off the CPU until the next one. It counts as running
 # where events do not tell, also if it has no interval, but had a CPU.
@@ -52,7 +52,8 @@ WITH intervals AS (
     WHERE p.kind = 'cpu' AND p.dur_ns >= {LEAST_NS} AND g.upto - g.since >= {LEAST_NS}
     GROUP BY g.target, g.since
 ), budgets AS (
-    SELECT target, min(since) AS since, max(upto) AS upto, try_cast(sum(throttled_ns) AS HUGEINT) AS budget
+    SELECT target, min(since) AS since, max(upto) AS upto,
+        try_cast(sum(throttled_ns) AS HUGEINT) AS budget
     FROM (
         SELECT *, (upto - 1 - min(since) OVER (PARTITION BY target)) // {_POOL_NS} AS pool
         FROM throttled_times

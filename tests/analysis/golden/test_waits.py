@@ -354,8 +354,8 @@ def test_a_wait_is_throttled_while_no_thread_of_the_target_runs(tmp_path):
                 9500000000 | 60000000  | 8   | 8   | S     | 0            | 0
             """,
         },
-        "SELECT ts // 1000000 AS at, dur_ns // 1000 AS us, tid, kind, by_comm, certainty FROM waits "
-        "WHERE kind IN ('cpu', 'throttled') ORDER BY ts, tid",
+        "SELECT ts // 1000000 AS at, dur_ns // 1000 AS us, tid, kind, by_comm, certainty "
+        "FROM waits WHERE kind IN ('cpu', 'throttled') ORDER BY ts, tid",
         """
         at   | us     | tid | kind      | by_comm  | certainty
         1100 | 10000  | 7   | cpu       | pin      | exact

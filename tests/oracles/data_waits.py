@@ -82,7 +82,7 @@ class World:
         self.stage = numbers.choices(("train", "inference"), (9, 1))[0]
         self.waits = numbers.random() > 0.03
         """False: no thread ever leaves its CPU."""
-        self.tenths = numbers.random() < 0.5
+        self.whole_ms = numbers.random() < 0.5
         """True: times are multiples of 1 ms, so that many events have the same time."""
         self.start = 0
         self.process(HOG, "other", None)
@@ -93,7 +93,7 @@ class World:
         self.truth.workers = sum(len(job.served) for job in jobs)
         self.truth.cpus = numbers.choice((1, 64))
         self.lost(jobs)
-        if numbers.random() < 0.1:
+        if numbers.random() < 0.2:
             self.late_start(jobs)
         self.settle()
         self.without()
@@ -101,7 +101,7 @@ class World:
             if name == "off_cpu":
                 rows.sort(key=lambda row: row["ts"] + row["dur_ns"])
             elif name == "phases":
-                rows.sort(key=lambda row: (row["start"], -(row["end"] or self.end + 1)))
+                rows.sort(key=lambda row: (row["start"], -row["end"]))
             elif name != "processes":
                 rows.sort(key=lambda row: row["ts"])
 
@@ -126,7 +126,7 @@ class World:
     def length(self, most: int) -> int:
         """Draws a time of at most so many ms, in ns; 0 is possible."""
         ns = self.numbers.randrange(most * MS + 1)
-        return ns - ns % MS if self.tenths else ns
+        return ns - ns % MS if self.whole_ms else ns
 
     def log(self, table: str, tid: int, ts: int, **more: Any) -> None:
         pid = tid if tid % 10 < HELPER else tid - HELPER
@@ -160,16 +160,14 @@ class World:
             self.log("block", by, ts, event=event, rwbs="R", **at)
 
     def reclaim(self, tid: int, start: int, end: int, cause: str) -> None:
-        ino = 77 if cause == "memcg" else 0
-        self.log("reclaim", tid, start, event=f"{cause}_begin", cgroup_ino=ino)
-        self.log("reclaim", tid, end, event=f"{cause}_end", cgroup_ino=ino, nr_reclaimed=32)
+        self.log("reclaim", tid, start, event=f"{cause}_begin")
+        self.log("reclaim", tid, end, event=f"{cause}_end", nr_reclaimed=32)
 
     def lost(self, jobs: list[Job]) -> None:
         """Events are lost after all steps, or at the begin of one while no thread waits."""
         self.gap: list[Row] = []
         begun = [step["start"] for job in jobs for step in job.counted]
-        waits = [(row["ts"], row["ts"] + row["dur_ns"]) for row in self.tables["off_cpu"]]
-        quiet = [ts for ts in begun if not any(a <= ts <= b for a, b in waits)]
+        quiet = [ts for ts in begun if self.is_quiet(ts)]
         where = self.numbers.choice((None, None, None, self.end, *quiet[-1:]))
         if where is not None:
             gap = {"from": where, "to": where, "stream": "ftrace-machine", "cpu": 0}
@@ -177,9 +175,17 @@ class World:
             self.truth.lossy = where < self.end
         self.end += 10
 
+    def is_quiet(self, ts: int) -> bool:
+        """Returns whether no thread waits at a time."""
+        return not any(r["ts"] <= ts <= r["ts"] + r["dur_ns"] for r in self.tables["off_cpu"])
+
     def late_start(self, jobs: list[Job]) -> None:
-        """Drops events: the recording begins after the first job's first fetch."""
-        self.start = jobs[0].counted[0]["until"]
+        """Drops events: the recording begins after the first job's first fetch, if none waits."""
+        begun = jobs[0].counted[0]["until"]
+        if not self.is_quiet(begun):
+            return
+        self.start = begun
+        self.truth.lossy &= all(gap["from"] >= begun for gap in self.gap)
         for step in (step for job in jobs for step in job.counted if step["start"] < self.start):
             self.truth.spent -= step["spent"]
             self.truth.total_ns -= step["total_ns"]
@@ -202,8 +208,8 @@ class World:
         if not self.waits and self.numbers.random() < 0.5:
             self.tables["syscalls"], self.tables["block"] = [], []
         for name in ("block", "reclaim", "page_faults"):
-            needed = any(r for r in self.tables[name] if name != "block") or self.truth.crowded
-            if not needed and self.numbers.random() < 0.3:
+            empty = not self.tables[name] or (name == "block" and not self.truth.crowded)
+            if empty and self.numbers.random() < 0.3:
                 del self.tables[name]
         self.measured = self.numbers.random() > 0.05
         if not self.measured:

@@ -9,6 +9,7 @@ from tracer.analysis.findings.window import Window, of_jobs
 from tracer.analysis.views.critical_path import RUN, critical_path, has_paths
 from tracer.analysis.views.flushes import flushes
 from tracer.analysis.views.requests import OPERATION
+from tracer.analysis.views.steps import fetches_of_steps
 from tracer.analysis.views.threads import owns
 from tracer.analysis.views.volumes import on_devices
 from tracer.store.trace import Trace
@@ -70,11 +71,14 @@ def cause_of_data_waits(trace: Trace, over: Window, workers: int) -> Cause | Non
     if not has_paths(trace):
         return None
     critical_path(trace)
-    stage = f"AND stage = '{over.stage}'" if over.stage else ""
     answer = ask(
         trace,
         f"SELECT 100 * sum(dur_ns) / sum(sum(dur_ns)) OVER () AS value, {_CAUSES} AS cause,"
-        f" arg_max(detail, dur_ns) AS device FROM critical_path WHERE phase = 'fetch' {stage}"
+        " arg_max(detail, dur_ns) FILTER (kind = 'disk') AS device"
+        f" FROM critical_path c ASOF JOIN {fetches_of_steps(trace)} f"
+        " ON c.step_pid = f.pid AND c.step_tid = f.tid AND c.ts >= f.ts"
+        " WHERE c.step_start = f.step_start AND (c.step_pid, c.step_tid, c.step_start) IN"
+        f" (SELECT (pid, tid, start) FROM steps WHERE {over.steps})"
         " GROUP BY cause ORDER BY value DESC, cause LIMIT 1",
     )
     if answer is None:

@@ -54,11 +54,16 @@ def stalls(trace: Trace) -> list[Finding]:
         f"waiting for data takes {percent(answer.value)} of a minibatch's time"
         f" ({seconds(answer.number('s'))} each)"
     )
+    scopes: tuple[Scope, ...] = _NO_EVENTS
     if answer.value >= _MUCH:
         cause = cause_of_data_waits(trace, over, workers)
-        sentence += _without_events(workers) if cause is None else f", {cause.said}: {cause.mend}"
+        if cause is None:
+            sentence += _without_events(workers)
+        else:
+            sentence += f", {cause.said}: {cause.mend}"
+            scopes = tuple(Scope)
     weight = answer.value / 100
-    found = [finding(trace, over, _NO_EVENTS, "data loading", answer, sentence, "%", weight)]
+    found = [finding(trace, over, scopes, "data loading", answer, sentence, "%", weight)]
     return [*found, *_first_epoch(trace, over)]
 
 

@@ -73,8 +73,17 @@ ASOF LEFT JOIN step_stages c ON s.pid = c.pid AND s.tid = c.tid AND s.start >= c
 ASOF LEFT JOIN step_epochs e ON s.pid = e.pid AND s.tid = e.tid AND s.start >= e.ts
 """
 
-_SQL = f"""
-CREATE TEMP TABLE {VIEW} AS
+_FETCHES_SQL = """
+WITH begun AS (SELECT id, min(start) AS first FROM step_parts GROUP BY id)
+SELECT dense_rank() OVER (ORDER BY p.pid, p.tid) - 1 AS lane, p.pid, p.tid, p.start, p."end",
+    if(p.name = 'fetch', least(s.start, first), NULL) AS step_start
+FROM step_parts p JOIN numbered_steps s USING (id) JOIN begun USING (id)
+ORDER BY lane, p.start, p."end" DESC, number
+"""
+"""SQL for the parts of steps. `step_start` is null for parts other than fetches."""
+
+_PLACED = f"""
+CREATE OR REPLACE TEMP TABLE step_parts AS
 WITH part AS (
     SELECT row_number() OVER (ORDER BY start, "end" DESC, row) AS number, pid, tid, name,
         start, "end", epoch, gpu_ns
@@ -93,19 +102,23 @@ WITH part AS (
     -- The next step of the same stage takes the batch, even if an evaluation lies in between.
     SELECT e.number, s.id, s.epoch, s.pass FROM early e ASOF JOIN numbered_steps s
         ON e.pid = s.pid AND e.tid = s.tid AND e.around = s.around AND e.start <= s.start
-), placed AS (
-    SELECT number, pid, tid, name, start, "end", gpu_ns, id FROM within WHERE id IS NOT NULL
-    UNION ALL
-    -- The last fetch of an epoch finds no batch, so it belongs to no step. The next epoch may have
-    -- the same number (another fold, another run).
-    SELECT number, pid, tid, name, start, "end", gpu_ns, c.id
-    FROM early e JOIN consumed c USING (number)
-    WHERE coalesce(e.epoch = c.epoch, true) AND coalesce(e.pass = c.pass, true)
-), outer_part AS (
+)
+SELECT number, pid, tid, name, start, "end", gpu_ns, id FROM within WHERE id IS NOT NULL
+UNION ALL
+-- The last fetch of an epoch finds no batch, so it belongs to no step. The next epoch may have
+-- the same number (another fold, another run).
+SELECT number, pid, tid, name, start, "end", gpu_ns, c.id
+FROM early e JOIN consumed c USING (number)
+WHERE coalesce(e.epoch = c.epoch, true) AND coalesce(e.pass = c.pass, true)
+"""
+
+_SQL = f"""
+CREATE TEMP TABLE {VIEW} AS
+WITH outer_part AS (
     SELECT *, coalesce(max("end") OVER (
         PARTITION BY id ORDER BY start, number ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
     ) >= "end", false) AS nested
-    FROM placed
+    FROM step_parts
 ), held AS (
     -- The part directly around each nested part: among all parts around it, the last to begin.
     SELECT i.id, max(o.number) AS number, any_value(i."end" - i.start) AS ns,
@@ -153,6 +166,7 @@ def _build(trace: Trace) -> None:
     _keep_innermost(trace, "step_epochs", _AROUND_SQL.format(names="('epoch')"), "name")
     trace.execute(_NUMBERED)
     _keep_innermost(trace, "step_cuts", _STEPS_SQL, "id")
+    trace.execute(_PLACED)
     trace.execute(_SQL)
 
 
@@ -239,3 +253,15 @@ def steps(trace: Trace) -> str:
     --cuda-sync`, each part waits for the GPU. Needs the table phases.
     """
     return STEPS.make(trace)
+
+
+def fetches_of_steps(trace: Trace) -> str:
+    """Makes the table `step_fetches` and returns its name: it tells when steps wait for data.
+
+    Columns: pid, tid and ts (ns), from which on the thread waits for the data of the step of the
+    view `steps` that starts at step_start (ns); null: it waits for no step's. The times of a step's
+    rows add up to its fetch_stall_ns.
+    """
+    steps(trace)
+    _keep_innermost(trace, "step_fetches", _FETCHES_SQL, "step_start")
+    return "step_fetches"

@@ -2,7 +2,19 @@
 
 import pytest
 
-from tests.support.findings import FLUSHER, JOB, PROCESSES, TRAIN, WORKER, S, bio, call, off, phase
+from tests.support.findings import (
+    FLUSHER,
+    GAP,
+    JOB,
+    PROCESSES,
+    TRAIN,
+    WORKER,
+    S,
+    bio,
+    call,
+    off,
+    phase,
+)
 
 DB = {"pid": 60, "tid": 60, "role": "other", "comm": "postgres", "ppid": 1}
 FETCHED = [
@@ -24,10 +36,11 @@ def read(ts, tid, sectors=8, dev="254:0"):
     ]
 
 
-def said(found, host=None, **tables):
+def said(found, host=None, clock=None, **tables):
     """The sentence about data."""
     tables = {"processes": [*PROCESSES, DB], "phases": FETCHED, **tables}
-    by_topic = found(tables, host=host or {"cpus": 8})
+    more = {"clock": clock} if clock else {}
+    by_topic = found(tables, host=host or {"cpus": 8}, **more)
     (one,) = [one for topic, one in by_topic.items() if topic == "data loading"]
     assert round(one.value, 6) == 50
     return one.sentence
@@ -120,3 +133,73 @@ def test_other_steps_do_not_count(found):
         off_cpu=[WAITS, off(33, 20, state="D", waker=0)],
     )
     assert "100 % of it spent on work" in sentence
+
+
+SLEEPS = {
+    "syscalls": [call("nanosleep", 11, 3)],
+    "off_cpu": [off(11, 3, waker=0)],
+}
+
+
+def test_a_phase_of_the_script_s_own_in_a_fetch_is_part_of_the_wait(found):
+    phases = [*FETCHED[:3], phase("decode", 11, 14, step=0)]
+    assert ", 60 % of it spent waiting for others" in said(found, phases=phases, **SLEEPS)
+
+
+def test_a_checkpoint_in_a_fetch_is_no_part_of_the_wait(found):
+    phases = [*TRAIN, phase("step", 10, 14, step=0), phase("fetch", 10, 13, step=0)]
+    phases.append(phase("checkpoint", 11, 12, step=0))
+    tables = {"syscalls": [call("nanosleep", 11, 1)], "off_cpu": [off(11, 1, waker=0)]}
+    assert ", 100 % of it spent on work" in said(found, phases=phases, **tables)
+
+
+def test_fetches_of_an_evaluation_between_a_fetch_and_its_step_do_not_count(found):
+    phases = [
+        *TRAIN,
+        phase("fetch", 0, 10, step=0),
+        phase("eval", 10, 15),
+        phase("step", 10, 15, step=7),
+        phase("fetch", 11, 14, step=7),
+        phase("step", 15, 20, step=0),
+    ]
+    assert ", 100 % of it spent on work" in said(found, phases=phases, **SLEEPS)
+
+
+def test_a_step_that_began_before_the_recording_does_not_count(found):
+    phases = [
+        *TRAIN,
+        phase("step", 10, 15, step=0),
+        phase("fetch", 10.5, 14.5, step=0),
+        phase("step", 20, 30, step=1),
+        phase("fetch", 20, 25, step=1),
+    ]
+    clock = {"name": "mono", "start_ns": int(10.2 * S), "end_ns": 200 * S}
+    assert ", 100 % of it spent on work" in said(found, clock=clock, phases=phases, **SLEEPS)
+
+
+def test_the_disk_of_reads_is_known_beside_a_longer_page_fault(found):
+    tables = {
+        "syscalls": [call("read", 10, 5), call("read", 10.8, 1.2, WORKER)],
+        "off_cpu": [WAITS, off(11, 0.9, WORKER, "D", waker=0), off(12.5, 2, WORKER, "D", waker=0)],
+        "page_faults": [
+            {
+                "ts": int(12.4 * S),
+                "pid": WORKER,
+                "tid": WORKER,
+                "kind": "major",
+                "user": True,
+                "file": "/a",
+            }
+        ],
+        "block": sorted([*read(10.9, WORKER), *read(11, 60, 80)], key=lambda row: row["ts"]),
+    }
+    assert "for others (postgres): give" in said(found, **tables)
+
+
+def test_events_lost_in_the_training_are_told(found):
+    def lost(second):
+        gap = {**GAP, "from": second * S, "to": second * S}
+        return said(found, loss=[gap], syscalls=[call("read", 10, 5)], off_cpu=[WAITS])
+
+    assert "spent on work" in lost(18) and "the number is incomplete" in lost(18)
+    assert "incomplete" not in lost(150)

@@ -59,6 +59,15 @@ def _complete(incomplete: str) -> list[str]:
     return [before + name for name in sorted(tables | named) if name.startswith(word)]
 
 
+def _show_columns(name: str | None) -> None:
+    if name is None:
+        return
+    from tracer.analysis.cli.columns import described
+
+    typer.echo(described(name))
+    raise typer.Exit
+
+
 @verb(epilog=_examples)
 def query(
     trace: Annotated[
@@ -74,6 +83,15 @@ def query(
     scheduler: Scheduler = None,
     json: AsJson = False,
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            is_eager=True,
+            callback=_show_columns,
+            help="Print the columns of a table or view, with units. Needs no trace.",
+        ),
+    ] = None,
 ) -> None:
     """Query a trace with SQL (DuckDB). --json prints one list of row objects.
 

@@ -247,3 +247,19 @@ def test_json_speaks_to_no_terminal(tracer, copy):
     ran = tracer("query", "t", "SELECT chr(155) || '2J' || chr(8238) || 'é' AS a", "--json")
     assert ran.json == [{"a": "\x9b2J\u202eé"}]
     assert ran.out.replace("é", "e").isascii()
+
+
+@pytest.mark.parametrize("name", [*ALL_TABLES, *VIEWS, "block_in_phase"])
+def test_columns_of_a_table_or_view_are_described(tracer, name):
+    """Each column of an answer stands in the description, in its order."""
+    said = tracer("query", "--columns", name).out.splitlines()
+    names = [line.split(" (")[0] for line in said if line.endswith(")") and line[0] != " "]
+    declared = {**ALL_TABLES, **VIEWS}[name.removesuffix("_in_phase")].columns
+    assert names == [column.name for column in declared]
+    assert said[0] == name and max(map(len, said[:-1])) <= 80
+
+
+def test_columns_of_no_table_are_a_user_s_mistake(tracer):
+    said = one_line(tracer("query", "--columns", "wait", status=2).err)
+    assert "there is no table or view 'wait'; did you mean waits?" in said
+    assert "choose from syscalls" in tracer("query", "--columns", "\x1b[31m", status=2).err

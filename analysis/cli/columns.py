@@ -1,0 +1,51 @@
+"""The columns of a table or view, as `tracer query --columns` prints them."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from difflib import get_close_matches
+
+from tracer.probes.errors import UsageError
+from tracer.probes.schema import Column
+
+_WIDTH = 78
+_INDENT = 4
+
+
+def described(name: str) -> str:
+    """Returns the description of a table or view, of its columns with units, and an example.
+
+    Raises UsageError if there is none of this name.
+    """
+    from tracer.analysis.views.catalogue import VIEWS
+    from tracer.analysis.views.in_phase import IN_PHASE, SUFFIX
+    from tracer.store.trace import ALL_TABLES
+
+    if (table := name.removesuffix(SUFFIX)) != name and table in IN_PHASE:
+        added = "The added columns are phase, stage, epoch and step, those of the row's thread."
+        return f"{name}\n{added}\n\n{described(table)}"
+    if name in VIEWS:
+        view = VIEWS[name]
+        needs = f"It is made from the tables {', '.join(view.needs)}, and others if there are any."
+        return _page(name, f"{view.about} {needs}", view.columns, view.example)
+    if name in ALL_TABLES:
+        found = ALL_TABLES[name]
+        about = f"{found.doc} Recorded with {found.option}." if found.option else found.doc
+        return _page(name, about, found.columns, found.example)
+    known = [*ALL_TABLES, *VIEWS]
+    like = get_close_matches(name, known, 1)
+    raise UsageError(
+        f"there is no table or view {name!r}",
+        f"did you mean {like[0]}?" if like else f"choose from {', '.join(known)}",
+    )
+
+
+def _page(name: str, about: str, columns: Sequence[Column], example: str) -> str:
+    lines = [name, *textwrap.wrap(about, _WIDTH), ""]
+    for column in columns:
+        unit = f", {column.unit}" if column.unit else ""
+        lines.append(f"{column.name} ({column.type.value}{unit})")
+        indent = " " * _INDENT
+        lines += textwrap.wrap(column.doc, _WIDTH, initial_indent=indent, subsequent_indent=indent)
+    return "\n".join([*lines, "", example] if example else lines)

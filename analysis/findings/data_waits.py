@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tracer.analysis.findings.finding import FEW_EVENTS, ask, name, percent
 from tracer.analysis.findings.window import Window, of_jobs
@@ -41,7 +41,7 @@ _SAID = {
     _OTHERS: "spent waiting for others: a timer, a network, another process",
 }
 _MENDS = {
-    "files": "pack the samples into fewer files, or read ahead with more workers",
+    "files": "pack the samples into fewer files, or read ahead with {workers}",
     "cpu": "use fewer threads or workers, or give the job CPUs of its own",
     "throttled": "raise the quota, or use fewer threads and workers",
     "reclaim": "raise the memory limit, or keep less in memory",
@@ -49,7 +49,7 @@ _MENDS = {
     "dirty": "write less at once, or raise the limits of dirty pages",
     "lock": "threads of one Python process run one at a time, so move their work into processes",
 }
-_COLD = "read ahead with more workers, or keep the data in memory"
+_COLD = "read ahead with {workers}, or keep the data in memory"
 _MORE_WORKERS = "use more workers"
 _HALF = 0.5
 
@@ -90,8 +90,11 @@ def cause_of_data_waits(trace: Trace, over: Window, workers: int) -> Cause | Non
     if cause == _OTHERS:
         return Cause(said, _MORE_WORKERS if workers else "load the data with workers")
     if cause == _READS:
-        return _reads(trace, over, said, answer.row["device"])
-    return Cause(said, _MENDS[cause])
+        found = _reads(trace, over, said, answer.row["device"])
+    else:
+        found = Cause(said, _MENDS[cause])
+    named = "more workers" if workers else "workers (num_workers of the DataLoader)"
+    return replace(found, mend=found.mend.format(workers=named))
 
 
 def _more_workers_or_less_work(trace: Trace, workers: int) -> str:

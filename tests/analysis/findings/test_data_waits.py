@@ -66,6 +66,17 @@ def test_a_worker_that_sleeps(found):
     assert sentence.endswith(": use more workers")
 
 
+def test_a_job_without_workers_is_told_to_use_some(found):
+    sentence = said(
+        found,
+        phases=FETCHED[:3],
+        syscalls=[call("read", 10.8, 3.5)],
+        off_cpu=[off(11, 3, state="D", waker=0)],
+        block=read(10.9, JOB),
+    )
+    assert "reads of a disk: read ahead with workers (num_workers of the DataLoader)" in sentence
+
+
 def test_reads_and_lookups_of_files_are_told_apart(found):
     tables = {
         "off_cpu": [WAITS, off(11, 3, WORKER, "D", waker=0)],

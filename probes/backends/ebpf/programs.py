@@ -57,6 +57,7 @@ class Programs:
         self._folder = tracefs(writable=False) / "events"
         self._pages = {scope: _pages(kib[scope]) for scope in Scope}
         self._tracepoints: dict[str, str] = {}
+        self._raw: dict[str, str] = {}
         self._scopes: dict[str, Scope] = {}
         functions: dict[str, str] = {}
         for probe in probes:
@@ -131,7 +132,8 @@ class Programs:
                 self.formats[hook.event] = path.read_text()
                 parsed = event_format.parse(hook.event, self.formats[hook.event])
                 functions[f"sum_{hook.call}"] = summary.body(hook, parsed)
-                self._tracepoints[f"sum_{hook.call}"] = hook.event
+                attached = self._raw if hook.raw else self._tracepoints
+                attached[f"sum_{hook.call}"] = hook.raw or hook.event
                 self._scopes[f"sum_{hook.call}"] = Scope.MACHINE
         if "page_faults" in probes:
             for name, (config, major) in summary.FAULTS.items():
@@ -149,6 +151,8 @@ class Programs:
             bpf.attach_tracepoint(tp=_FREE, fn_name="forget_child")
             for function, name in self._tracepoints.items():
                 bpf.attach_tracepoint(tp=name, fn_name=function)
+            for function, name in self._raw.items():
+                bpf.attach_raw_tracepoint(tp=name.encode(), fn_name=function.encode())
             for function, config in self._faults.items():
                 bpf.attach_perf_event(
                     ev_type=_SOFTWARE, ev_config=config, fn_name=function, sample_period=1

@@ -2,7 +2,7 @@
 //
 // Counts events instead of recording them, for runs of hours: sums by process and log2 histograms
 // of times. It is compiled after capture.bpf.c and uses its filter. The loader passes the offsets
-// of tracepoint fields, from the kernel's format files.
+// of tracepoint fields, from the kernel's format files, or those of arguments of raw tracepoints.
 
 #define SYSCALL 1
 #define FAULT 2

@@ -14,6 +14,9 @@ from tracer.probes.backends.perf_events.attributes import MAJOR_FAULTS, MINOR_FA
 
 SOURCE = "summary.bpf.c"
 
+_SECOND_ARGUMENT = 8
+"""Offset in struct bpf_raw_tracepoint_args of include/uapi/linux/bpf.h."""
+
 SYSCALL, FAULT, REQUEST, WRITEBACK = 1, 2, 3, 4
 
 
@@ -25,11 +28,16 @@ class Hook:
     event: str
     call: str
     fields: tuple[str, ...]
+    raw: str = ""
+    """Name of the raw tracepoint to attach to instead. The function then takes the offset of the
+    tracepoint's second argument, which is the one field."""
 
 
+# While a program of a raw tracepoint runs, the kernel runs programs of other tracepoints, so that
+# completions of requests are counted during system calls, too.
 HOOKS = (
-    Hook("syscalls", "raw_syscalls:sys_enter", "call_begins", ("id",)),
-    Hook("syscalls", "raw_syscalls:sys_exit", "call_ends", ("ret",)),
+    Hook("syscalls", "raw_syscalls:sys_enter", "call_begins", ("id",), raw="sys_enter"),
+    Hook("syscalls", "raw_syscalls:sys_exit", "call_ends", ("ret",), raw="sys_exit"),
     Hook("block", "block:block_rq_issue", "request_issued", ("dev", "sector")),
     Hook(
         "block",
@@ -49,6 +57,8 @@ FAULTS = {"count_minor": (MINOR_FAULTS, 0), "count_major": (MAJOR_FAULTS, 1)}
 def body(hook: Hook, parsed: EventFormat) -> str:
     """Returns the C statement that is the body of a hook's function."""
     offsets = [str(parsed.field(name).offset) for name in hook.fields]
+    if hook.raw:
+        offsets = [str(_SECOND_ARGUMENT)]
     return f"return {hook.call}({', '.join(['ctx', *offsets])});"
 
 

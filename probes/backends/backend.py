@@ -111,8 +111,11 @@ class Together:
         self.second.stop()
 
     def close(self) -> None:
-        """Closes the first; the second is closed by its maker."""
-        self.first.close()
+        """Closes both."""
+        try:
+            self.first.close()
+        finally:
+            self.second.close()
 
 
 class Backend(Protocol):

@@ -42,13 +42,15 @@ UNWOKEN = "SELECT count(*) FROM off_cpu WHERE state = 'D' AND dur_ns > 0 AND wak
 
 
 @pytest.mark.parametrize("backend", ["ftrace", "ebpf"])
-def test_no_interrupt_is_lost(record, load):
+def test_no_interrupt_is_lost(record, load, instances):
     """Not by the backend perf: the kernel's perf events miss interrupts of an idle CPU, as the
     perf command shows, too."""
     trace = record(load(LOAD), "-e", "default,sched")
     assert trace.rows(f"SELECT count(*) FROM ({REQUESTS})") == [(2 * WRITES,)]
     assert trace.rows(UNFINISHED) == [(0,)]
     assert trace.rows(UNWOKEN) == [(0,)]
+    mine = f"tracer-{trace.manifest['recorder']['pid']}-"
+    assert not [name for name in instances() if name.startswith(mine)]
 
 
 def test_programs_that_did_not_run_are_losses(hidden, load, tmp_path):

@@ -75,10 +75,10 @@ def cause_of_data_waits(trace: Trace, over: Window, workers: int) -> Cause | Non
         trace,
         f"SELECT 100 * sum(dur_ns) / sum(sum(dur_ns)) OVER () AS value, {_CAUSES} AS cause,"
         " arg_max(detail, dur_ns) FILTER (kind = 'disk') AS device"
-        f" FROM critical_path c ASOF JOIN {fetches_of_steps(trace)} f"
+        f" FROM (FROM critical_path WHERE {over.segments}) c"
+        f" ASOF JOIN {fetches_of_steps(trace)} f"
         " ON c.step_pid = f.pid AND c.step_tid = f.tid AND c.ts >= f.ts"
-        " WHERE c.step_start = f.step_start AND (c.step_pid, c.step_tid, c.step_start) IN"
-        f" (SELECT (pid, tid, start) FROM steps WHERE {over.steps})"
+        " WHERE c.step_start = f.step_start"
         " GROUP BY cause ORDER BY value DESC, cause LIMIT 1",
     )
     if answer is None:

@@ -11,8 +11,8 @@ from tracer.store.trace import Trace
 _PARTS = ("forward", "backward", "optimizer")
 _ALL_PARTS = ("fetch", *_PARTS, "checkpoint")
 _MUCH = 5.0
-_COMPUTES = (RUN, "gpu", "other")
-"""Kinds of segments in which a thread computes, or waits for a device that may compute for it."""
+_COMPUTES = (RUN, "other")
+"""Kinds of segments in which a thread computes, or waits, perhaps for a GPU."""
 
 
 def steps(trace: Trace) -> list[Finding]:
@@ -44,7 +44,7 @@ def _computing(trace: Trace, over: Window) -> list[Finding]:
     share = answer.value / 100
     own = _own(trace, over, share, f"kind IN {_COMPUTES} AND phase IN {_PARTS}")
     if waited := percent(100 * (share - own)) if 100 * (share - own) >= _MUCH else "":
-        sentence += f"; {waited} of the time is spent in it, but waiting"
+        sentence += f"; for {waited} of the time it only waits"
     return [finding(trace, over, (), "computing", answer, sentence, "%", own)]
 
 
@@ -74,9 +74,8 @@ def _own(trace: Trace, over: Window, share: float, segments: str) -> float:
     if not has_paths(trace):
         return share
     critical_path(trace)
-    stage = f"WHERE stage = '{over.stage}'" if over.stage else ""
     query = f"SELECT sum(dur_ns) FILTER ({segments}) / sum(dur_ns) AS value FROM critical_path"
-    own = ask(trace, f"{query} {stage}")
+    own = ask(trace, f"{query} WHERE {over.segments}")
     return share if own is None else min(own.value, share)
 
 

@@ -40,6 +40,15 @@ class Window:
         stage = f"stage = '{self.stage}' AND " if self.stage else ""
         return f"{stage}total_ns > 0 AND start >= {self.start}"
 
+    @property
+    def segments(self) -> str:
+        """SQL condition: a row of the view `critical_path` is of a step for which `steps` holds.
+
+        Needs the views `critical_path` and `steps`.
+        """
+        selected = f"SELECT (pid, tid, start) FROM steps WHERE {self.steps}"
+        return f"(step_pid, step_tid, step_start) IN ({selected})"
+
 
 def window(trace: Trace) -> Window | None:
     """Returns the training time of the jobs, else their inference time, else the whole recording.

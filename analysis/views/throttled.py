@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from tracer.analysis.views.calls_around import LATEST
 from tracer.analysis.views.threads import owns
+from tracer.analysis.views.view import apart
 from tracer.store.trace import Trace
 
 LEAST_NS = 1_000_000
@@ -43,19 +44,22 @@ WITH intervals AS (
     SELECT target, max(until) OVER so_far AS since, lead(begun) OVER by_begin AS upto FROM runs
     WINDOW by_begin AS (PARTITION BY target ORDER BY begun, until),
         so_far AS (PARTITION BY target ORDER BY begun, until ROWS UNBOUNDED PRECEDING)
+), waiting AS (
+    SELECT o.target AS whose, p.ts, p.ts::HUGEINT + p.dur_ns AS ended
+    FROM wait_parts p JOIN threads o ON {owns("o", "p")}
+    WHERE p.kind = 'cpu' AND p.dur_ns >= {LEAST_NS}
+), met AS MATERIALIZED (  -- A join by ranges alone is quick, one by target and ranges is not.
+    SELECT * FROM (FROM gaps WHERE upto - since >= {LEAST_NS}) g
+    JOIN waiting w ON w.ts < g.upto AND w.ended > g.since
 ), stretches AS (
-    SELECT g.target, min(greatest(p.ts, g.since)) AS since,
-        max(least(p.ts::HUGEINT + p.dur_ns, g.upto)) AS upto
-    FROM gaps g JOIN threads o ON g.target = o.target
-    JOIN wait_parts p ON {owns("o", "p")}
-        AND p.ts < g.upto AND p.ts::HUGEINT + p.dur_ns > g.since
-    WHERE p.kind = 'cpu' AND p.dur_ns >= {LEAST_NS} AND g.upto - g.since >= {LEAST_NS}
-    GROUP BY g.target, g.since
+    SELECT target, min(greatest(ts, since)) AS since, max(least(ended, upto)) AS upto
+    FROM met WHERE whose = target GROUP BY target, met.since
 ), budgets AS (
     SELECT target, min(since) AS since, max(upto) AS upto,
         try_cast(sum(throttled_ns) AS HUGEINT) AS budget
     FROM (
-        SELECT *, (upto - 1 - min(since) OVER (PARTITION BY target)) // {_POOL_NS} AS pool
+        SELECT *, (upto::HUGEINT - 1 - min(since) OVER (PARTITION BY target))
+            // {_POOL_NS} AS pool
         FROM throttled_times
     ) GROUP BY target, pool
 ), ranked AS (
@@ -71,23 +75,27 @@ WHERE left_ns >= {LEAST_NS}
 
 _PIECES = f"""
 CREATE OR REPLACE TEMP TABLE throttled_pieces AS
-SELECT p.*, greatest(p.ts, s.since)::BIGINT AS since,
-    least(p.ts::HUGEINT + p.dur_ns, s.upto)::BIGINT AS upto
-FROM wait_parts p JOIN threads o ON {owns("o", "p")}
-JOIN throttled_stretches s ON s.target = o.target
-    AND s.since < p.ts::HUGEINT + p.dur_ns AND s.upto > p.ts
-WHERE p.kind = 'cpu' AND p.dur_ns >= {LEAST_NS}
-    AND least(p.ts::HUGEINT + p.dur_ns, s.upto) - greatest(p.ts, s.since) >= {LEAST_NS}
+WITH waiting AS (
+    SELECT p.*, o.target AS whose, least(p.ts::HUGEINT + p.dur_ns, {LATEST}) AS ended
+    FROM wait_parts p JOIN threads o ON {owns("o", "p")}
+    WHERE p.kind = 'cpu' AND p.dur_ns >= {LEAST_NS}
+), met AS MATERIALIZED (
+    SELECT w.*, s.target, greatest(w.ts, s.since)::BIGINT AS since,
+        least(w.ended, s.upto)::BIGINT AS upto
+    FROM waiting w JOIN throttled_stretches s ON s.since < w.ended AND s.upto > w.ts
+)
+SELECT * EXCLUDE (whose, ended, target) FROM met
+WHERE whose = target AND upto - since >= {LEAST_NS}
 """
 
 # The rest of such a wait lies before, between and after its pieces.
-_SPLIT = """
+_SPLIT = f"""
 CREATE OR REPLACE TEMP TABLE wait_parts AS
 WITH rest AS (
     SELECT *, coalesce(lag(upto) OVER by_wait, ts) AS after, since AS before
     FROM throttled_pieces WINDOW by_wait AS (PARTITION BY row, ts ORDER BY since)
     UNION ALL
-    SELECT *, max(upto) OVER by_wait, (ts::HUGEINT + dur_ns)::BIGINT FROM throttled_pieces
+    SELECT *, max(upto) OVER by_wait, {apart("ts", "-dur_ns")} FROM throttled_pieces
     WINDOW by_wait AS (PARTITION BY row, ts)
     QUALIFY row_number() OVER (PARTITION BY row, ts ORDER BY since) = 1
 )

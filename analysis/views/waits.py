@@ -202,9 +202,9 @@ END
 """
 
 # The times between two readings in which a target's cgroup was throttled.
-_QUOTAS = """
+_QUOTAS = f"""
 CREATE OR REPLACE TEMP TABLE throttled_times AS
-SELECT target, since, ts AS upto, value / 100 * (ts - since) AS throttled_ns FROM (
+SELECT target, since, ts AS upto, value / 100 * {apart("ts", "since")} AS throttled_ns FROM (
     SELECT target, ts, max(value) AS value,
         lag(ts) OVER (PARTITION BY target ORDER BY ts) AS since
     FROM samples WHERE name = 'cgroup_throttled' AND target IS NOT NULL GROUP BY target, ts

@@ -20,7 +20,7 @@ from tracer.probes.backends.ftrace.page_source import PageSource
 from tracer.probes.schema import Probe, Scope
 
 _SHARE_OF_INTERRUPTS = 4
-"""Divisor of a scope's ring size: the size of ftrace's buffers."""
+"""Divisor of a scope's ring size. The result is the size of ftrace's buffers."""
 
 
 class EbpfBackend:

@@ -370,3 +370,27 @@ def test_a_wait_is_throttled_while_no_thread_of_the_target_runs(tmp_path):
         9540 | 10000  | 7   | cpu       | postgres | exact
         """,
     )
+
+
+def test_times_without_bounds_are_no_error_beside_a_quota(tmp_path):
+    latest = (1 << 63) - 1
+    check(
+        tmp_path,
+        {
+            "processes": PROCESSES,
+            "samples": f"""
+                ts        | target | name             | value
+                -{latest} | job    | cgroup_throttled | 1
+                0         | job    | cgroup_throttled | 100
+                {latest}  | job    | cgroup_throttled | 100
+            """,
+            "off_cpu": f"""
+                ts         | dur_ns   | pid | tid | state | run_delay_ns | ran_tid
+                -{latest}  | {latest} | 7   | 7   | R     | {latest}     | 9
+                1000000000 | {latest} | 7   | 7   | R     | {latest}     | 9
+                1000000000 | {latest} | 7   | 9   | S     | 0            | 0
+            """,
+        },
+        "SELECT count(*) AS waits FROM waits WHERE kind IN ('cpu', 'throttled') AND dur_ns <= 0",
+        "waits\n 0",
+    )

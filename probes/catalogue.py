@@ -16,6 +16,7 @@ from tracer.probes import (
     page_faults,
     phases,
     processes,
+    python_stacks,
     reclaim,
     samples,
     sched,
@@ -57,6 +58,7 @@ TABLES: dict[str, Table] = {
     files.TABLE.name: files.TABLE,
     extents.EXTENT_MAP.name: extents.EXTENT_MAP,
     samples.TABLE.name: samples.TABLE,
+    python_stacks.TABLE.name: python_stacks.TABLE,
 }
 """Every table that a recording can hold."""
 

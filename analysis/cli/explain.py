@@ -60,8 +60,9 @@ def explain(
     thread. The parts of a step add up to its time. A slow step is compared with the
     typical ones: what is more in it?
 
-    The trace needs the scheduler's events: tracer record -e default,sched. With
-    --json, each number has its query, for tracer query.
+    The trace needs the scheduler's events: tracer record -e default,sched. Recorded
+    with --stacks, it also tells the lines of Python code (--by line). With --json,
+    each number has its query, for tracer query.
 
     [bold]Examples[/bold]
 
@@ -70,6 +71,8 @@ def explain(
       tracer explain run.trace
 
       tracer explain run.trace --slowest 10 --by thread
+
+      tracer explain run.trace --by line
 
       tracer explain run.trace --step 1:812
 
@@ -104,9 +107,11 @@ def explain(
         found = explained(opened, by, slowest, wanted, most)
         if html is not None:
             from tracer.analysis.explain.over_time import over_time
+            from tracer.analysis.explain.waiting import waiting_boxes
             from tracer.analysis.page.explanation import explanation_page
 
-            page = explanation_page(sources[0].location, found, over_time(opened))
+            waiting = waiting_boxes(opened)
+            page = explanation_page(sources[0].location, found, over_time(opened), waiting)
             write_page(page, html)
     if json:
         from tracer.store.trace import dump

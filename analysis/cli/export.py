@@ -43,15 +43,18 @@ def export(
     """Write a trace for other tools: Perfetto's UI, chrome://tracing, spreadsheets, pandas.
 
     perfetto and chrome show phases, calls, faults, requests, write-backs, samples and
-    losses over time. csv and parquet write one file per table, also for requests and
-    flushes. In a CSV, a name that a spreadsheet would take for a formula (=...) gets a
-    leading apostrophe.
+    losses over time. folded has the time in us that threads waited, by Python function
+    if the trace was recorded with --stacks, for speedscope.app and flamegraph.pl. csv
+    and parquet write one file per table, also for requests and flushes. In a CSV, a
+    name that a spreadsheet would take for a formula (=...) gets a leading apostrophe.
 
     [bold]Examples[/bold]
 
       tracer export run.trace -o run.pftrace
 
       tracer export run.trace --format chrome -o run.json.gz --from 10 --to 12
+
+      tracer export run.trace --format folded -o waits.folded
 
       tracer export run.trace --format parquet -o tables
     """

@@ -1,4 +1,4 @@
-"""Export of a trace to Perfetto, Chrome's JSON, CSV or Parquet."""
+"""Export of a trace to Perfetto, Chrome's JSON, folded stacks, CSV or Parquet."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import BinaryIO, cast
 
 from tracer.analysis.exchange.chrome import ChromeWriter
 from tracer.analysis.exchange.drawing import Window, draw
+from tracer.analysis.exchange.folded import write_folded
 from tracer.analysis.exchange.marks import LATEST_NS, Track
 from tracer.analysis.exchange.perfetto import PerfettoWriter
 from tracer.analysis.exchange.tables_out import write_tables
@@ -19,7 +20,7 @@ from tracer.probes.errors import UsageError
 from tracer.store.files import create, make_folder
 from tracer.store.trace import Trace
 
-FILES = ("perfetto", "chrome")
+FILES = ("perfetto", "chrome", "folded")
 FOLDERS = ("csv", "parquet")
 FORMATS = (*FILES, *FOLDERS)
 
@@ -35,9 +36,9 @@ def export(
     """Writes a trace to `output`: a file; for csv and parquet, a folder with one file per table.
 
     Writes only rows between `start_s` and `end_s`, in seconds since the start of the recording. A
-    chrome file is compressed if its name ends in .gz. Returns {"tracks", "marks"} for a file, rows
-    by table for a folder. Raises UsageError if the output exists and `force` is not given. If
-    writing fails, the partial output is removed.
+    chrome or folded file is compressed if its name ends in .gz. Returns {"tracks", "marks"} for a
+    file, {"stacks", "waits"} for a folded one, rows by table for a folder. Raises UsageError if the
+    output exists and `force` is not given. If writing fails, the partial output is removed.
     """
     if format not in FORMATS:
         raise UsageError(f"there is no format {format!r}", f"known: {', '.join(FORMATS)}")
@@ -94,6 +95,8 @@ def _write_file(
         if packed:
             zipped = gzip.GzipFile(filename="", fileobj=file, mode="wb", compresslevel=3, mtime=0)
             out = cast(BinaryIO, stack.enter_context(zipped))
+        if format == "folded":
+            return write_folded(trace, out, window)
         writer: PerfettoWriter | ChromeWriter
         if format == "perfetto":
             writer = PerfettoWriter(out, clock["start_ns"], clock.get("realtime_offset_ns"))

@@ -26,6 +26,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "target": ("kind", "target", "by_target", "by_container"),
     "file": ("kind", "detail"),
     "thread": ("thread", "tid", "kind", "by_comm", "by_tid"),
+    "line": ("thread", "kind", "line"),
 }
 """Columns of `step_parts` that parts of a step's time are grouped by."""
 
@@ -41,7 +42,7 @@ _PARTS = f"""
 CREATE OR REPLACE TEMP TABLE step_parts AS
 SELECT step_tid, step_start, phase, {_SOURCES["thread"]} AS thread, tid, target, kind,
     {_SOURCES["call"]} AS call, detail, {_SOURCES["by_comm"]} AS by_comm, by_tid, by_target,
-    by_container, certainty, sum(dur_ns)::BIGINT AS ns
+    by_container, certainty, line, sum(dur_ns)::BIGINT AS ns
 FROM critical_path WHERE {{main}} GROUP BY ALL
 """
 

@@ -8,7 +8,9 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
+from tracer.analysis.views.flushes import flushes
 from tracer.analysis.views.requests import requests
+from tracer.analysis.views.threads import owns
 from tracer.store.trace import Trace
 
 STORAGE = ("disk", "fault", "sync", "dirty")
@@ -17,13 +19,38 @@ _SECTOR_BYTES = 512
 _MOST = 5
 
 # A wait for a known device asks for that device; another one for all of them.
-_SERVED = f"""
-SELECT s.number, r.dev, r.operation, r.comm, r.tid = s.tid AS own, count(*) AS requests,
-    sum(r.nr_sector::HUGEINT * {_SECTOR_BYTES})::DOUBLE AS bytes
+_SERVED = """
+CREATE OR REPLACE TEMP TABLE served AS
+SELECT s.number, r.dev, r.operation, r.comm, r.tid = s.tid AS own, r.sector, r.nr_sector,
+    r.queue_ns, r.pid
 FROM storage_waits s JOIN requests r
     ON r.issue_ns < s.until AND r.complete_ns > s.ts AND (s.device IS NULL OR r.dev = s.device)
 WHERE r.nr_sector >= 0
-GROUP BY ALL ORDER BY s.number, bytes DESC, r.dev, r.operation, r.comm
+"""
+
+# The data of a request is that of the bio at its first sector. A process whose data another thread
+# writes is named if it alone dirtied the file, or if all who did share a container or a target.
+_WHOSE = f"""
+CREATE OR REPLACE TEMP TABLE whose_data AS
+SELECT f.dev, f.sector, f.ts, any_value(f.dirtier) AS dirtier,
+    any_value(coalesce('container ' || left(f.container, 12), 'target ' || f.target,
+        if(f.dirtiers = 1, p.comm, NULL))) AS name
+FROM flushes f
+SEMI JOIN served r ON f.dev = r.dev AND f.sector = r.sector AND f.ts = r.queue_ns
+LEFT JOIN threads p ON {owns("p", "f", "dirtier")}
+WHERE f.dirtier IS NOT NULL GROUP BY ALL
+"""
+_OF_NOBODY = """
+CREATE OR REPLACE TEMP TABLE whose_data AS
+SELECT dev, sector, queue_ns AS ts, NULL::INT AS dirtier, NULL::VARCHAR AS name FROM served LIMIT 0
+"""
+
+_SUMS = f"""
+SELECT r.number, r.dev, r.operation, r.comm, if(w.dirtier != r.pid, w.name, NULL) AS for_whom,
+    r.own, count(*) AS requests, sum(r.nr_sector::HUGEINT * {_SECTOR_BYTES})::DOUBLE AS bytes
+FROM served r LEFT JOIN whose_data w
+    ON r.dev = w.dev AND r.sector = w.sector AND r.queue_ns = w.ts
+GROUP BY ALL ORDER BY r.number, bytes DESC, r.dev, r.operation, r.comm, for_whom
 """
 
 
@@ -31,8 +58,9 @@ def add_meanwhile(trace: Trace, segments: Sequence[dict[str, Any]]) -> None:
     """Adds to segments that wait for storage what the disks served in that time.
 
     The key `meanwhile` gets at most five entries, the most bytes first: dev, operation, comm (of
-    the thread that issued the requests), own (it is the segment's thread), requests, bytes. Other
-    segments, and those of a trace without the table block, have none.
+    the thread that issued the requests), for_whom (container, target or process whose data another
+    thread wrote; null: its own, or not known), own (it is the segment's thread), requests, bytes.
+    Other segments, and those of a trace without the table block, have none.
     """
     chosen = [one for one in segments if one["kind"] in STORAGE]
     for one in segments:
@@ -56,8 +84,16 @@ def add_meanwhile(trace: Trace, segments: Sequence[dict[str, Any]]) -> None:
             }
         ),
     )
-    found = trace.sql(_SERVED)
-    trace.execute("DROP TABLE storage_waits")
+    trace.execute(_SERVED)
+    written = "dirty" in trace.tables and trace.rows(
+        "SELECT 1 FROM served WHERE operation = 'write' LIMIT 1"
+    )
+    if written:
+        flushes(trace)
+    trace.execute(_WHOSE if written else _OF_NOBODY)
+    found = trace.sql(_SUMS)
+    for table in ("storage_waits", "served", "whose_data"):
+        trace.execute(f"DROP TABLE {table}")
     rows = found.astype(object).where(found.notna(), None)
     for number, own in rows.groupby("number", sort=True):
         listed = own.drop(columns="number").head(_MOST).to_dict("records")

@@ -42,16 +42,27 @@ def steps_name(stage: str | None) -> str:
 
 
 def meanwhile(served: Sequence[Mapping[str, Any]]) -> str:
-    """Returns what disks served meanwhile: "19 MiB of writes of kworker/u8:1 (12 requests)"."""
+    """Returns what disks served meanwhile.
+
+    As in "19 MiB of writes of kworker/u8:1 for container 3f2a (12 requests)".
+    """
     said = []
     for one in served:
         requests = f"{name(one['operation'])}s"
         whose = f" of {name(one['comm'], 'an unknown thread')}"
+        if one["for_whom"] is not None:
+            whose += f" for {name(one['for_whom'])}"
         requests = f"its own {requests}" if one["own"] else requests + whose
         amount = "" if one["bytes"] is None else f"{size(one['bytes'])} of "
         count = one["requests"]
         said.append(f"{amount}{requests} ({count:,} {'request' if count == 1 else 'requests'})")
     return ", ".join(said)
+
+
+def line_name(line: str) -> str:
+    """Returns a short name of a line as in `waits.line`: "load (data.py:88)"."""
+    function, _, place = line.rpartition(" (")
+    return f"{name(function)} ({file_name(place.removesuffix(')'))})"
 
 
 def where(part: Mapping[str, Any]) -> str:
@@ -79,6 +90,8 @@ def what(part: Mapping[str, Any]) -> str:
     by = part.get("by_comm")
     if by is not None:
         told.append(f"{name(by)} has it" if kind == "cpu" else f"for {name(by)}")
+    if part.get("line") is not None:
+        told.append(f"in {line_name(part['line'])}")
     for column, word in (("by_target", "target"), ("by_container", "container")):
         if part.get(column) is not None:
             told.append(f"{word} {name(part[column])[:20]}")

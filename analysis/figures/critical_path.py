@@ -24,6 +24,11 @@ _COLOURS = {
 _ROW_PX = 34
 
 
+def kind_colour(kind: str) -> str:
+    """Returns the colour of a kind of segments."""
+    return next((_COLOURS[cause] for cause, kinds in CAUSES.items() if kind in kinds), NEUTRAL)
+
+
 def step_times(frame: pd.DataFrame) -> go.Figure:
     """Draws the mean time of steps by cause, over the run.
 

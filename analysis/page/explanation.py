@@ -11,6 +11,7 @@ import plotly.graph_objects as go
 from tracer.analysis.explain.explanation import Explanation, Part, SlowStep
 from tracer.analysis.explain.words import duration, meanwhile, step_name, steps_name, what, where
 from tracer.analysis.figures import critical_path as draw
+from tracer.analysis.figures.flame import flame
 from tracer.analysis.findings.finding import name, percent
 from tracer.analysis.page.base import TEMPLATES, render
 from tracer.analysis.page.summary import Tile
@@ -28,11 +29,17 @@ class Section:
     title: str
     about: str
     figure: go.Figure | None
-    table: PageTable
+    table: PageTable | None
 
 
-def explanation_page(title: str, found: Explanation, times: pd.DataFrame) -> str:
-    """Returns the self-contained page. `times`: as `tracer.analysis.explain.over_time` returns."""
+def explanation_page(
+    title: str, found: Explanation, times: pd.DataFrame, waiting: pd.DataFrame
+) -> str:
+    """Returns the self-contained page.
+
+    `times`: as `tracer.analysis.explain.over_time` returns. `waiting`: as `waiting_boxes` of
+    `tracer.analysis.explain.waiting` returns.
+    """
     sections = [
         Section(
             "all",
@@ -41,6 +48,7 @@ def explanation_page(title: str, found: Explanation, times: pd.DataFrame) -> str
             draw.step_times(times) if len(times) else None,
             _table(found.parts, with_typical=False),
         ),
+        *([_waiting(waiting)] if len(waiting) else []),
         *(_of_step(number, step, found) for number, step in enumerate(found.slowest)),
     ]
     return render(
@@ -64,6 +72,18 @@ def _tiles(found: Explanation) -> list[Tile]:
         Tile("unknown", percent(100 * found.unknown_share), "of the time has an unknown cause"),
         Tile("inferred", percent(100 * found.inferred_share), "of the time has an inferred cause"),
     ]
+
+
+def _waiting(boxes: pd.DataFrame) -> Section:
+    return Section(
+        "waiting",
+        "Where the steps waited",
+        "A box is as wide as the time that steps waited in a function and in what it called, which "
+        "stands above it. The kind of the wait is at the top. Looks at Python stacks, five a "
+        "second, tell the functions; a short wait between two looks has none.",
+        flame(boxes),
+        None,
+    )
 
 
 def _of_step(number: int, step: SlowStep, found: Explanation) -> Section:

@@ -18,7 +18,7 @@ from tracer.analysis.views.steps import steps
 from tracer.analysis.views.stretches import Ints
 from tracer.analysis.views.threads import make_threads, owns
 from tracer.analysis.views.view import View
-from tracer.analysis.views.waits import KINDS, waits
+from tracer.analysis.views.waits import KINDS, LINE_COLUMNS, waits
 from tracer.probes.schema import PID, TID, TS, Column, Type
 from tracer.store.trace import Trace
 
@@ -63,7 +63,8 @@ CREATE OR REPLACE TEMP TABLE path_segments AS
 SELECT s.epoch AS step_epoch, s.step AS step_number, s.stage AS step_stage, s.pid AS step_pid,
     s.tid AS step_tid, s.start AS step_start, p.ts, p.dur_ns, t.pid, t.tid, t.comm, t.target,
     t.container, coalesce(w.kind, '{RUN}') AS kind, w.detail, w.call, w.by_pid, w.by_tid,
-    w.by_comm, w.by_target, w.by_container, coalesce(w.certainty, 'exact') AS certainty
+    w.by_comm, w.by_target, w.by_container, coalesce(w.certainty, 'exact') AS certainty,
+    w.line, w.stack
 FROM path_pieces p JOIN path_steps s USING (span)
 LEFT JOIN threads t ON t.life = p.lane + 1
 LEFT JOIN wait_events w ON w.rowid = p.wait
@@ -159,6 +160,7 @@ CRITICAL_PATH = View(
             )
         ),
         Column("certainty", Type.TEXT, "exact, inferred or unknown: how the cause is known"),
+        *LINE_COLUMNS,
     ),
     needs=("processes", "off_cpu", "phases"),
     build=_build,

@@ -39,6 +39,7 @@ from tracer.analysis.views.sync_parts import AWAITED, FLUSH, JOURNAL, PAGES, spl
 from tracer.analysis.views.threads import make_threads, owns
 from tracer.analysis.views.throttled import LEAST_NS, split_throttled
 from tracer.analysis.views.view import View, apart
+from tracer.analysis.views.waiting_lines import make_waiting_lines
 from tracer.probes.schema import PID, TID, TS, Column, Type
 from tracer.store.trace import Trace
 
@@ -49,6 +50,17 @@ KINDS = (
     *("ipc", "other"),
 )
 """All kinds of waits."""
+
+LINE_COLUMNS = (
+    Column(
+        "line",
+        Type.TEXT,
+        "innermost Python function that waits and is not a library's, as NAME (FILE:LINE); null: "
+        "no look fell into the wait (tracer record --stacks looks 5 times a second)",
+    ),
+    Column("stack", Type.TEXT, "all Python functions at that look, from the root, joined by ;"),
+)
+"""Columns of a wait's place in Python code."""
 
 LOCK = ("futex", "futex_wait", "futex_waitv")
 TIMER = ("nanosleep", "clock_nanosleep")
@@ -255,8 +267,10 @@ WITH late AS (  -- An idle CPU takes a thread that can run at once, unless its c
 )
 SELECT p.ts, p.dur_ns, p.pid, p.tid, if(t.row IS NULL, p.kind, 'throttled') AS kind, p.detail,
     p.call, p.state, b.pid AS by_pid, p.by_tid, b.comm AS by_comm, b.target AS by_target,
-    b.container AS by_container, if(t.row IS NULL, p.certainty, 'inferred') AS certainty
+    b.container AS by_container, if(t.row IS NULL, p.certainty, 'inferred') AS certainty, l.line,
+    l.stack
 FROM wait_parts p LEFT JOIN throttled t ON p.row = t.row AND p.ts = t.ts
+LEFT JOIN waiting_lines l ON p.row = l.row
 LEFT JOIN threads b ON {owns("b", "p", "by_tid", "ts")}
 ORDER BY p.ts, p.tid, p.row
 """
@@ -264,6 +278,7 @@ ORDER BY p.ts, p.tid, p.row
 _ON_THE_WAY = (
     *("waiting_threads", "wait_evidence", "sleeps", "calls_at_waits", "sleeps_in_calls"),
     *("wait_evidence_in_calls", "poll_results", "told_sleeps", "throttled_times", "wait_parts"),
+    "waiting_lines",
 )
 
 
@@ -288,6 +303,7 @@ def _build(trace: Trace) -> None:
     trace.execute(_PARTS)
     split(trace)
     split_throttled(trace)
+    make_waiting_lines(trace)
     trace.execute(_WAITS)
     for table in _ON_THE_WAY:
         trace.execute(f"DROP TABLE {table}")
@@ -322,6 +338,7 @@ WAITS = View(
         Column("by_target", Type.TEXT, "target of that thread; null: none"),
         Column("by_container", Type.TEXT, "container of that thread, by its id"),
         Column("certainty", Type.TEXT, "exact, inferred or unknown: how the cause is known"),
+        *LINE_COLUMNS,
         *COLUMNS,
     ),
     needs=("processes", "off_cpu"),

@@ -126,9 +126,9 @@ def test_a_wait_for_storage_tells_what_its_disk_served_meanwhile(tmp_path):
         (step,) = explain(made).slowest
     (wait,) = [one for one in step.segments if one["kind"] == "disk"]
     assert [tuple(served.values()) for served in wait["meanwhile"]] == [
-        ("8:0", "write", "kworker/u8:1", False, 2, (2048 + 1024) * 512),
-        ("8:0", "write", "postgres", False, 1, 16 * 512),
-        ("8:0", "read", "python", True, 1, 8 * 512),
+        ("8:0", "write", "kworker/u8:1", None, False, 2, (2048 + 1024) * 512),
+        ("8:0", "write", "postgres", None, False, 1, 16 * 512),
+        ("8:0", "read", "python", None, True, 1, 8 * 512),
     ]
     assert meanwhile(wait["meanwhile"]) == (
         "1.5 MiB of writes of kworker/u8:1 (2 requests), 8.0 KiB of writes of postgres (1 request),"

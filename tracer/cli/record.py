@@ -187,6 +187,15 @@ def record(
             rich_help_panel=_WHAT,
         ),
     ] = None,
+    stacks: Annotated[
+        bool,
+        typer.Option(
+            "--stacks",
+            help="Also record in which lines of Python code threads wait (py-spy, 5 times a "
+            "second); adds the probe sched.",
+            rich_help_panel=_WHAT,
+        ),
+    ] = False,
     auto_phases: Annotated[
         bool,
         typer.Option(
@@ -277,6 +286,8 @@ def record(
 
       tracer record -e default,sched -- python train.py
 
+      tracer record --stacks -o run.trace -- python train.py
+
       tracer record --summary -e syscalls,block -p 1234 -d 36000
 
       tracer record --baseload -d 600 -o idle.trace
@@ -335,6 +346,14 @@ def record(
     options.summary = summary
     options.perf_stat = perf_stat
     options.callgraphs = callgraph or []
+    if stacks and (summary or baseload):
+        raise UsageError(
+            "--stacks tells where threads wait, and --summary and --baseload record no waits",
+            "leave out --stacks, or the other option",
+        )
+    options.stacks = stacks
+    if stacks:
+        options.probes.append("sched")
     options.auto_phases = auto_phases
     options.cuda_sync = cuda_sync
 

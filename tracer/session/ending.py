@@ -18,6 +18,7 @@ from tracer.session.marks import Marks
 from tracer.session.members import Members
 from tracer.session.options import Listener, Options, Status
 from tracer.session.perf import PerfTools
+from tracer.session.python_stacks import PythonStacks
 from tracer.session.sampler import Sampler
 from tracer.session.signals import Signals
 from tracer.session.summary import Summary
@@ -46,6 +47,7 @@ class Running:
     members: Members
     summary: Summary | None
     sampler: Sampler
+    stacks: PythonStacks
     arrivals: Arrivals
     manifest: Manifest
     """The manifest, which is written again for each awaited container that arrives."""
@@ -71,7 +73,7 @@ def until_the_end(running: Running) -> str:
             elapsed = time.monotonic() - begun
             if signals.received is not None:
                 return gone or "signal"
-            failure = drain.failure or running.sampler.failure
+            failure = drain.failure or running.sampler.failure or running.stacks.failure
             if failure is not None:
                 return ended_by_error(failure)
             written = drain.written + perf.written + running.sampler.written

@@ -39,6 +39,8 @@ class Options:
     """Counts events in the kernel instead of recording them."""
     perf_stat: bool = False
     callgraphs: list[str] = field(default_factory=list)
+    stacks: bool = False
+    """Looks at the Python stacks of the targets' threads."""
     auto_phases: bool = True
     """Makes PyTorch mark its phases in a recorded command."""
     cuda_sync: bool = False

@@ -41,6 +41,7 @@ from tracer.session.options import Listener, Options, Outcome
 from tracer.session.output import Output
 from tracer.session.paths import find_files
 from tracer.session.perf import PerfTools
+from tracer.session.python_stacks import PythonStacks
 from tracer.session.sampler import Sampler
 from tracer.session.sampler import check as check_sampling
 from tracer.session.signals import Signals
@@ -82,6 +83,7 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
     plan = _plan(options)
     targets = plan.targets
     perf = PerfTools(options.perf_stat, options.callgraphs)
+    stacks = PythonStacks(options.stacks, targets)
     with ExitStack() as stack:
         signals = stack.enter_context(Signals())
         launch = None
@@ -129,10 +131,12 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
             manifest["summed_up"] = plan.summed_up
         members = Members(raw, targets, capture)
         sampler.start()
+        stacks.start(raw)
+        stack.callback(stacks.close)
         arrivals.start()
         running = Running(
             options, made.place, targets, launch, capture, marks, perf, members, summary,
-            sampler, arrivals, manifest, signals, listener,
+            sampler, stacks, arrivals, manifest, signals, listener,
         )  # fmt: skip
         manifest = _capture(running, manifest)
         capture.close()
@@ -236,7 +240,8 @@ def _with_tables(running: Running, manifest: Manifest) -> Manifest:
     manifest["own_cost"]["tables_cpu_s"] = round(cpu_s() - begun_cpu_s, 3)
     manifest["own_cost"]["tables_max_rss_bytes"] = max_rss_bytes()
     try:
-        return add_cost(running.place, manifest, running.sampler.cpu_s)
+        others_s = running.sampler.cpu_s + running.stacks.cpu_s
+        return add_cost(running.place, manifest, others_s)
     except OSError as error:
         raise unwritten(running.options.output, error) from None
 
@@ -275,7 +280,7 @@ def _capture(running: Running, manifest: Manifest) -> Manifest:
     """Records events until something ends the recording. Returns the manifest as written."""
     options, targets, launch = running.options, running.targets, running.launch
     capture, perf, members = running.capture, running.perf, running.members
-    sampler, folder = running.sampler, running.place
+    sampler, stacks, folder = running.sampler, running.stacks, running.place
     begun_cpu_s = cpu_s()
     try:
         capture.follow(targets)
@@ -283,9 +288,11 @@ def _capture(running: Running, manifest: Manifest) -> Manifest:
         if perf.wanted:
             manifest["perf"] = perf.describe()
         manifest["samples"] = sampler.describe()
+        if stacks.wanted:
+            manifest["python_stacks"] = stacks.describe()
         manifests.write(folder, manifest)
         companions = [*perf.pids, *sampler.pids, *([capture.guardian] if capture.guardian else [])]
-        own_threads = [*sampler.tids, *running.arrivals.tids]
+        own_threads = [*sampler.tids, *stacks.tids, *running.arrivals.tids]
         capture.start_machine(options.max_bytes, [*companions, *own_threads])
         perf.enable()
         listed.write(folder / RAW, THREADS, environment.threads())
@@ -298,8 +305,10 @@ def _capture(running: Running, manifest: Manifest) -> Manifest:
         capture.start_targets()
         if launch is not None:
             launch.go()
+        stacks.begin()
         running.listener.started(targets)
         ended_by = until_the_end(running)
+        stacks.end()
         sampler.end(launch.usage if launch is not None else None)
         perf.disable()
         stats = capture.stop()
@@ -308,10 +317,12 @@ def _capture(running: Running, manifest: Manifest) -> Manifest:
         perf.stop()
         members.close()
         end_ns = time.monotonic_ns()
-        captured_s = cpu_s() - begun_cpu_s + sampler.cpu_s
+        captured_s = cpu_s() - begun_cpu_s + sampler.cpu_s + stacks.cpu_s
         manifest["own_cost"]["capture_cpu_s"] = round(captured_s, 3)
         manifest["own_cost"]["capture_max_rss_bytes"] = max_rss_bytes()
-        failure = sampler.failure or (capture.drain.failure if capture.drain else None)
+        failure = (
+            sampler.failure or stacks.failure or (capture.drain.failure if capture.drain else None)
+        )
         if failure is not None:
             ended_by = ended_by_error(failure)
         running.listener.stopping(ended_by)

@@ -41,7 +41,7 @@ from tracer.probes.rows.threads import Threads
 from tracer.probes.schema import AssemblyContext, Probe, Scope
 from tracer.probes.symbols.mappings import MappedFile
 from tracer.probes.symbols.resolver import Resolver
-from tracer.store import left_out, listed, loss, perf, phases, samples, summary
+from tracer.store import left_out, listed, loss, perf, phases, python_stacks, samples, summary
 from tracer.store import manifest as manifests
 from tracer.store.checked import Pid
 from tracer.store.files import allow_open_files, make_folder
@@ -255,6 +255,7 @@ def _decode(
         gaps += loss.of_functions(symbols.left_out, start, end)
     tables |= summary.decode(folder / RAW, manifest, building, gaps)
     tables |= samples.decode(folder / RAW, manifest, building)
+    tables |= python_stacks.decode(folder / RAW, manifest, building)
     return tables, gaps, last_event
 
 

@@ -50,6 +50,11 @@ SampleFacts = tuple[
 (series, instance, value))."""
 
 
+LookFacts = tuple[Count, Count, Pid, Pid, Count, str | None]
+"""A look at a Python thread: (ns of its begin, ns of its end, pid, tid, number of the stack, the
+stack as in `tracer.probes.python_stacks` or null if an earlier line has it)."""
+
+
 @with_config(STRICT)
 class SummaryFacts(TypedDict):
     """The counts of one interval; see `tracer.probes.backends.ebpf.summary`."""

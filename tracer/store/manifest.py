@@ -197,6 +197,14 @@ class Perf(TypedDict, total=False):
     pids: Listed[Pid]
 
 
+class PythonStacksFacts(TypedDict, total=False):
+    """The looks at Python stacks: file, version of py-spy and its CPU time."""
+
+    file: str
+    version: str
+    cpu_s: float
+
+
 class Sampling(TypedDict, total=False):
     """The sampling. `hz` 0: no samples.
 
@@ -338,6 +346,7 @@ class Manifest(TypedDict):
     capture: CaptureFacts
     perf: NotRequired[Perf]
     samples: NotRequired[Sampling]
+    python_stacks: NotRequired[PythonStacksFacts]
     syscall_names: NotRequired[dict[str, str]]
     compat_syscall_names: NotRequired[dict[str, str]]
     vm: dict[str, Whole]

@@ -1,0 +1,58 @@
+"""Waiting time by Python stack, in the folded format that draws flame graphs.
+
+A line has frames from the root, joined by `;`, and after a space the time in us. The frames are the
+target, the thread's name, the Python functions, and the kind of wait in brackets.
+"""
+
+from __future__ import annotations
+
+from typing import BinaryIO
+
+from tracer.analysis.exchange.drawing import Window
+from tracer.analysis.views.waits import waits
+from tracer.store.trace import Trace
+
+NO_LOOK = "[no look at this wait]"
+"""Frame in place of the functions, if no look at the stack fell into the wait."""
+
+_ENDS = "ts::HUGEINT + dur_ns"
+_QUERY = """
+SELECT target, comm, stack, kind, call, detail, by_comm,
+    round(sum({length})::DOUBLE / 1000)::BIGINT AS us
+FROM waits WHERE {condition} GROUP BY ALL HAVING us > 0 ORDER BY ALL
+"""
+
+
+def write_folded(trace: Trace, file: BinaryIO, window: Window | None) -> dict[str, int]:
+    """Writes the waits of the targets' threads. Returns the numbers of stacks and of waits.
+
+    Waits of unknown length are left out. Raises BadTrace if the trace has no waits.
+    """
+    waits(trace)
+    length, condition = "dur_ns", "dur_ns > 0"
+    if window is not None:
+        length = f"least({_ENDS}, {window.end}) - greatest(ts, {window.start})"
+        condition += f" AND ts < {window.end} AND {_ENDS} > {window.start}"
+    stacks = 0
+    for target, comm, stack, *wait, us in trace.rows(
+        _QUERY.format(length=length, condition=condition)
+    ):
+        functions = [NO_LOOK] if stack is None else stack.split(";")
+        frames = [target or "[no target]", comm or "[unnamed]", *functions, leaf(*wait)]
+        file.write(f"{';'.join(map(_frame, frames))} {us}\n".encode("utf-8", "backslashreplace"))
+        stacks += 1
+    [(count,)] = trace.rows(f"SELECT count(*) FROM waits WHERE {condition}")
+    return {"stacks": stacks, "waits": count}
+
+
+def leaf(kind: str, call: str | None, detail: str | None, by_comm: str | None) -> str:
+    """Returns the frame of a wait: "[disk: 8:0, read, by kworker/0:1]"."""
+    said = [part for part in (detail, call) if part is not None]
+    if by_comm is not None:
+        said.append(f"by {by_comm}")
+    return f"[{kind}: {', '.join(said)}]" if said else f"[{kind}]"
+
+
+def _frame(name: str) -> str:
+    """Returns a name that ends neither its frame nor its line."""
+    return "".join(c if c.isprintable() and c != ";" else f"\\x{ord(c):02x}" for c in name)

@@ -1,0 +1,73 @@
+"""Data that the kernel's flusher writes while a step waits for a sync, and whose data it is."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.kernel.test_planted_syncs import run
+from tests.support.planted import load
+from tests.support.slow_disk import slow_disk
+from tracer.analysis.explain.explanation import explain
+from tracer.analysis.explain.words import meanwhile
+
+PAGE = 4096
+OWN, OTHERS = 5, 37
+
+NEIGHBOUR = f"""
+import os, sys, time
+file = os.open(sys.argv[1] + "/neighbour", os.O_CREAT | os.O_RDWR)
+while True:
+    os.pwrite(file, os.urandom({OTHERS * PAGE}), 0)
+    time.sleep(0.05)
+"""
+STEPS = load(f"""
+folder = os.open(sys.argv[1], os.O_RDONLY)
+own = os.open(sys.argv[1] + "/own", os.O_CREAT | os.O_RDWR)
+sync = lambda: ctypes.CDLL(None, use_errno=True).syncfs(folder)
+
+def write():
+    os.pwrite(own, os.urandom({OWN * PAGE}), 0)
+    time.sleep(0.3)
+
+steps([sync, sync, sync], write)
+""")
+
+
+@pytest.fixture(scope="module")
+def served(record_loads, tmp_path_factory):
+    """The requests that the disk served during each step's longest segment."""
+    folder = tmp_path_factory.mktemp("whose")
+    mount, python = folder / "mount", folder / "neighbour"
+    mount.mkdir()
+    python.symlink_to(sys.executable)  # its name is that of the process
+    (folder / "steps.py").write_text(STEPS)
+    with slow_disk(folder, "d", 20) as disk:
+        run("mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0", disk.device)
+        run("mount", disk.device, mount)
+        neighbour = subprocess.Popen([python, "-S", "-E", "-c", NEIGHBOUR, mount])
+        try:
+            command = ["/usr/bin/python3", "-S", "-E", folder / "steps.py", mount]
+            found = record_loads({"job": command}, "-e", "default,sched")
+        finally:
+            neighbour.kill()
+            neighbour.wait()
+            run("umount", mount)
+    steps = explain(found.trace, slowest=3).slowest
+    assert len(steps) == 3
+    return [max(step.segments, key=lambda one: one["dur_ns"])["meanwhile"] for step in steps]
+
+
+def test_the_flusher_writes_for_a_neighbour(served):
+    for step in served:
+        [theirs] = [one for one in step if one["for_whom"] == "neighbour"]
+        assert (theirs["operation"], theirs["own"]) == ("write", False)
+        assert theirs["comm"].startswith("kworker/")
+        assert theirs["bytes"] == OTHERS * PAGE
+        assert f"for neighbour ({theirs['requests']} request" in meanwhile([theirs])
+
+
+def test_the_flusher_writes_for_the_job(served):
+    for step in served:
+        [mine] = [one for one in step if (one["for_whom"] or "").startswith("target ")]
+        assert mine["bytes"] == OWN * PAGE

@@ -35,14 +35,18 @@ _SOURCES = {
     # A thread that waits for a CPU waits in any call, or in none.
     "call": "if(kind = 'cpu', NULL, call)",
     "by_comm": same_work("by_comm"),
+    # A wait for others' data counts for those whose data it is, not for the journal's thread.
+    "by_target": "coalesce(for_target, by_target)",
+    "by_container": "coalesce(for_container, by_container)",
 }
 """SQL for columns of `step_parts` that are no columns of `critical_path`."""
 
 _PARTS = f"""
 CREATE OR REPLACE TEMP TABLE step_parts AS
 SELECT step_tid, step_start, phase, {_SOURCES["thread"]} AS thread, tid, target, kind,
-    {_SOURCES["call"]} AS call, detail, {_SOURCES["by_comm"]} AS by_comm, by_tid, by_target,
-    by_container, certainty, line, sum(dur_ns)::BIGINT AS ns
+    {_SOURCES["call"]} AS call, detail, {_SOURCES["by_comm"]} AS by_comm, by_tid,
+    {_SOURCES["by_target"]} AS by_target, {_SOURCES["by_container"]} AS by_container, certainty,
+    line, sum(dur_ns)::BIGINT AS ns
 FROM critical_path WHERE {{main}} GROUP BY ALL
 """
 

@@ -14,6 +14,10 @@ _KEYS = ("target", "kind", "whose", "blamed")
 
 _BLAMED = f"""
 SELECT coalesce(w.target, '') AS target, w.kind, w.dur_ns, CASE
+        WHEN w.for_pid = w.pid OR w.for_target = w.target THEN 'itself'
+        WHEN w.for_target IS NOT NULL THEN 'target'
+        WHEN w.for_container IS NOT NULL THEN 'container'
+        WHEN w.for_pid IS NOT NULL THEN 'process'
         WHEN w.by_tid IS NOT NULL THEN
             CASE WHEN w.by_pid = w.pid OR w.by_target = w.target THEN 'itself'
                 WHEN w.by_target IS NOT NULL THEN 'target'
@@ -26,8 +30,10 @@ SELECT coalesce(w.target, '') AS target, w.kind, w.dur_ns, CASE
         WHEN w.kind IN ('disk', 'dirty', 'sync') THEN 'device'
         ELSE 'unknown'
     END AS whose,
-    CASE whose WHEN 'target' THEN w.by_target WHEN 'container' THEN left(w.by_container, 12)
-        WHEN 'kernel' THEN {same_work("w.by_comm")} WHEN 'process' THEN w.by_comm
+    CASE whose WHEN 'target' THEN coalesce(w.for_target, w.by_target)
+        WHEN 'container' THEN left(coalesce(w.for_container, w.by_container), 12)
+        WHEN 'kernel' THEN {same_work("w.by_comm")}
+        WHEN 'process' THEN if(w.for_pid IS NULL, w.by_comm, w.for_comm)
         WHEN 'device' THEN if(w.kind = 'sync', NULL, w.detail) WHEN 'file' THEN w.detail
     END AS blamed
 FROM {{rows}} w

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from tracer.analysis.views.chain_walk import NO_WAIT, WaitsOfLanes, pieces_of
+from tracer.analysis.views.data_owners import COLUMNS as OWNER_COLUMNS
 from tracer.analysis.views.in_phase import with_phase
 from tracer.analysis.views.steps import steps
 from tracer.analysis.views.stretches import Ints
@@ -64,7 +65,7 @@ SELECT s.epoch AS step_epoch, s.step AS step_number, s.stage AS step_stage, s.pi
     s.tid AS step_tid, s.start AS step_start, p.ts, p.dur_ns, t.pid, t.tid, t.comm, t.target,
     t.container, coalesce(w.kind, '{RUN}') AS kind, w.detail, w.call, w.by_pid, w.by_tid,
     w.by_comm, w.by_target, w.by_container, coalesce(w.certainty, 'exact') AS certainty,
-    w.line, w.stack
+    w.for_pid, w.for_comm, w.for_target, w.for_container, w.line, w.stack
 FROM path_pieces p JOIN path_steps s USING (span)
 LEFT JOIN threads t ON t.life = p.lane + 1
 LEFT JOIN wait_events w ON w.rowid = p.wait
@@ -160,6 +161,7 @@ CRITICAL_PATH = View(
             )
         ),
         Column("certainty", Type.TEXT, "exact, inferred or unknown: how the cause is known"),
+        *OWNER_COLUMNS,
         *LINE_COLUMNS,
     ),
     needs=("processes", "off_cpu", "phases"),

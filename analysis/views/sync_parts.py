@@ -18,6 +18,7 @@ part `data` is then too short.
 
 from __future__ import annotations
 
+from tracer.analysis.views.data_owners import make_data_owners, make_no_owners
 from tracer.analysis.views.volumes import make_partitions
 from tracer.store.trace import Trace
 
@@ -125,8 +126,10 @@ def split(trace: Trace) -> None:
     """Splits the waits for the journal in `wait_parts` where the journal's thread went on.
 
     `wait_parts` has row, ts, dur_ns, kind, detail and by_tid, among others. A wait for the journal
-    has the kind sync and the detail journal. Its pieces follow one another and fill it.
+    has the kind sync and the detail journal. Its pieces follow one another and fill it. Makes the
+    table `data_owners` (`tracer.analysis.views.data_owners`).
     """
+    make_no_owners(trace)
     found = f"SELECT 1 FROM wait_parts WHERE kind = 'sync' AND detail = '{JOURNAL}' LIMIT 1"
     if "journal" not in trace.tables or not trace.rows(found):
         return
@@ -134,5 +137,6 @@ def split(trace: Trace) -> None:
     make_partitions(trace)
     for made in (_COMMITS, _WRITES, _WRITTEN, _MARKS, _PIECES, _SPLIT):
         trace.execute(made)
+    make_data_owners(trace)
     for table in ("commits", "commit_writes", "commits_written", "commit_marks", "sync_pieces"):
         trace.execute(f"DROP TABLE {table}")

@@ -34,6 +34,7 @@ from __future__ import annotations
 from tracer.analysis.views.calls_around import LATEST, make_calls_before
 from tracer.analysis.views.calls_by_kind import READ, SYNC, WRITE
 from tracer.analysis.views.context import COLUMNS, make_in_context
+from tracer.analysis.views.data_owners import COLUMNS as OWNER_COLUMNS
 from tracer.analysis.views.requests import OPERATION
 from tracer.analysis.views.sync_parts import AWAITED, FLUSH, JOURNAL, PAGES, split
 from tracer.analysis.views.threads import make_threads, owns
@@ -267,10 +268,11 @@ WITH late AS (  -- An idle CPU takes a thread that can run at once, unless its c
 )
 SELECT p.ts, p.dur_ns, p.pid, p.tid, if(t.row IS NULL, p.kind, 'throttled') AS kind, p.detail,
     p.call, p.state, b.pid AS by_pid, p.by_tid, b.comm AS by_comm, b.target AS by_target,
-    b.container AS by_container, if(t.row IS NULL, p.certainty, 'inferred') AS certainty, l.line,
-    l.stack
+    b.container AS by_container, if(t.row IS NULL, p.certainty, 'inferred') AS certainty,
+    d.for_pid, d.for_comm, d.for_target, d.for_container, l.line, l.stack
 FROM wait_parts p LEFT JOIN throttled t ON p.row = t.row AND p.ts = t.ts
 LEFT JOIN waiting_lines l ON p.row = l.row
+LEFT JOIN data_owners d ON p.row = d.row AND p.ts = d.ts AND p.detail = 'data'
 LEFT JOIN threads b ON {owns("b", "p", "by_tid", "ts")}
 ORDER BY p.ts, p.tid, p.row
 """
@@ -278,7 +280,7 @@ ORDER BY p.ts, p.tid, p.row
 _ON_THE_WAY = (
     *("waiting_threads", "wait_evidence", "sleeps", "calls_at_waits", "sleeps_in_calls"),
     *("wait_evidence_in_calls", "poll_results", "told_sleeps", "throttled_times", "wait_parts"),
-    "waiting_lines",
+    *("waiting_lines", "data_owners"),
 )
 
 
@@ -338,6 +340,7 @@ WAITS = View(
         Column("by_target", Type.TEXT, "target of that thread; null: none"),
         Column("by_container", Type.TEXT, "container of that thread, by its id"),
         Column("certainty", Type.TEXT, "exact, inferred or unknown: how the cause is known"),
+        *OWNER_COLUMNS,
         *LINE_COLUMNS,
         *COLUMNS,
     ),

@@ -1,7 +1,8 @@
 """Waiting time by Python stack, in the folded format that draws flame graphs.
 
 A line has frames from the root, joined by `;`, and after a space the time in us. The frames are the
-target, the thread's name, the Python functions, and the kind of wait in brackets.
+target, the thread's name, the Python functions, and in brackets the kind of wait with its detail,
+call and waker.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ FROM waits WHERE {condition} GROUP BY ALL HAVING us > 0 ORDER BY ALL
 def write_folded(trace: Trace, file: BinaryIO, window: Window | None) -> dict[str, int]:
     """Writes the waits of the targets' threads. Returns the numbers of stacks and of waits.
 
-    Waits of unknown length are left out. Raises BadTrace if the trace has no waits.
+    A wait that a window's begin or end cuts counts for the part within. Waits of unknown length are
+    left out, and sums below 0.5 us. Raises BadTrace if the trace has no waits.
     """
     waits(trace)
     length, condition = "dur_ns", "dur_ns > 0"
@@ -38,8 +40,13 @@ def write_folded(trace: Trace, file: BinaryIO, window: Window | None) -> dict[st
         _QUERY.format(length=length, condition=condition)
     ):
         functions = [NO_LOOK] if stack is None else stack.split(";")
-        frames = [target or "[no target]", comm or "[unnamed]", *functions, leaf(*wait)]
-        file.write(f"{';'.join(map(_frame, frames))} {us}\n".encode("utf-8", "backslashreplace"))
+        around = [target or "[no target]", comm or "[unnamed]"]
+        frames = [
+            *(_frame(name, ";\\") for name in around),
+            *(_frame(name, ";") for name in functions),
+            _frame(leaf(*wait), ";\\"),
+        ]
+        file.write(f"{';'.join(frames)} {us}\n".encode("utf-8", "backslashreplace"))
         stacks += 1
     [(count,)] = trace.rows(f"SELECT count(*) FROM waits WHERE {condition}")
     return {"stacks": stacks, "waits": count}
@@ -53,6 +60,9 @@ def leaf(kind: str, call: str | None, detail: str | None, by_comm: str | None) -
     return f"[{kind}: {', '.join(said)}]" if said else f"[{kind}]"
 
 
-def _frame(name: str) -> str:
-    """Returns a name that ends neither its frame nor its line."""
-    return "".join(c if c.isprintable() and c != ";" else f"\\x{ord(c):02x}" for c in name)
+def _frame(name: str, escaped: str) -> str:
+    """Returns a name that ends neither its frame nor its line.
+
+    Names of functions are recorded with their backslashes escaped.
+    """
+    return "".join(c if c.isprintable() and c not in escaped else f"\\x{ord(c):02x}" for c in name)

@@ -1,4 +1,4 @@
-"""Where steps wait: the waiting time on critical paths by thread, Python function and kind."""
+"""Waiting time on the critical paths of steps, by thread, Python function and kind."""
 
 from __future__ import annotations
 

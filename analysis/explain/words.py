@@ -61,7 +61,7 @@ def meanwhile(served: Sequence[Mapping[str, Any]]) -> str:
 
 def line_name(line: str) -> str:
     """Returns a short name of a line as in `waits.line`: "load (data.py:88)"."""
-    function, _, place = line.rpartition(" (")
+    function, _, place = line.partition(" (")
     return f"{name(function)} ({file_name(place.removesuffix(')'))})"
 
 

@@ -56,10 +56,15 @@ LINE_COLUMNS = (
     Column(
         "line",
         Type.TEXT,
-        "innermost Python function that waits and is not a library's, as NAME (FILE:LINE); null: "
-        "no look fell into the wait (tracer record --stacks looks 5 times a second)",
+        "innermost Python function that waits and is not a library's (the innermost one if all "
+        "are), as NAME (FILE:LINE); null: no look lies in this time off the CPU (tracer record "
+        "--stacks looks 5 times a second)",
     ),
-    Column("stack", Type.TEXT, "all Python functions at that look, from the root, joined by ;"),
+    Column(
+        "stack",
+        Type.TEXT,
+        "all Python functions at the first such look, from the root, joined by ;",
+    ),
 )
 """Columns of a wait's place in Python code."""
 

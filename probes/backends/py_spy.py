@@ -32,6 +32,8 @@ _MOST_BYTES = 8 << 20
 _MOST_MEMORY = 4 << 30
 _PATIENCE_S = 5.0
 _LONGEST_NAME = 512
+_NAME, _FILE = ";\\(", ";\\"
+"""Characters that are escaped in names of functions and of files."""
 
 
 class NotRead(Exception):
@@ -127,7 +129,7 @@ def stacks(told: bytes) -> list[tuple[int, str]]:
 def _stack(frames: Sequence[_Frame]) -> str:
     """Returns a stack from the root; py-spy tells the innermost function first."""
     shown = [
-        f"{_escaped(one['name'])} ({_escaped(one['filename'])}:{one['line']})"
+        f"{_escaped(one['name'], _NAME)} ({_escaped(one['filename'], _FILE)}:{one['line']})"
         for one in frames[:MAX_DEPTH]
     ]
     if len(frames) > MAX_DEPTH:
@@ -135,10 +137,10 @@ def _stack(frames: Sequence[_Frame]) -> str:
     return ";".join(reversed(shown))
 
 
-def _escaped(name: str) -> str:
-    """Returns a name that cannot end its function's entry in a stack."""
+def _escaped(name: str, escaped: str) -> str:
+    """Returns a name that cannot end its part of a function's entry in a stack."""
     return "".join(
-        c if c.isprintable() and c not in ";\\" else f"\\x{ord(c):02x}"
+        c if c.isprintable() and c not in escaped else f"\\x{ord(c):02x}"
         for c in name[-_LONGEST_NAME:]
     )
 

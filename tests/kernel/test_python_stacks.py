@@ -97,7 +97,7 @@ def test_each_long_wait_has_its_line(recorded):
     assert named == sorted(
         [
             (f"<module> ({path}:{module})", True, True, 1),
-            (f"a\\x3bb\\x0ac (x.py:1) ({path}:{odd_line})", True, False, 1),
+            (f"a\\x3bb\\x0ac \\x28x.py:1) ({path}:{odd_line})", True, False, 1),
             (lines["sleep"], False, True, 1),  # the child
             (lines["sleep"], True, False, 1),
             (lines["wait_for_lock"], True, False, 1),

@@ -6,18 +6,21 @@ The tables are those of a recording: nothing here knows which look tells a wait'
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 from typing import Any
 
 from tests.oracles.lines_of_waits import FILES, NAMES, Function, Look
 
 Row = dict[str, Any]
 TICK = 700_001
-LENGTH = 300
-"""Ticks in which waits begin."""
+BEGIN, MIDDLE, LAST = 30, 130, 230
+"""Ticks between which waits begin; in the middle a number gets another thread."""
+START, END = 10 * TICK, (LAST + 200) * TICK
+"""The recording's time."""
 NUMBERS = 20
 """Thread numbers of a case."""
 FIRST, SECOND, REUSED, WORKER, STRANGER, JOURNAL = 0, 1, 2, 5, 8, 10
-TABLES = ("processes", "phases", "syscalls", "off_cpu", "journal", "samples")
+TABLES = ("processes", "phases", "syscalls", "off_cpu", "journal", "samples", "python_stacks")
 CALLS = ("futex", "read", "nanosleep", "fsync", "fsync", "poll")
 COMMITS = ("commit_start", "commit_flushing", "commit_logging", "commit_end")
 ENDS = (";", "\n", "; 12", "\n7", " 3", "; [x] 9", "\x1b[3", "")
@@ -28,7 +31,7 @@ class Case:
     """Two jobs with three threads and one; one number is a thread's of each, in turn."""
 
     def __init__(self, case: int, numbers: random.Random) -> None:
-        self.case, self.numbers, self.base = case, numbers, NUMBERS * (case + 1)
+        self.numbers, self.base = numbers, NUMBERS * (case + 1)
         self.tables: dict[str, list[Row]] = {name: [] for name in TABLES}
         self.targets = [f"a{case}" + numbers.choice(ENDS), f"b{case}" + numbers.choice(ENDS)]
         self.looks: list[Look] = []
@@ -36,7 +39,7 @@ class Case:
 
     def run(self) -> None:
         """Draws the tables and the looks."""
-        handed_over = LENGTH * TICK // 2
+        handed_over = MIDDLE * TICK
         first, other = {"end_ns": handed_over}, {"start_ns": handed_over}
         self.thread(FIRST, FIRST, self.targets[0])
         self.thread(SECOND, FIRST, self.targets[0])
@@ -46,12 +49,12 @@ class Case:
         self.thread(STRANGER, STRANGER, None)
         self.thread(JOURNAL, JOURNAL, None, role="journal", ppid=2)
         self.journal()
-        self.waits(FIRST, FIRST, 0, LENGTH)
-        self.waits(SECOND, FIRST, 0, LENGTH)
-        self.waits(REUSED, FIRST, 0, LENGTH // 2 - 5)
+        self.waits(FIRST, FIRST, BEGIN, LAST)
+        self.waits(SECOND, FIRST, BEGIN, LAST)
+        self.waits(REUSED, FIRST, BEGIN, MIDDLE - 5)
         if self.tables["processes"][3]["target"]:
-            self.waits(REUSED, REUSED, LENGTH // 2 + 1, LENGTH)
-        self.waits(WORKER, WORKER, 0, LENGTH)
+            self.waits(REUSED, REUSED, MIDDLE + 1, LAST)
+        self.waits(WORKER, WORKER, BEGIN, LAST)
         self.steps()
         self.throttling()
         for row in list(self.tables["off_cpu"]):
@@ -59,7 +62,7 @@ class Case:
                 self.look_near(row)
         for at in (FIRST, SECOND, REUSED, WORKER, STRANGER, JOURNAL):
             for _ in range(self.numbers.randrange(4)):
-                begin = self.numbers.randrange(-9, LENGTH + 30) * TICK
+                begin = self.numbers.randrange(START // TICK, LAST + 30) * TICK
                 self.look(at, begin, begin + self.numbers.choice([1, 5, 40]) * TICK)
 
     def thread(self, at: int, process: int, target: str | None, **more: Any) -> None:
@@ -71,7 +74,7 @@ class Case:
 
     def journal(self) -> None:
         """Commits, one after the other."""
-        marks = sorted(self.numbers.sample(range(LENGTH), self.numbers.choice([0, 8, 40])))
+        marks = sorted(self.numbers.sample(range(BEGIN, LAST), self.numbers.choice([0, 8, 40])))
         for place, tick in enumerate(marks):
             row = {"ts": tick * TICK, "pid": self.base + JOURNAL, "tid": self.base + JOURNAL}
             row |= {"event": COMMITS[place % 4], "transaction_id": place // 4, "dev": "8:0"}
@@ -112,11 +115,11 @@ class Case:
 
     def steps(self) -> None:
         """Steps of the first thread, whose borders divide its waits."""
-        edges = sorted(self.numbers.sample(range(LENGTH + 30), self.numbers.choice([2, 4, 7])))
+        edges = sorted(self.numbers.sample(range(BEGIN, LAST + 30), self.numbers.choice([2, 4, 7])))
         mark = {"pid": self.base + FIRST, "tid": self.base + FIRST, "epoch": 0}
         begin, end = edges[0] * TICK, edges[-1] * TICK
         self.tables["phases"].append({"name": "train", "start": begin, "end": end + 1, **mark})
-        for number, (one, other) in enumerate(zip(edges, edges[1:], strict=False)):
+        for number, (one, other) in enumerate(pairwise(edges)):
             row = {"name": "step", "start": one * TICK, "end": other * TICK, "step": number}
             self.tables["phases"].append(mark | row)
 
@@ -124,7 +127,7 @@ class Case:
         """Samples that tell that the first job's cgroup had used up its quota, half of the time."""
         if not self.quota:
             return
-        for n, tick in enumerate(range(0, LENGTH + 60, 40)):
+        for n, tick in enumerate(range(BEGIN, LAST + 60, 40)):
             for name, value in (
                 ("cgroup_throttle_rate", n % 2 * 9.0), ("cgroup_throttled", n % 2 * 90.0),
                 ("cgroup_throttled_time", n * 0.02),
@@ -153,7 +156,11 @@ class Case:
             Function(numbers.choice(NAMES), numbers.choice(files), numbers.randrange(999))
             for _ in range(numbers.choice([1, 2, 3, 6]))
         )
-        self.looks.append(Look(begin, until, self.base + at, stack))
+        look = Look(begin, until, self.base + at, stack)
+        self.looks.append(look)
+        process = {SECOND: FIRST, REUSED: REUSED if begin >= MIDDLE * TICK else FIRST}.get(at, at)
+        row = {"ts": begin, "until_ns": until, "tid": look.tid, "stack": look.text()}
+        self.tables["python_stacks"].append(row | {"pid": self.base + process})
 
 
 def drawn(cases: list[random.Random]) -> tuple[dict[str, list[Row]], list[Look], dict[str, Any]]:
@@ -174,18 +181,12 @@ def drawn(cases: list[random.Random]) -> tuple[dict[str, list[Row]], list[Look],
     for name in ("syscalls", "off_cpu", "journal", "samples"):
         tables[name].sort(key=end_of)
     told = cases[0].choice([True] * 8 + [False, None])
-    looks = looks if told else []
-    cases[0].shuffle(looks)
+    rows = tables.pop("python_stacks")
+    cases[0].shuffle(rows)
     if told is not None:  # a recording with --stacks
-        pids = {row["tid"]: row["pid"] for row in tables["processes"]}
-        tables["python_stacks"] = [
-            {"ts": one.ts, "until_ns": one.until, "pid": pids[one.tid], "tid": one.tid,
-             "stack": one.text()}
-            for one in looks
-        ]  # fmt: skip
-    end = (LENGTH + 200) * TICK
-    clock = {"name": "mono", "start_ns": -20 * TICK, "end_ns": end}
-    return tables, looks, {"targets": targets, "clock": clock}
+        tables["python_stacks"] = rows if told else []
+    clock = {"name": "mono", "start_ns": START, "end_ns": END}
+    return tables, looks if told else [], {"targets": targets, "clock": clock}
 
 
 def end_of(row: Row) -> int:

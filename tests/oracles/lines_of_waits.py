@@ -3,8 +3,8 @@
 It is written from the documentation (docs/explain.md, docstrings), not from the views' code. A
 thread that is off the CPU runs no Python. So a look that lies in an interval off the CPU as a whole
 tells the stack of all its waits, however the interval is divided. Where the documentation leaves
-an answer open, each one is allowed: which of several looks tells, whether a look of no length lies
-in a wait that it touches, whose a file is, and the line if all functions are a library's.
+an answer open, each one is allowed: which of several looks at one time tells, whether a look of no
+length lies in a wait that it touches, and whose a file is.
 """
 
 from __future__ import annotations
@@ -13,7 +13,17 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 Row = dict[str, Any]
-NAMES = ("main", "<module>", "<lambda>", "load (fast)", "f(x)", "a b", r"f\x3b g", "site-packages")
+FOREVER = 1 << 62
+NAMES = (
+    "main",
+    "<module>",
+    "<lambda>",
+    r"load \x28fast)",
+    r"f\x28x)",
+    "a b",
+    r"f\x3b g",
+    "site-packages",
+)
 
 FILES: dict[str, bool | None] = {
     "/home/me/train.py": True,
@@ -41,6 +51,9 @@ FILES: dict[str, bool | None] = {
     "/opt/deps/site-packages/torch/x.py": False,
     "<string>": None,  # python -c, or code that a library makes: a dataclass, a namedtuple
     "<__array_function__ internals>": None,  # of NumPy, but in no site-packages
+    "/usr/lib/python3.13t/threading.py": False,  # Python without the global lock (PEP 703)
+    "/usr/lib/python311.zip/queue.py": False,
+    "site-packages/torch/x.py": False,
     "/home/lib/python3.11/x.py": None,  # a Python whose prefix is /home, or a user's folder
     "/home/me/lib/python3/x.py": None,
 }
@@ -80,14 +93,17 @@ def lines_of(stack: tuple[Function, ...]) -> set[str | None]:
             found.add(str(function))
         if mine:
             return found
-    return found | {None, str(stack[-1])}
+    return found | {str(stack[-1])}
 
 
 def interval_around(wait: Row, off_cpu: Iterable[Row]) -> Row | None:
     """Returns the interval off the CPU that a wait is a part of; None: its end is not known."""
     begin, mine = wait["ts"], [row for row in off_cpu if row["tid"] == wait["tid"]]
     if wait["dur_ns"] is None:
-        return None
+        # The last one of a thread lasts until the end of the recording.
+        last = max(enumerate(mine), key=lambda one: (one[1]["ts"], one[0]))[1] if mine else None
+        unended = last is not None and last["dur_ns"] is None and last["ts"] == begin
+        return {**last, "dur_ns": FOREVER} if unended else None
     around = [
         row
         for row in mine

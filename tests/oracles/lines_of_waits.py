@@ -99,18 +99,18 @@ def lines_of(stack: tuple[Function, ...]) -> set[str | None]:
 def interval_around(wait: Row, off_cpu: Iterable[Row]) -> Row | None:
     """Returns the interval off the CPU that a wait is a part of; None: its end is not known."""
     begin, mine = wait["ts"], [row for row in off_cpu if row["tid"] == wait["tid"]]
-    if wait["dur_ns"] is None:
-        # The last one of a thread lasts until the end of the recording.
-        last = max(enumerate(mine), key=lambda one: (one[1]["ts"], one[0]))[1] if mine else None
-        unended = last is not None and last["dur_ns"] is None and last["ts"] == begin
-        return {**last, "dur_ns": FOREVER} if unended else None
     around = [
         row
         for row in mine
-        if row["dur_ns"] is not None
+        if wait["dur_ns"] is not None
+        and row["dur_ns"] is not None
         and row["ts"] <= begin
         and begin + wait["dur_ns"] <= row["ts"] + row["dur_ns"]
     ]
+    # The last one of a thread lasts until the end of the recording.
+    last = max(enumerate(mine), key=lambda one: (one[1]["ts"], one[0]))[1] if mine else None
+    if not around and last is not None and last["dur_ns"] is None and last["ts"] <= begin:
+        return {**last, "dur_ns": FOREVER}
     # A wait of no length where two intervals adjoin is the interval of no length, if there is one.
     return min(around, key=lambda row: row["dur_ns"] != wait["dur_ns"], default=None)
 

@@ -10,8 +10,10 @@ from tracer.analysis.figures.style import look, text
 
 _ROW_PX = 22
 _BOX = "#C8D3DC"
-_LABELLED = 0.03
-"""Smallest width, as a share of the graph's, of a box with its name inside."""
+_CHARACTERS = 125
+"""Characters that fit into a box as wide as the graph."""
+_FEWEST = 4
+"""Fewest characters of a label."""
 
 
 def flame(frame: pd.DataFrame) -> go.Figure:
@@ -26,10 +28,10 @@ def flame(frame: pd.DataFrame) -> go.Figure:
         width=0.94,
         marker={
             "color": [_colour(name) for name in frame["name"]],
-            "line": {"width": 0},
+            "line": {"width": 0.5, "color": "rgba(0,0,0,0.3)"},
         },
         text=[
-            text(name) if ms >= _LABELLED * total else ""
+            text(_cut(name, ms / total))
             for name, ms in zip(frame["name"], frame["ms"], strict=True)
         ],
         textposition="inside",
@@ -49,6 +51,14 @@ def flame(frame: pd.DataFrame) -> go.Figure:
     deepest = int(frame["depth"].max()) if len(frame) else 0
     figure.update_yaxes(showticklabels=False, showgrid=False, range=[-0.5, deepest + 0.5])
     return look(figure, plot_px=_ROW_PX * (deepest + 1) + 20)
+
+
+def _cut(name: str, width: float) -> str:
+    """Returns as much of a name as fits into a box, whose width is a share of the graph's."""
+    room = int(_CHARACTERS * width)
+    if len(name) <= room:
+        return name
+    return f"{name[: room - 1]}\u2026" if room >= _FEWEST else ""
 
 
 def _colour(name: str) -> str:

@@ -98,7 +98,7 @@ def look(path: str, pid: int) -> Answer:
     except OSError as error:
         raise NotRead(str(error)) from None
     with process:
-        with contextlib.suppress(ProcessLookupError):
+        with contextlib.suppress(OSError):  # it has ended
             resource.prlimit(process.pid, resource.RLIMIT_AS, (_MOST_MEMORY, _MOST_MEMORY))
         out, err = _output(process)
         _, status, usage = os.wait4(process.pid, 0)

@@ -12,7 +12,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tracer.probes.backends import py_spy
@@ -49,6 +49,7 @@ class PythonStacks:
         self.failure: OSError | None = None
         self._facts: PythonStacksFacts = {}
         self._targets = targets
+        self._others: set[int] = set()
         self._cpu_s = 0.0
         self._path = ""
         self._thread: threading.Thread | None = None
@@ -83,8 +84,9 @@ class PythonStacks:
         """CPU time in s of py-spy."""
         return self._cpu_s
 
-    def begin(self) -> None:
-        """Looks from now on."""
+    def begin(self, companions: Iterable[int]) -> None:
+        """Looks from now on, except at processes that record for us."""
+        self._others = {os.getpid(), *companions}
         self._go.set()
 
     def end(self) -> None:
@@ -162,7 +164,7 @@ class PythonStacks:
         found: list[_Process] = []
         for pid in sorted({pid for target in self._targets for pid in target.members()}):
             stat = read_stat(pid)
-            if stat is None or pid == os.getpid():
+            if stat is None or pid in self._others:
                 continue
             process = pid, stat.start_time
             if self._failed.get(process, 0) < _TRIES and self._runs_python(process):

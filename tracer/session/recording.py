@@ -305,7 +305,7 @@ def _capture(running: Running, manifest: Manifest) -> Manifest:
         capture.start_targets()
         if launch is not None:
             launch.go()
-        stacks.begin()
+        stacks.begin(companions)
         running.listener.started(targets)
         ended_by = until_the_end(running)
         stacks.end()

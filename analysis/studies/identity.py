@@ -17,7 +17,8 @@ from tracer.analysis.studies.facts import RunFacts, read_run
 from tracer.analysis.studies.papers.numbers import MODELS
 from tracer.analysis.studies.runs import factors_of, used
 from tracer.probes.errors import BadTrace
-from tracer.store.manifest import Manifest, TargetFacts
+from tracer.store.manifest import Manifest
+from tracer.store.manifest_parts import TargetFacts
 from tracer.store.names import escaped
 from tracer.store.trace import Trace
 

@@ -9,7 +9,8 @@ import typer
 from tracer.cli.opening import AsJson, TracePath, open_trace
 
 if TYPE_CHECKING:
-    from tracer.store.manifest import Manifest, TargetFacts
+    from tracer.store.manifest import Manifest
+    from tracer.store.manifest_parts import TargetFacts
 
 
 def info(trace: TracePath, json: AsJson = False) -> None:

@@ -26,7 +26,7 @@ from tracer.probes.errors import FeatureMissing, TargetGone, TracerError
 from tracer.probes.schema import Feed, Probe, Scope
 from tracer.session.guardian import Guardian
 from tracer.store.files import allow_open_files
-from tracer.store.manifest import CaptureFacts, StreamFacts
+from tracer.store.manifest_parts import CaptureFacts, StreamFacts
 from tracer.targets import Target, threads_of
 
 Stats = dict[str, dict[str, int]]

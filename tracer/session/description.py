@@ -21,7 +21,8 @@ from tracer.session.failures import DISK, ERROR
 from tracer.session.options import Options
 from tracer.store import manifest as manifests
 from tracer.store.finalize import EVENTS, RAW
-from tracer.store.manifest import Manifest, Recorder
+from tracer.store.manifest import Manifest
+from tracer.store.manifest_parts import Recorder
 from tracer.targets import Target, containers_since
 
 

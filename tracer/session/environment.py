@@ -15,7 +15,7 @@ from pathlib import Path
 from tracer.probes.kernel import boot_id
 from tracer.probes.proc import MountPoint, lines, read_mounts, read_stat
 from tracer.session.mount_tree import device_of, mount_of
-from tracer.store.manifest import Btrfs, Disk, Host, Kernel, Mount, Tool
+from tracer.store.manifest_parts import Btrfs, Disk, Host, Kernel, Mount, Tool
 from tracer.version import VERSION
 
 _VM = (

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator
 
 from tracer.probes.proc import read_mounts
 from tracer.session.mount_tree import reachable
-from tracer.store.manifest import FileSystem
+from tracer.store.manifest_parts import FileSystem
 
 _FIEMAP = 0xC020660B
 """_IOWR('f', 11, struct fiemap)."""

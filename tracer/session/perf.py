@@ -16,7 +16,7 @@ from tracer.probes.schema import Scope
 from tracer.probes.symbols.kernel import kallsyms
 from tracer.session.capture import default_kib
 from tracer.store.files import create, write_whole
-from tracer.store.manifest import CounterFile, Perf
+from tracer.store.manifest_parts import CounterFile, Perf
 from tracer.store.perf import KALLSYMS
 from tracer.targets import Target
 from tracer.targets.cgroups import Cgroup, hierarchies

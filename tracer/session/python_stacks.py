@@ -20,7 +20,7 @@ from tracer.probes.proc import read_stat
 from tracer.store import left_out
 from tracer.store.listed import Lines
 from tracer.store.lists import LookFacts
-from tracer.store.manifest import PythonStacksFacts
+from tracer.store.manifest_parts import PythonStacksFacts
 from tracer.store.python_stacks import FILE
 from tracer.targets import Target
 

@@ -28,7 +28,7 @@ from tracer.session.aside import Aside
 from tracer.session.limits import TargetLimits
 from tracer.store.checked import encoded
 from tracer.store.files import create
-from tracer.store.manifest import Sampling
+from tracer.store.manifest_parts import Sampling
 from tracer.targets import Target
 from tracer.targets.cgroups import Cgroup
 

@@ -21,7 +21,8 @@ from functools import cached_property
 from itertools import pairwise
 
 from tracer.probes.errors import BadTrace
-from tracer.store.manifest import Disk, Manifest
+from tracer.store.manifest import Manifest
+from tracer.store.manifest_parts import Disk
 
 EVERYWHERE = 1 << 54
 """A sector after the last one of any device: byte numbers have 63 bits."""

@@ -53,7 +53,8 @@ from tracer.store.lists import (
     MemberFacts,
     ThreadFacts,
 )
-from tracer.store.manifest import Manifest, TableFacts
+from tracer.store.manifest import Manifest
+from tracer.store.manifest_parts import TableFacts
 from tracer.store.maps import FILE as MAPS
 from tracer.store.maps import Maps
 from tracer.store.marks import LIVE, NAMES, read_notes

@@ -31,6 +31,7 @@ from tracer.store.files import create, make_folder
 from tracer.store.finalize import EVENTS, RAW, THREADS, Progress, finalize
 from tracer.store.importing import Source, check_output, first_manifest, put_in_place
 from tracer.store.manifest import Manifest
+from tracer.store.manifest_parts import TableFacts
 from tracer.store.tables import write_table
 
 SCOPES = "target-machine"
@@ -166,9 +167,9 @@ class ForeignRecording:
         put_in_place(self._building, self.folder)
         return manifest
 
-    def _filled(self, manifest: Manifest) -> dict[str, manifests.TableFacts]:
+    def _filled(self, manifest: Manifest) -> dict[str, TableFacts]:
         """Returns the tables with rows. Empty ones are removed: the source may not record them."""
-        kept: dict[str, manifests.TableFacts] = {}
+        kept: dict[str, TableFacts] = {}
         for name, facts in manifest["tables"].items():
             if facts["rows"]:
                 kept[name] = facts

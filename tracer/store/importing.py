@@ -16,6 +16,7 @@ from tracer.probes.loss import TABLE as LOSS
 from tracer.probes.schema import Table
 from tracer.store import manifest as manifests
 from tracer.store.files import make_folder
+from tracer.store.manifest_parts import Clock, Imported, TableFacts
 from tracer.store.tables import TableWriter, write_table
 from tracer.version import VERSION
 
@@ -35,7 +36,7 @@ class Source:
     not_understood: dict[str, int] = field(default_factory=dict)
     """Counts of lines or events, by kind, that became no row of a table."""
 
-    def facts(self) -> manifests.Imported:
+    def facts(self) -> Imported:
         """Returns the manifest's entry."""
         return {
             "format": self.format,
@@ -69,7 +70,7 @@ def put_in_place(building: Path, folder: Path) -> None:
 
 def first_manifest(source: Source, start_ns: int, end_ns: int | None) -> manifests.Manifest:
     """Returns the manifest of an imported trace without tables."""
-    clock: manifests.Clock = {"name": source.clock, "start_ns": start_ns, "end_ns": end_ns}
+    clock: Clock = {"name": source.clock, "start_ns": start_ns, "end_ns": end_ns}
     if source.realtime_offset_ns is not None:
         clock["realtime_offset_ns"] = source.realtime_offset_ns
     return {
@@ -123,7 +124,7 @@ class ImportedTrace:
 
     def finish(self, start_ns: int, end_ns: int, **facts: Any) -> None:
         """Writes the remaining rows and the manifest, with more `facts` in it."""
-        tables: dict[str, manifests.TableFacts] = {}
+        tables: dict[str, TableFacts] = {}
         for name, writer in self._writers.items():
             writer.close()
             tables[name] = {"rows": writer.rows, "bytes": writer.path.stat().st_size}

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import PurePosixPath
 
 from tracer.probes.symbols.mappings import MappedFile
-from tracer.store.manifest import ContainerFacts
+from tracer.store.manifest_parts import ContainerFacts
 
 _MOST_PLACES = 512
 """Most folders in which one file is searched for. An image has at most 128 layers."""

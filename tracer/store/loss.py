@@ -9,7 +9,7 @@ import pyarrow as pa
 from tracer.probes.backends.timeline import RawStream
 from tracer.probes.loss import TABLE, Gap, fitting
 from tracer.probes.symbols.budget import Reason
-from tracer.store.manifest import LossFacts
+from tracer.store.manifest_parts import LossFacts
 
 _SYMBOLS = "symbols"
 _MISSING = "missing from file"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tracer.sizes import show_number, show_size
-from tracer.store.manifest import OwnCost
+from tracer.store.manifest_parts import OwnCost
 
 _TOGETHER = "capture and tables together: the trace does not separate them"
 

@@ -21,7 +21,8 @@ from tracer.probes.symbols.mappings import MappedFile
 from tracer.probes.symbols.reading import UnreadableSymbols
 from tracer.probes.symbols.resolver import Resolver
 from tracer.store.files import read_bounded
-from tracer.store.manifest import Manifest, TableFacts
+from tracer.store.manifest import Manifest
+from tracer.store.manifest_parts import TableFacts
 from tracer.store.tables import TableWriter, write_table
 
 KALLSYMS = "kallsyms"

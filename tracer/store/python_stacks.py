@@ -9,7 +9,8 @@ import pyarrow as pa
 from tracer.probes.python_stacks import TABLE
 from tracer.store import listed
 from tracer.store.lists import LookFacts
-from tracer.store.manifest import Manifest, TableFacts
+from tracer.store.manifest import Manifest
+from tracer.store.manifest_parts import TableFacts
 from tracer.store.tables import write_table
 
 FILE = "python_stacks.jsonl"

@@ -10,7 +10,8 @@ from tracer.probes.sampler.catalogue import SERIES
 from tracer.probes.samples import TABLE
 from tracer.store.checked import json_lines, what_is_wrong
 from tracer.store.lists import SampleFacts
-from tracer.store.manifest import Manifest, TableFacts
+from tracer.store.manifest import Manifest
+from tracer.store.manifest_parts import TableFacts
 from tracer.store.tables import TableWriter, batch_of
 
 FILE = "samples.jsonl"

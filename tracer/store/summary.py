@@ -13,7 +13,8 @@ from tracer.probes.loss import Gap, fitting
 from tracer.probes.summaries import HISTOGRAMS, SUMS
 from tracer.store.checked import json_lines, what_is_wrong
 from tracer.store.lists import SummaryFacts
-from tracer.store.manifest import Manifest, TableFacts
+from tracer.store.manifest import Manifest
+from tracer.store.manifest_parts import TableFacts
 from tracer.store.tables import TableWriter, batch_of
 
 FILE = "summary.jsonl"

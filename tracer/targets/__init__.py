@@ -22,7 +22,7 @@ from tracer.targets.processes import (
 from tracer.targets.target import Target, named_apart
 
 if TYPE_CHECKING:
-    from tracer.store.manifest import ContainerFacts
+    from tracer.store.manifest_parts import ContainerFacts
 
 __all__ = [
     "Target",

@@ -20,7 +20,7 @@ import psutil
 from tracer.probes.errors import TargetGone, UsageError
 from tracer.probes.folders import walk
 from tracer.probes.proc import lines, read_mounts
-from tracer.store.manifest import CgroupFacts, TargetFacts
+from tracer.store.manifest_parts import CgroupFacts, TargetFacts
 from tracer.targets import containerd
 from tracer.targets.target import Target
 

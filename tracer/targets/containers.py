@@ -16,7 +16,7 @@ from tracer.probes.errors import (
     TracerError,
     UsageError,
 )
-from tracer.store.manifest import ContainerFacts, TargetFacts
+from tracer.store.manifest_parts import ContainerFacts, TargetFacts
 from tracer.targets import containerd
 from tracer.targets.cgroups import Cgroup, cgroup_at, hierarchies, of_process
 from tracer.targets.daemon import dockerd_pid

@@ -9,7 +9,7 @@ import psutil
 from tracer.probes.cgroups import BY_DESCENT, container_id
 from tracer.probes.errors import FeatureMissing
 from tracer.probes.kernel import process_start_time
-from tracer.store.manifest import TargetFacts
+from tracer.store.manifest_parts import TargetFacts
 from tracer.targets import containerd, engine
 from tracer.targets.cgroups import of_process
 from tracer.targets.containerd import name_of, sockets_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tracer.probes.kernel import process_alive
-from tracer.store.manifest import TargetFacts
+from tracer.store.manifest_parts import TargetFacts
 from tracer.store.names import escaped
 
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from tracer.probes.compiled import compiled
 from tracer.probes.errors import BadTrace
 from tracer.store.devices import Devices
-from tracer.store.manifest import FileSystem
+from tracer.store.manifest_parts import FileSystem
 from tracer.store.trace import Trace
 
 NO_FILE, NOT_MAPPED = -2, -1

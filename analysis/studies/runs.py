@@ -189,10 +189,16 @@ def factors_of(found: RunFacts) -> dict[str, Any]:
 
 
 def used(found: RunFacts) -> dict[str, int]:
-    """Returns the values that a run's job used for factors that a study may leave to the model."""
+    """Returns the values that a run's job used for factors that a study may leave to the model.
+
+    The epochs of a job that trains for a given time are no factor: they depend on its speed.
+    """
     first = next(iter(found.get("summaries", ())), None)
     told: dict[str, Any] = dict(first or {})
-    every = {name: told.get(name) for name in ("workers", "batch_size", "epochs")}
+    factors = found.get("factors", {})
+    by_time = any(factors.get(name) is not None for name in ("at_least", "at_most"))
+    names = ("workers", "batch_size") if by_time else ("workers", "batch_size", "epochs")
+    every = {name: told.get(name) for name in names}
     return {name: value for name, value in every.items() if value is not None}
 
 

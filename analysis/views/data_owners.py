@@ -50,16 +50,16 @@ WITH bios AS (
     FROM flushes WHERE dirtier IS NOT NULL GROUP BY ALL
 ), owned AS (
     SELECT s.row, s.ts, b.dirtier, b.target, b.container, sum(s.nr_sector::HUGEINT) AS sectors,
-        max(b.ts) AS at
+        max(b.ts) AS moment
     FROM served_data s JOIN bios b ON s.dev = b.dev AND s.sector = b.sector AND s.queue_ns = b.ts
     GROUP BY ALL
 ), most AS (
     SELECT row, ts, unnest(arg_max({{'for_pid': dirtier, 'for_target': target,
-        'for_container': container, 'at': at}}, (sectors, -dirtier)))
+        'for_container': container, 'moment': moment}}, (sectors, -dirtier)))
     FROM owned GROUP BY row, ts
 )
 SELECT m.row, m.ts, m.for_pid, p.comm AS for_comm, m.for_target, m.for_container
-FROM most m LEFT JOIN threads p ON {owns("p", "m", "for_pid", "at")}
+FROM most m LEFT JOIN threads p ON {owns("p", "m", "for_pid", "moment")}
 """
 
 _NONE = """

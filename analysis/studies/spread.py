@@ -87,19 +87,26 @@ def increase(frame: pd.DataFrame, by: Sequence[str], value: str) -> pd.DataFrame
     return found.rename(columns={"runs": "pairs"})
 
 
+_AMOUNTS = ("epochs", "at_least", "at_most", "batches", "requests")
+"""Factors that say how much work a run does."""
+
+
 def settings(frame: pd.DataFrame, but: Sequence[str] = ()) -> pd.Series[str]:
     """Returns, in words, the factors of a run that differ from those of most runs of its mode.
 
-    Model, where, mode, repeat and the factors `but` are left out. "" if no factor differs.
+    The amount of work is compared with that of most runs of the same model. Model, where, mode,
+    repeat and the factors `but` are left out. "" if no factor differs.
     """
     said: list[list[str]] = [[] for _ in range(len(frame))]
     left_out = {"model", "where", "mode", "repeat", *but}
     for name in FACTORS:
         if name not in frame or name in left_out:
             continue
-        usual = {mode: _usual(group, name) for mode, group in frame.groupby("mode")}
-        for words, mode, value in zip(said, frame["mode"], frame[name], strict=True):
-            if pd.notna(value) and value != usual.get(mode):
+        alike = ["mode", "model"] if name in _AMOUNTS else ["mode"]
+        usual = {key: _usual(group, name) for key, group in frame.groupby(alike)}
+        keys = zip(*(frame[column] for column in alike), strict=True)
+        for words, key, value in zip(said, keys, frame[name], strict=True):
+            if pd.notna(value) and value != usual.get(key):
                 words.append(f"{name} {_plain(value)}")
     return pd.Series([", ".join(words) for words in said], index=frame.index, dtype=str)
 

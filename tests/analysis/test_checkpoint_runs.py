@@ -9,7 +9,7 @@ import pytest
 from tests.support.studies import make_study
 from tracer.analysis.studies import claims
 from tracer.analysis.studies.extracts import read_extracts
-from tracer.analysis.studies.runs import checkpoints_of, read_runs
+from tracer.analysis.studies.runs import checkpoints_of, read_runs, used
 
 
 @pytest.mark.parametrize(
@@ -59,3 +59,14 @@ def test_a_claim_is_about_runs_of_the_usual_habit():
     usual = claims.judge(frame[:4])
     assert claims.judge(frame) == usual
     assert any(one.values for one in usual)
+
+
+@pytest.mark.parametrize(
+    ("factors", "epochs"),
+    [({"epochs": 3}, {"epochs": 27}), ({"epochs": 3, "at_least": 6}, {}), ({"at_most": 6}, {})],
+)
+def test_the_epochs_of_a_training_by_time_are_no_factor(factors, epochs):
+    """A slower place does fewer of them, and its runs are compared all the same."""
+    summaries = [{"workers": 4, "batch_size": 16, "epochs": 27}]
+    found = used({"state": "done", "factors": factors, "summaries": summaries})
+    assert found == {"workers": 4, "batch_size": 16, **epochs}

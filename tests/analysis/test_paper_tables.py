@@ -245,6 +245,13 @@ def steps(where, repeat, mode="train", stage="train", model="lenet", **parts):
     ]
 
 
+def test_the_amount_of_work_is_compared_within_a_model():
+    rows = [run(model=m, batches=b) for m, b in (("lenet", 9), ("lenet", 9), ("resnet50", 5))]
+    rows.append(run(model="lenet", batches=7))
+    rows[-1]["id"] = "short"
+    assert settings(pd.DataFrame(rows)).tolist() == ["", "", "", "batches 7"]
+
+
 def test_a_minibatch_on_the_host_and_in_a_container():
     rows = []
     for repeat in (0, 1):

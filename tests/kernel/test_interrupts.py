@@ -38,7 +38,7 @@ REQUESTS = (
     "SELECT i.dev, i.sector, i.ts AS start_ns, "
     "coalesce(lead(i.ts) OVER (PARTITION BY i.dev, i.sector ORDER BY i.ts), 9e18::BIGINT) "
     "AS end_ns FROM block i JOIN syscalls s ON s.tid = i.tid AND s.name LIKE 'pwritev%' AND "
-    "i.ts BETWEEN s.ts AND s.ts + s.dur_ns WHERE i.event = 'issue' AND i.rwbs = 'WS'"
+    "i.ts BETWEEN s.ts AND s.ts + s.dur_ns WHERE i.event = 'bio_queue' AND i.rwbs = 'WS'"
 )
 UNFINISHED = (
     f"SELECT sector, start_ns, end_ns FROM ({REQUESTS}) i WHERE NOT EXISTS (SELECT 1 FROM block c "

@@ -17,12 +17,13 @@ from pathlib import Path
 
 from tracer.probes.backends import py_spy
 from tracer.probes.proc import read_stat
+from tracer.session.marks_folder import own_pid
 from tracer.store import left_out
 from tracer.store.listed import Lines
 from tracer.store.lists import LookFacts
 from tracer.store.manifest_parts import PythonStacksFacts
 from tracer.store.python_stacks import FILE
-from tracer.targets import Target
+from tracer.targets import Target, threads
 
 PERIOD_S = 0.2
 """Least time in s from one round of looks to the next."""
@@ -134,7 +135,9 @@ class PythonStacks:
         self._failed.pop(process, None)
         self._cpu_s += answer.cpu_s
         entries: list[LookFacts] = []
-        for tid, stack in answer.stacks:
+        tids = _tids_here(pid)
+        for own_tid, stack in answer.stacks:
+            tid = tids.get(own_tid, own_tid)
             digest = hashlib.blake2b(stack.encode(), digest_size=16).digest()
             number = self._numbers.get(digest)
             text = None
@@ -187,3 +190,14 @@ class PythonStacks:
             return False
         self._checks[process, program] = 0 if found else checks + 1
         return found
+
+
+def _tids_here(pid: int) -> dict[int, int]:
+    """Returns this machine's numbers of a process's threads, by their numbers in its container.
+
+    Python itself keeps the numbers that its pid namespace has. Empty for a process in none of its
+    own.
+    """
+    if own_pid(pid) == pid:
+        return {}
+    return {own_pid(tid, pid): tid for tid in threads(pid)}

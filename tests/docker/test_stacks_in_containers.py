@@ -1,0 +1,32 @@
+"""Lines of Python code that threads wait in whose numbers differ in their container and here."""
+
+from tracer.analysis.views.waits import waits
+
+SLEEPERS = """
+import threading
+
+def sleep_in_a_thread():
+    time.sleep(1.5)
+    say(name + "-is-done")
+
+def sleep_in_main():
+    time.sleep(1.5)
+
+threading.Thread(target=sleep_in_a_thread).start()
+sleep_in_main()
+time.sleep(1000)
+"""
+
+
+def test_the_lines_of_a_container_s_threads(start, tell, record):
+    start("sleepers", SLEEPERS)
+    tell(None, "sleepers-is-up")
+    recording = record("--container", "sleepers", "--stacks")
+    tell("go", "sleepers-is-done")
+    with recording.stop() as trace:
+        waits(trace)
+        rows = trace.rows(
+            "SELECT tid = pid, split_part(line, ' (', 1) FROM waits WHERE dur_ns > 1.2e9 ORDER BY 1"
+        )
+        assert trace.manifest["loss"] == {"events": 0, "windows": 0, "unknown": 0}
+    assert rows == [(False, "sleep_in_a_thread"), (True, "sleep_in_main")]

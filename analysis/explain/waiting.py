@@ -15,6 +15,7 @@ from tracer.store.trace import Trace
 _LEAST_SHARE = 0.002
 """Smallest share of all waiting time that a box is drawn for."""
 _MOST_STACKS = 2000
+"""Most stacks that are drawn, those with the most time."""
 
 _QUERY = f"""
 SELECT comm, stack, kind, call, detail, by_comm, sum(dur_ns)::DOUBLE / 1e6 AS ms
@@ -63,7 +64,7 @@ def _boxes(
                 first += 1
                 continue
             last = first
-            while last < len(group) and group[last][0][depth : depth + 1] == frames[depth:][:1]:
+            while last < len(group) and group[last][0][: depth + 1] == frames[: depth + 1]:
                 last += 1
             ms = sum(each for _, each in group[first:last])
             boxes.append((depth, begin, ms, _short(frames[depth]), name(frames[depth])))

@@ -1,4 +1,4 @@
-"""The names of files at the end of the recording."""
+"""The names and sizes of files at the end of the recording."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from tracer.probes.schema import INO, Column, Table, Type
 
 TABLE = Table(
     "files",
-    "One row per file that was written to and still exists at the end, with its name then.",
+    "One row per file that was written to (with the probe page_cache: read, too) and still exists "
+    "at the end, with its name and size then.",
     (
         Column(
             "dev",
@@ -30,6 +31,7 @@ TABLE = Table(
             "the file system does not record it",
             "ns",
         ),
+        Column("size", Type.INT64, "null: a recording of an older version", "bytes"),
         Column("how", Type.TEXT, "handle (opened by inode number) or walk (found in a folder)"),
     ),
     example="SELECT f.path, count(*) FROM file_writes w JOIN files f USING (dev, ino) GROUP BY 1",

@@ -9,7 +9,9 @@ from tracer.analysis.views.critical_path import CRITICAL_PATH
 from tracer.analysis.views.faults import FAULTS
 from tracer.analysis.views.flushes import FLUSHES
 from tracer.analysis.views.in_phase import IN_PHASE, SUFFIX, in_phase
+from tracer.analysis.views.page_uses import PAGE_USES
 from tracer.analysis.views.passes import PASSES
+from tracer.analysis.views.reads import READS
 from tracer.analysis.views.requests import REQUESTS
 from tracer.analysis.views.stalls import STALLS
 from tracer.analysis.views.steps import STEPS
@@ -26,7 +28,9 @@ VIEWS: dict[str, View] = {
         CRITICAL_PATH,
         FAULTS,
         FLUSHES,
+        PAGE_USES,
         PASSES,
+        READS,
         REQUESTS,
         STALLS,
         STEPS,

@@ -1,4 +1,4 @@
-"""The names of written files and their places on the device, found at the recording's end.
+"""The names of used files and their places on the device, found at the recording's end.
 
 Events contain inode numbers. The file system opens the inode, and the kernel tells the inode's
 name in one of our mounts. If that fails, the folders of the file system are searched. A name is
@@ -45,19 +45,28 @@ _MOST_PIECES = 1 << 20
 _MOST_ENTRIES = 2_000_000
 """Directory entries read per file system, at most."""
 _MOST_BYTES = "256MB"
-"""Memory limit of the query for the written files."""
+"""Memory limit of the query for the used files."""
 _NONE_SUCH = (errno.ESTALE, errno.ENOENT)
 
 _NAMED_BY_FILE_SYSTEMS = """
-SELECT dev, fsid, root, ino, count(*) AS n FROM (FILE_WRITES)
+SELECT dev, fsid, root, ino, count(*) AS n, true AS written FROM (FILE_WRITES)
 WHERE ino IS NOT NULL AND event IN
     ('writepages_start', 'map_blocks', 'ordered_extent', 'direct_start', 'fsync', 'fsync_start')
 GROUP BY ALL
 """
 _NAMED_BY_WRITEBACK = """
-SELECT dev, NULL AS fsid, NULL AS root, ino, count(*) AS n FROM (DIRTY)
+SELECT dev, NULL AS fsid, NULL AS root, ino, count(*) AS n, true AS written FROM (DIRTY)
 WHERE event = 'dirty_folio' AND ino IS NOT NULL GROUP BY ALL
 """
+_NAMED_BY_PAGE_CACHE = """
+SELECT dev, NULL AS fsid, NULL AS root, ino, count(*) AS n, false AS written FROM (PAGE_CACHE)
+WHERE event IN ('access', 'fault', 'map') AND ino IS NOT NULL GROUP BY ALL
+"""
+_NAMING = {
+    "file_writes": _NAMED_BY_FILE_SYSTEMS,
+    "dirty": _NAMED_BY_WRITEBACK,
+    "page_cache": _NAMED_BY_PAGE_CACHE,
+}
 
 
 _Take = Callable[[tuple[int | None, int], int, bytes, str], None]
@@ -79,18 +88,18 @@ class _Volume:
 
 
 def find_files(tables: Path, manifest: Manifest) -> tuple[list[FileFacts], list[ExtentFacts]]:
-    """Returns the rows of the tables `files` and `extent_map`: written files that still exist.
+    """Returns the rows of the tables `files` and `extent_map`: used files that still exist.
 
     `tables` is the folder of the tables just made. Files, directory entries, extents and time are
     limited. A worker process asks the file systems, because some may never answer.
     """
     files: list[FileFacts] = []
     extents: list[ExtentFacts] = []
-    written = _written(tables)
-    if not written:
+    used = _used(tables)
+    if not used:
         return files, extents
     with contextlib.suppress(Unanswered):
-        worker = Worker(partial(_serve, written, manifest))
+        worker = Worker(partial(_serve, used, manifest))
         try:
             for answer in worker.answers(b"", _MOST_PIECES, _MOST_SECONDS + _MORE_SECONDS):
                 if not answer:
@@ -104,7 +113,7 @@ def find_files(tables: Path, manifest: Manifest) -> tuple[list[FileFacts], list[
 
 
 def _serve(
-    written: list[tuple[str, str | None, int | None, int]], manifest: Manifest, channel: Channel
+    used: list[tuple[str, str | None, int | None, int]], manifest: Manifest, channel: Channel
 ) -> None:
     """Sends the results in pieces, volume by volume, then an empty message. Runs in the worker."""
     channel.receive()
@@ -112,7 +121,7 @@ def _serve(
     most = _MOST_EXTENTS
     with contextlib.ExitStack() as stack:
         # Ask file systems that may never answer last, so that they block no other.
-        volumes = _volumes(written, manifest)
+        volumes = _volumes(used, manifest)
         for volume in sorted(
             volumes, key=lambda v: v.places[0].kind.startswith(ANSWERED_BY_OTHERS)
         ):
@@ -126,12 +135,12 @@ def _serve(
     channel.send(b"")
 
 
-def _written(tables: Path) -> list[tuple[str, str | None, int | None, int]]:
-    """Returns (dev, fsid, root, ino) from the events, the most frequent first."""
+def _used(tables: Path) -> list[tuple[str, str | None, int | None, int]]:
+    """Returns (dev, fsid, root, ino) from the events: written files first, then by frequency."""
     import duckdb
 
     queries, files = [], contextlib.ExitStack()
-    for name, query in (("file_writes", _NAMED_BY_FILE_SYSTEMS), ("dirty", _NAMED_BY_WRITEBACK)):
+    for name, query in _NAMING.items():
         with contextlib.suppress(FileNotFoundError):
             found = open_table(tables / f"{name}.parquet", TABLES[name], "record again")
             files.enter_context(found.file)
@@ -141,7 +150,8 @@ def _written(tables: Path) -> list[tuple[str, str | None, int | None, int]]:
     query = (
         "SELECT coalesce(dev, '') AS place, fsid, root, ino "
         f"FROM ({' UNION ALL '.join(queries)}) "
-        f"GROUP BY ALL ORDER BY sum(n) DESC, place, fsid, root, ino LIMIT {_MOST_FILES}"
+        "GROUP BY ALL ORDER BY bool_or(written) DESC, sum(n) DESC, place, fsid, root, ino "
+        f"LIMIT {_MOST_FILES}"
     )
     config: dict[str, str | bool | int | float | list[str]]
     config = {"memory_limit": _MOST_BYTES, "temp_directory": str(tables / "spilled")}
@@ -157,7 +167,7 @@ def _written(tables: Path) -> list[tuple[str, str | None, int | None, int]]:
 
 
 def _volumes(
-    written: list[tuple[str, str | None, int | None, int]],
+    used: list[tuple[str, str | None, int | None, int]],
     manifest: Manifest,
 ) -> list[_Volume]:
     """Returns the volumes of these files that are mounted where this process can see them."""
@@ -167,7 +177,7 @@ def _volumes(
     without_root = {fs["dev"] for fs in btrfs.values()} | {fs["bdi"] for fs in btrfs.values()}
     devices = Devices(manifest)
     volumes: dict[str, _Volume] = {}
-    for dev, fsid, root, ino in written:
+    for dev, fsid, root, ino in used:
         if fsid is not None:
             if fsid not in btrfs:
                 continue
@@ -217,7 +227,8 @@ def _found(
                 return  # made after the recording
         root, ino = key
         text = escaped(path)
-        found[key] = (volume.name, root, ino, text, born, how)
+        size = os.fstat(fd).st_size
+        found[key] = (volume.name, root, ino, text, born, size, how)
         if root is None:  # btrfs has logical addresses, not device addresses
             most = min(_MOST_EXTENTS_OF_A_FILE, most_extents - len(extents))
             with contextlib.suppress(OSError):

@@ -35,8 +35,8 @@ MapFacts = tuple[Pid, Count, Listed[MappedFacts], Listed[tuple[Count, Count, Cou
 """A process's mappings at the start: (pid, ns, files not named in an earlier line, mappings as
 (start, end, offset in the file, number of the file among the files of all lines))."""
 
-FileFacts = tuple[str, Inode | None, Inode, str, Whole | None, str]
-"""A written file at the recording's end: the columns of `tracer.probes.files.TABLE`."""
+FileFacts = tuple[str, Inode | None, Inode, str, Whole | None, Count, str]
+"""A used file at the recording's end: the columns of `tracer.probes.files.TABLE`."""
 
 ExtentFacts = tuple[str, Inode, Count, Count, Count]
 """An extent of such a file: the columns of `tracer.probes.extents.EXTENT_MAP`."""

@@ -8,6 +8,7 @@ import mmap
 import os
 import tempfile
 from collections.abc import Collection, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ _SOFTWARE = 1
 _NEWTASK, _FREE = "task:task_newtask", "sched:sched_process_free"
 _MISSES = "recursion_misses:"
 _SCOPE = {Scope.TARGET: 0, Scope.MACHINE: 1}
+_DETACHERS = 16
 
 
 class Programs:
@@ -199,7 +201,11 @@ class Programs:
         if self._followed is not None:
             self._followed.close()
         self._lost_memory = None  # unmapped with the last array that shows it
-        with _quiet():
+        with _quiet(), ThreadPoolExecutor(_DETACHERS) as threads:
+            # Each one waits for an RCU grace period; threads wait for the same one.
+            attached = list(self._bpf.tracepoint_fds)
+            for detached in [threads.submit(self._bpf.detach_tracepoint, tp) for tp in attached]:
+                detached.result()
             self._bpf.cleanup()
 
 

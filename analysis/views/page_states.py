@@ -1,0 +1,113 @@
+"""The records of the page cache's pages, files and threads, and of the events that change them."""
+
+from __future__ import annotations
+
+import mmap
+
+import numpy as np
+from numpy.typing import NDArray
+
+KINDS = (
+    *("access", "map", "fault", "add", "delete"),
+    *("sync_read_ahead", "async_read_ahead", "read_ahead", "bio", "wait", "begin", "end"),
+)
+"""Events that are followed. An event's code is its index here. The last four are of other tables:
+a read of a device, a wait for it, and the begin and end of a thread's reclaim."""
+(ACCESS, MAP, FAULT, ADD, DELETE, SYNC, ASYNC, AHEAD, BIO, WAIT, BEGIN, END) = range(len(KINDS))
+NOTHING = -1
+
+EVENT = np.dtype(
+    [
+        ("ts", "i8"),  # ns
+        ("kind", "i8"),  # code of KINDS
+        ("pid", "i4"),
+        ("tid", "i4"),
+        ("file", "i4"),  # number of the file; bio, wait, begin, end: not used
+        ("index", "i8"),  # first page
+        ("pages", "i8"),  # bio: bytes; wait: ns
+        ("continues", "i1"),  # access: 1 if it is of the same call as the one before; -1: not known
+    ]
+)
+USE = np.dtype(
+    [
+        ("ts", "i8"),
+        ("pid", "i4"),  # the process and thread that use the file
+        ("tid", "i4"),
+        ("by_pid", "i4"),  # the process and thread of the event
+        ("by_tid", "i4"),
+        ("file", "i4"),
+        ("accessed", "i8"),
+        ("mapped", "i8"),
+        ("missed", "i8"),
+        ("read", "i8"),
+        ("unused", "i8"),
+        ("evicted", "i8"),
+        ("removed", "i8"),
+        ("refaulted", "i8"),
+        ("refault_distance", "i8"),
+        ("disk_bytes", "i8"),
+        ("wait_ns", "i8"),
+    ]
+)
+COUNTS = USE.names[6:] if USE.names else ()
+"""The counts of an event's effects, in pages except for the last two."""
+
+PAGE = np.dtype(
+    [
+        ("flags", "u1"),
+        ("by", "i4"),  # the thread that added it
+        ("added", "i8"),  # number of the event that added it
+        ("evicted", "i8"),  # pages evicted before it; 0: it was not evicted since it was added
+        ("mapped", "i8"),  # number of the event that mapped it
+        ("mapped_by", "i4"),
+    ],
+    align=True,
+)
+KNOWN, CACHED, FRESH, TAKEN_FOR_CACHED = 1, 2, 4, 8
+"""Flags of a page: some event named it; it is in the cache; it was read and not used yet; nothing
+but an access told that it is in the cache."""
+
+THREAD = np.dtype(
+    [
+        ("last", "i4"),  # kind of its last access or fault
+        ("file", "i4"),  # of that, and its first page and end
+        ("first", "i8"),
+        ("end", "i8"),
+        ("window", "i4"),  # 1 + file of a window whose success is not known yet
+        ("window_first", "i8"),
+        ("window_end", "i8"),
+        ("window_ts", "i8"),
+        ("window_pid", "i4"),
+        ("remapped", "i8"),  # number of the event before which its mappings ended
+        ("counted", "i8"),  # first page of the call that is not counted yet
+        ("event", "i8"),  # number of that event
+        ("began", "i8"),  # number of the event after which its call began
+        ("reads", "i4"),  # 1 + file of which it reads pages from .. to
+        ("reads_from", "i8"),
+        ("reads_to", "i8"),
+        ("cut", "u1"),  # 1: it has reached pages that are not there, since its last access
+        ("missing", "i8"),  # 1 + the page that its fault waits for
+        ("mended", "u1"),  # 1: its last fault lacked its page, and may be repeated
+        ("device_file", "i4"),  # 1 + file that it read last, for its bios and waits
+        ("reclaims", "u1"),
+    ],
+    align=True,
+)
+FILE = np.dtype(
+    [
+        ("pid", "i4"),  # the process and thread that used it last
+        ("tid", "i4"),
+        ("cold", "u1"),  # 1: pages of it were read in the recording
+    ],
+    align=True,
+)
+MOST_PAGES = 1 << 20
+"""Most pages of an event: a call reads less than 2 GiB, and no folio is larger."""
+BATCH_FOLIOS = 31
+"""PAGEVEC_SIZE of include/linux/pagevec.h: the folios of a batch."""
+
+
+def untouched(count: int, dtype: np.dtype[np.void]) -> NDArray[np.void]:
+    """Returns an array of zeros of which only the touched parts take memory."""
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
+    return np.frombuffer(mmap.mmap(-1, max(1, count) * dtype.itemsize, flags), dtype)

@@ -1,0 +1,237 @@
+"""Uses of the page cache: the effect of each of its events, in pages.
+
+accessed: pages that a call reads, that a fault touches, or that are mapped around a fault (`mapped`:
+when a thread maps them for the first time). missed: those that the call or fault itself had to bring
+in. read: all pages that calls and faults brought in, so what is not missed is read ahead. unused:
+pages read ahead that left the cache, or were there at the end, before anybody used them. evicted:
+pages that reclaim took out of the cache; removed: pages taken out for another reason (the file was
+truncated or removed, or somebody asked for it). refaulted: pages read that had been evicted before.
+
+A page that was in the cache since before the recording counts as a hit. Pages of files that are
+longer than 1 TiB are not followed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tracer.analysis.views.context import COLUMNS, make_in_context
+from tracer.analysis.views.page_states import (
+    BEGIN,
+    BIO,
+    COUNTS,
+    END,
+    EVENT,
+    KINDS,
+    NOTHING,
+    USE,
+    WAIT,
+)
+from tracer.analysis.views.page_tracking import PageTracking
+from tracer.analysis.views.requests import OPERATION
+from tracer.analysis.views.view import View
+from tracer.analysis.views.waits import WAITS, waits
+from tracer.probes.page_cache import AHEAD, ASYNC, SYNC
+from tracer.probes.schema import DEV, INO, PID, TID, TS, Column, Type
+from tracer.store.trace import Trace
+
+VIEW = "page_uses"
+_EVENTS = "page_use_events"
+SECTOR = 512
+
+_LARGEST_FILE = 1 << 28
+_MOST_PAGES = 1 << 30
+"""Pages that are followed: of the largest file, and of all files."""
+
+_FILES = f"""
+CREATE OR REPLACE TEMP TABLE page_files AS
+WITH named AS (
+    SELECT dev, ino, count(*) AS events,
+        -- A call may want more pages than the file has, but the first one is there.
+        max("index"::HUGEINT + if(event IN ('add', 'delete', 'map'), coalesce(pages, 1), 1)) AS seen
+    FROM page_cache WHERE dev IS NOT NULL AND ino IS NOT NULL AND "index" IS NOT NULL
+        AND event NOT IN ('{SYNC}', '{ASYNC}', '{AHEAD}')
+    GROUP BY ALL
+), sized AS (
+    SELECT n.*, greatest(seen, coalesce(f.size::HUGEINT + $page - 1, 0) // $page) AS pages
+    FROM named n LEFT JOIN (
+        SELECT dev, ino, max(size) AS size FROM files WHERE root IS NULL GROUP BY ALL
+    ) f ON n.dev = f.dev AND n.ino = f.ino
+), placed AS (
+    SELECT *, sum(pages) OVER (ORDER BY events DESC, dev, ino ROWS UNBOUNDED PRECEDING) AS upto
+    FROM sized WHERE pages <= {_LARGEST_FILE}
+)
+SELECT row_number() OVER (ORDER BY events DESC, dev, ino) - 1 AS file, dev, ino,
+    (upto - pages)::BIGINT AS base, pages::BIGINT AS pages
+FROM placed WHERE upto <= {_MOST_PAGES}
+"""
+
+_ROWS = f"""
+SELECT ts, list_position({list(KINDS)}, event) - 1 AS kind, coalesce(pid, 0) AS pid, tid, dev, ino,
+    least("index", {1 << 52})::BIGINT AS "index", coalesce(pages, 1) AS pages,
+    coalesce(continues::TINYINT, -1) AS continues
+FROM page_cache WHERE "index" IS NOT NULL
+"""
+
+# A read of metadata (M) belongs to no file.
+_BIOS = f"""
+SELECT ts, {BIO} AS kind, coalesce(pid, 0) AS pid, tid, nr_sector * {SECTOR} AS pages FROM block
+WHERE event = 'bio_queue' AND nr_sector > 0 AND {OPERATION} = 'read' AND NOT contains(rwbs, 'M')
+"""
+_BRACKETS = f"""
+SELECT ts, if(ends_with(event, '_begin'), {BEGIN}, {END}) AS kind, coalesce(pid, 0) AS pid, tid,
+    0 AS pages
+FROM reclaim WHERE ends_with(event, '_begin') OR ends_with(event, '_end')
+"""
+_WAITS = f"""
+SELECT ts, {WAIT} AS kind, coalesce(pid, 0) AS pid, tid, dur_ns AS pages FROM waits
+WHERE kind IN ('disk', 'fault') AND dur_ns > 0
+"""
+_RECLAIMERS = "SELECT DISTINCT tid FROM processes WHERE tid > 0 AND starts_with(comm, 'kswapd')"
+
+_MADE = f"""
+CREATE OR REPLACE TEMP VIEW {VIEW} AS
+SELECT u.ts, u.pid, u.tid, u.by_pid, u.by_tid, f.dev, f.ino,
+    -- A file that was made after this use has the number of the one that was used.
+    if(n.born_ns > u.ts, NULL, n.path) AS path,
+    {", ".join(f"u.{name}" for name in COUNTS)},
+    u.comm, u.role, u.target, u.container, u.phase, u.stage, u.epoch, u.step
+FROM page_uses_in_context u JOIN page_files f USING (file)
+LEFT JOIN (FROM files WHERE root IS NULL) n ON f.dev = n.dev AND f.ino = n.ino
+"""
+
+
+class _Files:
+    """The numbers of files by device and inode."""
+
+    def __init__(self, files: pa.Table) -> None:
+        """Takes dev and ino of the files, in the order of their numbers."""
+        self._of: dict[str, tuple[NDArray[np.uint64], NDArray[np.int64]]] = {}
+        devs = np.array(files["dev"].to_pylist(), object)
+        inos = files["ino"].to_numpy()
+        for dev in dict.fromkeys(devs):
+            mine = np.flatnonzero(devs == dev)
+            order = mine[np.argsort(inos[mine])]
+            self._of[dev] = inos[order], order
+
+    def numbers(self, dev: pa.Array, ino: pa.Array) -> NDArray[np.int64]:
+        """Returns the number of each row's file; -1 for none."""
+        found = np.full(len(dev), NOTHING, np.int64)
+        names = dev.dictionary_encode() if not isinstance(dev, pa.DictionaryArray) else dev
+        codes = names.indices.fill_null(NOTHING).to_numpy(zero_copy_only=False)
+        wanted = ino.fill_null(0).to_numpy(zero_copy_only=False)
+        for code, name in enumerate(names.dictionary.to_pylist()):
+            if name in self._of:
+                inos, numbers = self._of[name]
+                rows = np.flatnonzero(codes == code)
+                places = np.minimum(np.searchsorted(inos, wanted[rows]), len(inos) - 1)
+                same = inos[places] == wanted[rows]
+                found[rows[same]] = numbers[places[same]]
+        return found
+
+
+def _build(trace: Trace) -> None:
+    for table in ("files", "block", "reclaim", "processes", "phases"):
+        trace.empty_if_missing(table)
+    page = trace.manifest["host"].get("page_size", 4096)
+    trace.execute(_FILES.replace("$page", str(page)))
+    files = trace.arrow("SELECT dev, ino, base, pages FROM page_files ORDER BY file")
+    reclaimers = trace.arrow(_RECLAIMERS)["tid"].to_numpy().astype(np.int64)
+    told = f"SELECT 1 FROM page_cache WHERE event IN {(SYNC, ASYNC, AHEAD)} LIMIT 1"
+    tracking = PageTracking(
+        files["base"].to_numpy(), files["pages"].to_numpy(), reclaimers, bool(trace.rows(told))
+    )
+    others = _others(trace)
+    counts = ", ".join(f"{name} BIGINT" for name in COUNTS)
+    trace.execute(
+        f"CREATE OR REPLACE TEMP TABLE {_EVENTS} (ts BIGINT, pid INTEGER, tid INTEGER,"
+        f" by_pid INTEGER, by_tid INTEGER, file BIGINT, {counts})"
+    )
+    last = 0
+    for events in _in_order(trace, _Files(files), others):
+        last = int(events["ts"][-1])
+        _append(trace, tracking.add(events))
+    _append(trace, tracking.finish(last))
+    make_in_context(trace, _EVENTS, "page_uses_in_context")
+    trace.execute(_MADE)
+
+
+def _others(trace: Trace) -> NDArray[np.void]:
+    """Returns the events of other tables, in order of time."""
+    queries = [_BIOS, _BRACKETS]
+    if all(table in trace.tables for table in WAITS.needs):
+        waits(trace)
+        queries.append(_WAITS)
+    rows = trace.arrow(f"FROM ({' UNION ALL '.join(queries)}) ORDER BY ts")
+    events = np.zeros(len(rows), EVENT)
+    for name in rows.column_names:
+        events[name] = rows[name].to_numpy()
+    events["file"] = NOTHING
+    return events
+
+
+def _in_order(trace: Trace, files: _Files, others: NDArray[np.void]) -> Iterator[NDArray[np.void]]:
+    """Yields all events in order of time; at one time, those of the page cache first."""
+    done = 0
+    for batch in trace.batches(_ROWS, beside=True):
+        events = np.zeros(batch.num_rows, EVENT)
+        for name in ("ts", "kind", "pid", "tid", "index", "pages", "continues"):
+            events[name] = batch.column(name).to_numpy(zero_copy_only=False)
+        events["file"] = files.numbers(batch.column("dev"), batch.column("ino"))
+        upto = done + int(np.searchsorted(others["ts"][done:], events["ts"].max(initial=0)))
+        both = np.concatenate([events, others[done:upto]])
+        done = upto
+        if len(both):
+            yield both[np.argsort(both["ts"], kind="stable")]
+    if done < len(others):
+        yield others[done:]
+
+
+def _append(trace: Trace, uses: NDArray[np.void]) -> None:
+    if len(uses):
+        trace.append(_EVENTS, pa.table({name: uses[name] for name in USE.names or ()}))
+
+
+_DOCS = {
+    "accessed": "pages that it uses: of a call, of a fault, or mapped around one",
+    "mapped": "those of them that are mapped around a fault, whether they are used or not",
+    "missed": "accessed pages that were not in the cache, and that the access itself brought in",
+    "read": "pages brought in by calls and faults, missed ones and those read ahead",
+    "unused": "pages that were read ahead, and left the cache or the recording unused",
+    "evicted": "pages that reclaim took out of the cache",
+    "removed": "pages that left the cache for another reason (truncated, removed, dropped)",
+    "refaulted": "pages read that had been evicted in the recording",
+    "refault_distance": "pages evicted between the eviction of each of these and its return, added",
+    "disk_bytes": "bytes that it reads from the device; null: the table block is missing",
+    "wait_ns": "time for which it waits for the device; null: the view waits cannot be made",
+}
+_UNITS = {"disk_bytes": "bytes", "wait_ns": "ns"}
+
+PAGE_USES = View(
+    VIEW,
+    "One row per event of the page cache that uses, brings in or takes out pages of a file.",
+    (
+        TS,
+        PID,
+        TID,
+        Column("by_pid", Type.INT32, "process of the event; that of an eviction is the evicter"),
+        Column("by_tid", Type.INT32, "thread of the event"),
+        DEV,
+        INO,
+        Column("path", Type.TEXT, "name at the end of the recording; null: not known"),
+        *(Column(name, Type.INT64, _DOCS[name], _UNITS.get(name, "pages")) for name in COUNTS),
+        *COLUMNS,
+    ),
+    needs=("page_cache",),
+    build=_build,
+    example="SELECT epoch, sum(accessed), sum(missed) FROM page_uses GROUP BY ALL ORDER BY 1",
+)
+
+
+def page_uses(trace: Trace) -> str:
+    """Makes the view `page_uses` and returns its name. Columns and units: `PAGE_USES`."""
+    return PAGE_USES.make(trace)

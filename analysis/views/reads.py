@@ -1,0 +1,76 @@
+"""Reads of files through the page cache: what a file's pages did in each epoch."""
+
+from __future__ import annotations
+
+from tracer.analysis.views.page_states import COUNTS
+from tracer.analysis.views.page_uses import PAGE_USES, page_uses
+from tracer.analysis.views.view import View
+from tracer.probes.schema import DEV, INO, Column, Type
+from tracer.store.trace import Trace
+
+VIEW = "reads"
+
+_SUMS = tuple(name for name in COUNTS if name != "refault_distance")
+
+_SQL = f"""
+CREATE OR REPLACE TEMP TABLE {VIEW} AS
+SELECT path, dev, ino, target, container, epoch,
+    {", ".join(f"sum({name})::BIGINT AS {name}" for name in _SUMS)},
+    (sum(accessed) - sum(missed))::BIGINT AS hit,
+    (sum(read) - sum(missed))::BIGINT AS read_ahead,
+    sum(refault_distance) / nullif(sum(refaulted), 0) AS refault_distance
+FROM page_uses GROUP BY ALL ORDER BY accessed DESC, dev, ino, target, container, epoch
+"""
+
+
+def _build(trace: Trace) -> None:
+    page_uses(trace)
+    trace.execute(_SQL)
+    if "block" not in trace.tables:
+        trace.execute(f"UPDATE {VIEW} SET disk_bytes = NULL")
+    if "off_cpu" not in trace.tables:
+        trace.execute(f"UPDATE {VIEW} SET wait_ns = NULL")
+
+
+def _sum(name: str) -> Column:
+    return next(column for column in PAGE_USES.columns if column.name == name)
+
+
+READS = View(
+    VIEW,
+    "One row per file, target and epoch: the pages of the file that were read through the cache.",
+    (
+        Column("path", Type.TEXT, "name at the end of the recording; null: not known"),
+        DEV,
+        INO,
+        Column("target", Type.TEXT, "target whose threads used it; null: others"),
+        Column("container", Type.TEXT, "container of those threads, by its id"),
+        Column("epoch", Type.INT64, "epoch of the target at that time; null: in none"),
+        _sum("accessed"),
+        _sum("mapped"),
+        Column("hit", Type.INT64, "accessed pages that were in the cache", "pages"),
+        _sum("missed"),
+        _sum("read"),
+        Column("read_ahead", Type.INT64, "pages read before anybody asked for them", "pages"),
+        _sum("unused"),
+        _sum("evicted"),
+        _sum("removed"),
+        _sum("refaulted"),
+        Column(
+            "refault_distance",
+            Type.FLOAT64,
+            "mean number of pages evicted between the eviction of such a page and its return",
+            "pages",
+        ),
+        _sum("disk_bytes"),
+        _sum("wait_ns"),
+    ),
+    needs=("page_cache",),
+    build=_build,
+    example="SELECT path, epoch, accessed, missed, disk_bytes FROM reads LIMIT 20",
+)
+
+
+def reads(trace: Trace) -> str:
+    """Makes the view `reads` and returns its name. Columns and units: `READS`."""
+    return READS.make(trace)

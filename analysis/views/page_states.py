@@ -9,11 +9,14 @@ from numpy.typing import NDArray
 
 KINDS = (
     *("access", "map", "fault", "add", "delete"),
-    *("sync_read_ahead", "async_read_ahead", "read_ahead", "bio", "wait", "begin", "end"),
+    *("sync_read_ahead", "async_read_ahead", "read_ahead", "bio", "wait", "begin", "end", "return"),
 )
-"""Events that are followed. An event's code is its index here. The last four are of other tables:
-a read of a device, a wait for it, and the begin and end of a thread's reclaim."""
-(ACCESS, MAP, FAULT, ADD, DELETE, SYNC, ASYNC, AHEAD, BIO, WAIT, BEGIN, END) = range(len(KINDS))
+"""Events that are followed. An event's code is its index here. The last five are of other tables:
+a read of a device, a wait for it, the begin and end of a thread's reclaim, and the return of a call
+that read."""
+(ACCESS, MAP, FAULT, ADD, DELETE, SYNC, ASYNC, AHEAD, BIO, WAIT, BEGIN, END, RETURN) = range(
+    len(KINDS)
+)
 NOTHING = -1
 
 EVENT = np.dtype(
@@ -22,9 +25,9 @@ EVENT = np.dtype(
         ("kind", "i8"),  # code of KINDS
         ("pid", "i4"),
         ("tid", "i4"),
-        ("file", "i4"),  # number of the file; bio, wait, begin, end: not used
+        ("file", "i4"),  # number of the file; not of the last five kinds
         ("index", "i8"),  # first page
-        ("pages", "i8"),  # bio: bytes; wait: ns
+        ("pages", "i8"),  # bio, return: bytes; wait: ns
         ("continues", "i1"),  # access: 1 if it is of the same call as the one before; -1: not known
     ]
 )
@@ -82,6 +85,8 @@ THREAD = np.dtype(
         ("counted", "i8"),  # first page of the call that is not counted yet
         ("event", "i8"),  # number of that event
         ("began", "i8"),  # number of the event after which its call began
+        ("call_first", "i8"),  # first page of the call's first access
+        ("returned", "i8"),  # number of the last return of a call that read
         ("reads", "i4"),  # 1 + file of which it reads pages from .. to
         ("reads_from", "i8"),
         ("reads_to", "i8"),

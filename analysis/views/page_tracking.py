@@ -5,7 +5,8 @@ since before the recording. It is taken for cached when a call gets it, and the 
 the same call adds it after all.
 
 A call that reads logs an access for each batch of its pages, from the batch's first page to the
-call's last page. It adds the pages that it lacks before the access of their batch.
+call's last page. It adds the pages that it lacks before the access of their batch. A first batch
+whose next page is still being read is not logged; the bytes that the call returns tell of it.
 
 A fault is logged before its page is added. Before it and after it, the kernel tries to map the
 cached pages of a window around it. A window that is followed by a fault in it was no success. One
@@ -13,6 +14,8 @@ that has success maps a page at least: if all its pages are mapped, the mapping 
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +40,7 @@ from tracer.analysis.views.page_states import (
     MOST_PAGES,
     NOTHING,
     PAGE,
+    RETURN,
     SYNC,
     TAKEN_FOR_CACHED,
     THREAD,
@@ -52,13 +56,15 @@ from tracer.probes.limits import PID_LIMIT
 class PageTracking:
     """The pages of all files, to which events are applied batch by batch."""
 
-    def __init__(self, base: Ints, end: Ints, reclaimers: Ints, reads_are_told: bool) -> None:
+    def __init__(
+        self, base: Ints, end: Ints, page_bytes: int, reclaimers: Ints, reads_are_told: bool
+    ) -> None:
         """Takes files, dense from 0: the number of each one's first page, and its length in pages.
 
         `reclaimers` are the kernel's threads that only evict (kswapd). Unless `reads_are_told` by
         events of read-ahead, every page that is added counts as read.
         """
-        self._base, self._end = base, end
+        self._base, self._end, self._page_bytes = base, end, page_bytes
         self._told = reads_are_told
         self._pages = untouched(int((base + end).max(initial=0)), PAGE)
         self._threads = untouched(PID_LIMIT, THREAD)
@@ -79,8 +85,8 @@ class PageTracking:
         # An event may also decide about the window before it.
         uses = np.zeros(2 * len(events) + 1, USE)
         made = _follow(
-            events, self._base, self._end, self._told, self._pages, self._threads, self._files,
-            self._counters, uses,
+            events, self._base, self._end, self._page_bytes, self._told, self._pages,
+            self._threads, self._files, self._counters, uses,
         )  # fmt: skip
         return uses[:made]
 
@@ -107,6 +113,7 @@ def _follow(
     events: NDArray[np.void],
     base: Ints,
     ends: Ints,
+    page_bytes: int,
     told: bool,
     pages: NDArray[np.void],
     threads: NDArray[np.void],
@@ -144,7 +151,20 @@ def _follow(
         if kind in (BEGIN, END):
             thread["reclaims"] = np.uint8(kind == BEGIN)
             continue
-        if kind in (BIO, WAIT):
+        if kind == RETURN:
+            file = thread["file"]
+            if thread["last"] != ACCESS or thread["event"] <= thread["returned"]:
+                continue  # a call that read none of these files
+            thread["returned"] = now
+            visible = min(thread["end"], ends[file]) - thread["call_first"]
+            hidden = -(-(event["pages"] - visible * page_bytes) // page_bytes)
+            if hidden < 1 or hidden > min(BATCH_FOLIOS - 1, thread["call_first"]):
+                continue
+            _use(
+                pages, base[file] + thread["call_first"] - hidden,
+                base[file] + thread["call_first"], tid, thread["began"], use,
+            )  # fmt: skip
+        elif kind in (BIO, WAIT):
             file = thread["device_file"] - 1
             if file < 0:
                 continue
@@ -307,25 +327,19 @@ def _access(
     else:
         # A batch ends at its size, or where pages were missing or are read ahead.
         goes_on = goes_on and (first - thread["first"] >= BATCH_FOLIOS or thread["cut"] > 0)
-    begin = first
+    begin: Any = first
     if goes_on:
         begin = max(first, thread["counted"])
     else:
         thread["began"] = thread["event"]
+        thread["call_first"] = first
     index = begin
     while index < end:
-        page = pages[base + index]
-        known = page["flags"] & KNOWN
-        if known and not page["flags"] & CACHED and index > first:
+        flags = pages[base + index]["flags"]
+        if flags & KNOWN and not flags & CACHED and index > first:
             break  # the call has yet to read it
-        use["accessed"] += 1
-        if page["flags"] & FRESH and page["by"] == tid and page["added"] > thread["began"]:
-            use["missed"] += 1
-        if known:
-            page["flags"] = KNOWN | CACHED
-        else:
-            page["flags"] = KNOWN | CACHED | TAKEN_FOR_CACHED
         index += 1
+    _use(pages, base + begin, base + index, tid, thread["began"], use)
     thread["last"] = ACCESS
     thread["file"] = file
     thread["first"], thread["end"] = first, wanted
@@ -334,6 +348,20 @@ def _access(
     thread["missing"] = 0
     thread["reads"] = 0
     thread["cut"] = 0
+
+
+@compiled
+def _use(
+    pages: NDArray[np.void], first: int, end: int, tid: int, began: Any, use: NDArray[np.void]
+) -> None:
+    """Counts pages as used by a call that began after event `began`."""
+    for place in range(first, end):
+        page = pages[place]
+        use["accessed"] += 1
+        if page["flags"] & FRESH and page["by"] == tid and page["added"] > began:
+            use["missed"] += 1
+        known = page["flags"] & KNOWN
+        page["flags"] = KNOWN | CACHED if known else KNOWN | CACHED | TAKEN_FOR_CACHED
 
 
 @compiled

@@ -1,11 +1,13 @@
 """Uses of the page cache: the effect of each of its events, in pages.
 
-accessed: pages that a call reads, that a fault touches, or that are mapped around a fault (`mapped`:
-when a thread maps them for the first time). missed: those that the call or fault itself had to bring
-in. read: all pages that calls and faults brought in, so what is not missed is read ahead. unused:
-pages read ahead that left the cache, or were there at the end, before anybody used them. evicted:
-pages that reclaim took out of the cache; removed: pages taken out for another reason (the file was
-truncated or removed, or somebody asked for it). refaulted: pages read that had been evicted before.
+- accessed: pages that a call reads, that a fault touches, or that are mapped around a fault. The
+  latter (`mapped`) count when a thread maps them for the first time, used or not.
+- missed: those of them that the call or fault itself had to bring in.
+- read: all pages that calls and faults brought in. Those that are not missed are read ahead.
+- unused: pages read ahead that left the cache, or were there at the end, before anybody used them.
+- evicted: pages that reclaim took out of the cache; removed: pages taken out for another reason
+  (the file was truncated or removed, or somebody asked for it).
+- refaulted: pages read that had been evicted before.
 
 A page that was in the cache since before the recording counts as a hit. Pages of files that are
 longer than 1 TiB are not followed.
@@ -19,6 +21,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tracer.analysis.views.calls_around import LATEST
+from tracer.analysis.views.calls_by_kind import READ
 from tracer.analysis.views.context import COLUMNS, make_in_context
 from tracer.analysis.views.page_states import (
     BEGIN,
@@ -28,6 +32,7 @@ from tracer.analysis.views.page_states import (
     EVENT,
     KINDS,
     NOTHING,
+    RETURN,
     USE,
     WAIT,
 )
@@ -91,6 +96,11 @@ _WAITS = f"""
 SELECT ts, {WAIT} AS kind, coalesce(pid, 0) AS pid, tid, dur_ns AS pages FROM waits
 WHERE kind IN ('disk', 'fault') AND dur_ns > 0
 """
+_RETURNS = f"""
+SELECT try_cast(ts::HUGEINT + dur_ns AS BIGINT) AS ts, {RETURN} AS kind, coalesce(pid, 0) AS pid,
+    tid, ret AS pages
+FROM syscalls WHERE name IN {READ} AND ret > 0 AND dur_ns >= 0
+"""
 _RECLAIMERS = "SELECT DISTINCT tid FROM processes WHERE tid > 0 AND starts_with(comm, 'kswapd')"
 
 _MADE = f"""
@@ -143,8 +153,9 @@ def _build(trace: Trace) -> None:
     reclaimers = trace.arrow(_RECLAIMERS)["tid"].to_numpy().astype(np.int64)
     told = f"SELECT 1 FROM page_cache WHERE event IN {(SYNC, ASYNC, AHEAD)} LIMIT 1"
     tracking = PageTracking(
-        files["base"].to_numpy(), files["pages"].to_numpy(), reclaimers, bool(trace.rows(told))
-    )
+        files["base"].to_numpy(), files["pages"].to_numpy(), page, reclaimers,
+        bool(trace.rows(told)),
+    )  # fmt: skip
     others = _others(trace)
     counts = ", ".join(f"{name} BIGINT" for name in COUNTS)
     trace.execute(
@@ -161,34 +172,59 @@ def _build(trace: Trace) -> None:
 
 
 def _others(trace: Trace) -> NDArray[np.void]:
-    """Returns the events of other tables, in order of time."""
+    """Returns the rare events of other tables, in order of time."""
     queries = [_BIOS, _BRACKETS]
     if all(table in trace.tables for table in WAITS.needs):
         waits(trace)
         queries.append(_WAITS)
-    rows = trace.arrow(f"FROM ({' UNION ALL '.join(queries)}) ORDER BY ts")
-    events = np.zeros(len(rows), EVENT)
-    for name in rows.column_names:
-        events[name] = rows[name].to_numpy()
+    return _events(trace.arrow(f"FROM ({' UNION ALL '.join(queries)}) ORDER BY ts"))
+
+
+def _events(rows: pa.Table | pa.RecordBatch) -> NDArray[np.void]:
+    events = np.zeros(rows.num_rows, EVENT)
+    for name in ("ts", "kind", "pid", "tid", "index", "pages", "continues"):
+        if name in rows.schema.names:
+            events[name] = rows.column(name).to_numpy(zero_copy_only=False)
     events["file"] = NOTHING
     return events
 
 
+class _Returns:
+    """The returns of calls that read, in the order in which the table `syscalls` has them."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._batches: Iterator[NDArray[np.void]] = iter(())
+        if "syscalls" in trace.tables:
+            self._batches = (_events(b) for b in trace.batches(_RETURNS, beside=True))
+        self._next = np.zeros(0, EVENT)
+
+    def until(self, ts: int) -> NDArray[np.void]:
+        """Returns those before this time (ns) that were not returned yet."""
+        found = []
+        while True:
+            before = int(np.searchsorted(self._next["ts"], ts))
+            found.append(self._next[:before])
+            self._next = self._next[before:]
+            if len(self._next) or (batch := next(self._batches, None)) is None:
+                return np.concatenate(found)
+            self._next = batch
+
+
 def _in_order(trace: Trace, files: _Files, others: NDArray[np.void]) -> Iterator[NDArray[np.void]]:
     """Yields all events in order of time; at one time, those of the page cache first."""
-    done = 0
+    returns, done = _Returns(trace), 0
     for batch in trace.batches(_ROWS, beside=True):
-        events = np.zeros(batch.num_rows, EVENT)
-        for name in ("ts", "kind", "pid", "tid", "index", "pages", "continues"):
-            events[name] = batch.column(name).to_numpy(zero_copy_only=False)
+        events = _events(batch)
         events["file"] = files.numbers(batch.column("dev"), batch.column("ino"))
-        upto = done + int(np.searchsorted(others["ts"][done:], events["ts"].max(initial=0)))
-        both = np.concatenate([events, others[done:upto]])
+        last = int(events["ts"].max(initial=0))
+        upto = done + int(np.searchsorted(others["ts"][done:], last))
+        both = np.concatenate([events, others[done:upto], returns.until(last)])
         done = upto
         if len(both):
             yield both[np.argsort(both["ts"], kind="stable")]
-    if done < len(others):
-        yield others[done:]
+    rest = np.concatenate([others[done:], returns.until(LATEST)])
+    if len(rest):
+        yield rest[np.argsort(rest["ts"], kind="stable")]
 
 
 def _append(trace: Trace, uses: NDArray[np.void]) -> None:

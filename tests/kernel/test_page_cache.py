@@ -1,0 +1,174 @@
+"""Reads of files whose pages are counted by their reader, and by the kernel's call cachestat."""
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.support import loads
+from tests.support.backends import every_backend
+from tests.support.file_systems import FileSystems
+from tracer.analysis.views.reads import reads
+
+PAGE = 4096
+LOAD = """
+import ctypes, json, mmap, os, random
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+class Range(ctypes.Structure):
+    _fields_ = [("off", ctypes.c_uint64), ("len", ctypes.c_uint64)]
+
+class Found(ctypes.Structure):
+    _fields_ = [(n, ctypes.c_uint64) for n in ("cache", "dirty", "writeback", "evicted", "recent")]
+
+def cached(fd, first, pages):
+    found, asked = Found(), Range(first * {page}, pages * {page})
+    if libc.syscall(451, fd, ctypes.byref(asked), ctypes.byref(found), 0) != 0:
+        raise OSError(ctypes.get_errno(), "cachestat")
+    return found.cache
+
+def read(name, reads, advice=None):
+    fd = os.open(f"{mount}/" + name, os.O_RDONLY)
+    if advice is not None:
+        os.posix_fadvise(fd, 0, 0, advice)
+    accessed = missed = 0
+    before = cached(fd, 0, -(-os.fstat(fd).st_size // {page}))
+    for at, size in reads:
+        first, last = at // {page}, (at + size - 1) // {page}
+        pages = last - first + 1
+        accessed += pages
+        missed += pages - cached(fd, first, pages)
+        assert len(os.pread(fd, size, at)) == size
+    size = os.fstat(fd).st_size
+    there = cached(fd, 0, -(-size // {page}))
+    os.close(fd)
+    told.append([name, accessed, missed, before, there])
+
+def touch(name, order, advice=None):
+    fd = os.open(f"{mount}/" + name, os.O_RDONLY)
+    pages = os.fstat(fd).st_size // {page}
+    accessed = missed = 0
+    before = cached(fd, 0, pages)
+    with mmap.mmap(fd, 0, prot=mmap.PROT_READ) as mapped:
+        if advice is not None:
+            mapped.madvise(advice)
+        for page in order(pages):
+            accessed += 1
+            missed += 1 - cached(fd, page, 1)
+            mapped[page * {page}]
+    there = cached(fd, 0, pages)
+    os.close(fd)
+    told.append([name, accessed, missed, before, there])
+
+def chunks(pages, chunk, size={page}):
+    return [(at * size, min(chunk, pages - at) * size) for at in range(0, pages, chunk)]
+
+told = []
+read("cold", chunks(211, 7))
+read("cold", chunks(211, 5))
+read("whole", [(0, 997 * {page})])
+read("single", chunks(101, 1))
+read("records", [(0, 127 * {page})])
+read("records", [(at, 1000) for at in range(0, 127 * {page} - 1000, 1000)])
+read("far", [(page * {page} + 7, 100) for page in range(0, 1009, 89)])
+read("random", chunks(149, 3), os.POSIX_FADV_RANDOM)
+draw = random.Random(3)
+read("mixed", [(draw.randrange(300) * {page}, draw.randrange(1, 40) * {page}) for _ in range(97)])
+read("holes", chunks(103, 4))
+read("warm", chunks(73, 2))
+touch("mapped", range)
+touch("mapped", range)
+touch("mapped at random", lambda pages: draw.sample(range(pages), pages), mmap.MADV_RANDOM)
+touch("warm and mapped", range)
+with open(f"{told}", "w") as file:
+    json.dump(told, file)
+"""
+SIZES = {
+    "cold": 211, "whole": 997, "single": 101, "records": 127, "far": 1009, "random": 149,
+    "mixed": 340, "holes": 103, "warm": 73, "mapped": 107, "mapped at random": 109,
+    "warm and mapped": 79,
+}  # fmt: skip
+"""Pages of each file; mostly primes."""
+WARM = ("warm", "warm and mapped")
+
+
+READ = ("cold", "whole", "single", "records", "far", "random", "mixed", "holes", "warm")
+MAPPED = ("mapped", "mapped at random", "warm and mapped")
+ACCESSED, MISSED, BEFORE, THERE = range(4)
+
+
+@dataclass
+class Reading:
+    """A recording of the load, with the load's account by file, and the device read from."""
+
+    recorded: loads.Recorded
+    dev: str
+    told: dict[str, list[list[int]]]
+
+    def of(self, name: str, column: str) -> int:
+        query = f"SELECT sum({column}) FROM reads WHERE dev = ? AND path LIKE ?"
+        return self.recorded.one(query, self.dev, f"%/{name}") or 0
+
+    def sum(self, name: str, place: int) -> int:
+        return sum(one[place] for one in self.told[name])
+
+
+@pytest.fixture(scope="module")
+def reading(backend, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("page_cache")
+    with FileSystems(folder) as make:
+        mount, dev = make(kind="ext4")
+        for name, pages in SIZES.items():
+            with Path(mount, name).open("wb") as file:
+                if name == "holes":
+                    file.truncate(pages * PAGE)
+                else:
+                    file.write(os.urandom(pages * PAGE))
+        os.sync()
+        Path("/proc/sys/vm/drop_caches").write_text("1")
+        for name in WARM:
+            Path(mount, name).read_bytes()
+        told = folder / "told.json"
+        source = LOAD.format(mount=mount, page=PAGE, told=told)
+        options = ("-e", "default,page_cache")
+        recorded = loads.record(folder, {"reads": source}, *options, backend=backend)
+        found = {}
+        for name, *counts in json.loads(told.read_text()):
+            found.setdefault(name, []).append(counts)
+        reads(recorded.trace)
+        yield Reading(recorded, dev, found)
+    recorded.trace.close()
+
+
+@every_backend
+@pytest.mark.parametrize("name", [*READ, *MAPPED])
+def test_pages_and_misses_are_those_of_the_reader(reading, name):
+    assert reading.of(name, "accessed") == reading.sum(name, ACCESSED)
+    assert reading.of(name, "missed") == reading.sum(name, MISSED)
+    assert reading.of(name, "hit") == reading.sum(name, ACCESSED) - reading.sum(name, MISSED)
+
+
+@every_backend
+@pytest.mark.parametrize("name", [*READ, *MAPPED])
+def test_pages_in_the_cache_are_those_that_were_brought_in(reading, name):
+    told = reading.told[name]
+    assert (told[0][BEFORE] > 0) == (name in WARM)
+    assert reading.of(name, "read") == told[-1][THERE] - told[0][BEFORE]
+    assert reading.of(name, "evicted") == reading.of(name, "removed") == 0
+
+
+@every_backend
+@pytest.mark.parametrize("name", [*READ, *MAPPED])
+def test_the_device_reads_all_pages_but_those_of_holes(reading, name):
+    blocks = 0 if name == "holes" else reading.of(name, "read")
+    assert reading.of(name, "disk_bytes") == blocks * PAGE
+
+
+@every_backend
+def test_pages_read_ahead_and_never_used_are_those_that_no_read_reached(reading):
+    unused = reading.told["far"][-1][THERE] - len(range(0, 1009, 89))
+    assert reading.of("far", "unused") == unused
+    assert reading.of("cold", "unused") == reading.of("whole", "unused") == 0

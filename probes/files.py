@@ -6,8 +6,8 @@ from tracer.probes.schema import INO, Column, Table, Type
 
 TABLE = Table(
     "files",
-    "One row per file that was written to (with the probe page_cache: read, too) and still exists "
-    "at the end, with its name and size then.",
+    "One row per file that was written to, or that the probe page_cache saw in use, and that still "
+    "exists at the end, with its name and size then.",
     (
         Column(
             "dev",

@@ -10,16 +10,17 @@ from tracer.store.trace import Trace
 
 VIEW = "reads"
 
-_SUMS = tuple(name for name in COUNTS if name != "refault_distance")
-
 _SQL = f"""
 CREATE OR REPLACE TEMP TABLE {VIEW} AS
-SELECT path, dev, ino, target, container, epoch,
-    {", ".join(f"sum({name})::BIGINT AS {name}" for name in _SUMS)},
-    (sum(accessed) - sum(missed))::BIGINT AS hit,
-    (sum(read) - sum(missed))::BIGINT AS read_ahead,
-    sum(refault_distance) / nullif(sum(refaulted), 0) AS refault_distance
-FROM page_uses GROUP BY ALL ORDER BY accessed DESC, dev, ino, target, container, epoch
+WITH sums AS (
+    SELECT path, dev, ino, target, container, epoch,
+        {", ".join(f"sum({name})::BIGINT AS {name}" for name in COUNTS)}
+    FROM page_uses GROUP BY ALL
+)
+SELECT path, dev, ino, target, container, epoch, accessed, mapped, accessed - missed AS hit, missed,
+    read, read - missed AS read_ahead, unused, evicted, removed, refaulted,
+    refault_distance / nullif(refaulted, 0) AS refault_distance, disk_bytes, wait_ns
+FROM sums ORDER BY accessed DESC, dev, ino, target, container, epoch
 """
 
 

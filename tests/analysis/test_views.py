@@ -22,6 +22,7 @@ SQL = {
     Type.INT32: "INTEGER",
     Type.INT64: "BIGINT",
     Type.UINT64: "UBIGINT",
+    Type.FLOAT64: "DOUBLE",
     Type.BOOL: "BOOLEAN",
     Type.TEXT: "VARCHAR",
 }

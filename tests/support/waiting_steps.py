@@ -1,4 +1,4 @@
-"""Steps of a job that waits for its worker, with the scheduler's events."""
+"""Steps of a job that waits for its worker, which reads, with the scheduler's events."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PROCESSES = [
 def steps_of(waits_ms: list[float], stage: str = "train") -> dict[str, list[dict]]:
     """Steps of 10 ms and a wait in their fetch for a worker, which sleeps half of that time."""
     tables: dict[str, list[dict]] = {
-        "processes": PROCESSES, "phases": [], "syscalls": [], "off_cpu": [],
+        "processes": PROCESSES, "phases": [], "syscalls": [], "off_cpu": [], "page_cache": [],
     }  # fmt: skip
     begin = 100 * MS
     tables["phases"].append({"name": stage, "start": begin, "end": 10**12, "pid": JOB, "tid": JOB})
@@ -38,6 +38,11 @@ def steps_of(waits_ms: list[float], stage: str = "train") -> dict[str, list[dict
                 {"ts": begin, "tid": JOB, "name": "read", "dur_ns": wait + MS, "ret": 1},
                 {"ts": begin, "tid": WORKER, "name": "nanosleep", "dur_ns": wait // 2 + MS // 2},
             ]
+            tables["page_cache"] += [
+                {"ts": begin + at, "pid": WORKER, "tid": WORKER, "event": event, "dev": "254:0",
+                 "ino": 12, "index": number, "pages": 1}
+                for at, event in enumerate(("sync_read_ahead", "add", "access"))
+            ]  # fmt: skip
             tables["off_cpu"] += [
                 {"ts": begin + MS // 2, "dur_ns": wait, "pid": JOB, "tid": JOB, "state": "S",
                  "wake_ns": woken, "waker_tid": WORKER, "interrupt": False, "run_delay_ns": 0},

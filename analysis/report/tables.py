@@ -20,6 +20,7 @@ from tracer.analysis.report.perf import (
     COUNTERS,
 )
 from tracer.analysis.report.phases import PHASES, phases
+from tracer.analysis.report.reads import EVICTIONS, READS_BY_EPOCH, READS_BY_FILE
 from tracer.analysis.report.samples import SAMPLES
 from tracer.analysis.report.step_times import STEP_TIMES
 from tracer.analysis.report.summaries import SUMMARIES
@@ -197,6 +198,9 @@ DECLARED: dict[str, ReportTable] = {
             STEP_TIMES,
             BY_PHASE,
             WAITS,
+            READS_BY_EPOCH,
+            READS_BY_FILE,
+            EVICTIONS,
             COUNTERS,
             CALL_CHAINS,
             CALL_GRAPHS,

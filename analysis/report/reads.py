@@ -1,0 +1,183 @@
+"""Tables of reads through the page cache: by epoch, by file, and who evicted whose pages."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pandas as pd
+
+from tracer.analysis.report.table import Column, MergedTable
+from tracer.analysis.views.page_uses import page_uses
+from tracer.analysis.views.reads import reads
+from tracer.analysis.views.threads import owns, same_work
+from tracer.store.trace import Trace
+
+_COUNTED = ("accessed", "missed", "read", "unused", "evicted", "refaulted")
+_MIB = 1 << 20
+
+_MEASURES = (
+    Column("accessed_mib", "pages that calls read and faults touched, each time", "used MiB"),
+    Column("hit_percent", "share of them that was in the cache", "hit %"),
+    Column("read_mib", "pages brought in, asked for or read ahead", "read MiB"),
+    Column("disk_mib", "read of the device for them; null: no block events"),
+    Column("amplification", "bytes brought in for each byte used"),
+    Column("unused_mib", "pages read ahead that left the cache or the recording unused", "unused"),
+    Column("evicted_mib", "pages that reclaim took out", "evicted"),
+    Column("refaulted_mib", "pages brought in that had been evicted before", "again"),
+    Column("wait_s", "time for which threads waited for the device; null: not known", "wait s"),
+)
+_NOTE = (
+    "Used: pages of calls, of faults, and those mapped around faults. Unused: read ahead, and never "
+    "used. Again: brought in though they had been evicted before. All in MiB."
+)
+
+
+_SHORT = ("unused_mib", "evicted_mib", "wait_s")
+"""Measures that a terminal does not show of each file, so that names have room."""
+
+
+def _page_bytes(trace: Trace) -> int:
+    return int(trace.manifest["host"].get("page_size", 4096))
+
+
+def _sums(trace: Trace, keys: str) -> pd.DataFrame:
+    reads(trace)
+    page = _page_bytes(trace)
+    counts = ", ".join(f"sum({name})::DOUBLE * {page} AS {name}" for name in _COUNTED)
+    return trace.sql(
+        f"SELECT {keys}, {counts}, sum(disk_bytes)::DOUBLE AS disk, sum(wait_ns)::DOUBLE AS ns"
+        " FROM reads GROUP BY ALL"
+    ).astype(dict.fromkeys((*_COUNTED, "disk", "ns"), "Float64"))
+
+
+def _measured(parts: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    groups = parts.groupby(keys, dropna=False, sort=False)
+    found = groups[[*_COUNTED, "disk", "ns"]].sum(min_count=1).reset_index()
+    used, read = found["accessed"], found["read"]
+    found["accessed_mib"] = used / _MIB
+    found["hit_percent"] = (100 * (used - found["missed"]) / used).where(used > 0)
+    found["read_mib"] = read / _MIB
+    found["disk_mib"] = found["disk"] / _MIB
+    found["amplification"] = (read / used).where(used > 0)
+    found["unused_mib"] = found["unused"] / _MIB
+    found["evicted_mib"] = found["evicted"] / _MIB
+    found["refaulted_mib"] = found["refaulted"] / _MIB
+    found["wait_s"] = found["ns"] / 1e9
+    return found
+
+
+def _epochs_of(trace: Trace) -> pd.DataFrame:
+    return _sums(trace, "coalesce(target, '') AS target, coalesce(epoch, -1)::BIGINT AS epoch")
+
+
+def _epochs(parts: pd.DataFrame) -> pd.DataFrame:
+    found = _measured(parts, ["target", "epoch"])
+    found = found.sort_values(["target", "epoch"], ignore_index=True)
+    found["target"] = found["target"].replace("", None)
+    found["epoch"] = found["epoch"].astype("Int64").where(found["epoch"] >= 0)
+    return found[[column.name for column in READS_BY_EPOCH.columns]]
+
+
+READS_BY_EPOCH = MergedTable(
+    "reads_by_epoch",
+    "Reads of files by epoch",
+    (
+        Column("target", "target whose threads read; null: others", "target", text=True),
+        Column("epoch", "from 0; null: in none", "epoch"),
+        *_MEASURES,
+    ),
+    needs=("page_cache",),
+    keys=("target", "epoch"),
+    parts=_epochs_of,
+    finish=_epochs,
+    note=_NOTE,
+)
+
+
+def _files_of(trace: Trace) -> pd.DataFrame:
+    return _sums(
+        trace,
+        "coalesce(target, '') AS target,"
+        " coalesce(path, 'inode ' || ino::VARCHAR || ' of ' || dev) AS file",
+    )
+
+
+def _files(parts: pd.DataFrame) -> pd.DataFrame:
+    found = _measured(parts, ["target", "file"])
+    found["others"] = found["target"] == ""
+    found = found.sort_values(
+        ["others", "read", "accessed", "target", "file"],
+        ascending=[True, False, False, True, True],
+        ignore_index=True,
+    )
+    found["target"] = found["target"].replace("", None)
+    return found[[column.name for column in READS_BY_FILE.columns]]
+
+
+READS_BY_FILE = MergedTable(
+    "reads_by_file",
+    "Reads of files, by file",
+    (
+        Column("target", "target whose threads read; null: others", "target", text=True),
+        Column("file", "its name at the end of the recording, or its number", "file", text=True),
+        *(replace(one, heading="") if one.name in _SHORT else one for one in _MEASURES),
+    ),
+    needs=("page_cache",),
+    keys=("target", "file"),
+    parts=_files_of,
+    finish=_files,
+    note=_NOTE,
+)
+
+_EVICTERS = f"""
+SELECT coalesce(u.target, '') AS target, CASE
+        WHEN b.target = u.target OR u.by_pid = u.pid THEN 'itself'
+        WHEN b.target IS NOT NULL THEN b.target
+        WHEN b.container IS NOT NULL THEN 'container ' || left(b.container, 12)
+        WHEN b.kernel THEN {same_work("b.comm")}
+        ELSE coalesce(b.comm, 'unknown') END AS evicter,
+    sum(evicted)::DOUBLE * {{page}} AS evicted
+FROM page_uses u LEFT JOIN threads b ON {owns("b", "u", "by_tid")}
+WHERE evicted > 0 GROUP BY ALL
+"""
+
+
+def _evictions_of(trace: Trace) -> pd.DataFrame:
+    page_uses(trace)
+    return trace.sql(_EVICTERS.format(page=_page_bytes(trace)))
+
+
+def _evictions(parts: pd.DataFrame) -> pd.DataFrame:
+    found = parts.groupby(["target", "evicter"], sort=False)["evicted"].sum().reset_index()
+    found["evicted_mib"] = found["evicted"] / _MIB
+    whole = found.groupby("target")["evicted"].transform("sum")
+    found["share"] = (found["evicted"] / whole).where(whole > 0)
+    found = found.sort_values(
+        ["evicted", "target", "evicter"], ascending=[False, True, True], ignore_index=True
+    )
+    found["target"] = found["target"].replace("", None)
+    return found[[column.name for column in EVICTIONS.columns]]
+
+
+EVICTIONS = MergedTable(
+    "evictions",
+    "Who evicted whose pages from the cache",
+    (
+        Column("target", "target that used the pages last; null: others", "whose", text=True),
+        Column(
+            "evicter",
+            "the target itself, another target, a container, a kernel thread or a process in whose "
+            "context the pages were reclaimed",
+            "evicted by",
+            text=True,
+        ),
+        Column("evicted_mib", "pages evicted", "MiB"),
+        Column("share", "share of the target's evicted pages", "share"),
+    ),
+    needs=("page_cache",),
+    keys=("target", "evicter"),
+    parts=_evictions_of,
+    finish=_evictions,
+    note="kswapd evicts when the whole machine is short of memory; a thread at the limit of its "
+    "cgroup evicts pages of that cgroup.",
+)

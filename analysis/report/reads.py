@@ -27,7 +27,7 @@ _MEASURES = (
     Column("wait_s", "time for which threads waited for the device; null: not known", "wait s"),
 )
 _NOTE = (
-    "Used: pages of calls, of faults, and those mapped around faults. Unused: read ahead, and never "
+    "Used: pages of calls, of faults, and those mapped around faults. Unused: read ahead, never "
     "used. Again: brought in though they had been evicted before. All in MiB."
 )
 

@@ -39,10 +39,14 @@ USE = np.dtype(
         ("by_pid", "i4"),  # the process and thread of the event
         ("by_tid", "i4"),
         ("file", "i4"),
+        ("kind", "i1"),  # ACCESS, FAULT, MAP: pages used; ADD: written; else NOTHING
+        ("first", "i8"),  # first of these pages
+        ("pages", "i8"),
         ("accessed", "i8"),
         ("mapped", "i8"),
         ("missed", "i8"),
         ("read", "i8"),
+        ("written", "i8"),
         ("unused", "i8"),
         ("evicted", "i8"),
         ("removed", "i8"),
@@ -52,7 +56,7 @@ USE = np.dtype(
         ("wait_ns", "i8"),
     ]
 )
-COUNTS = USE.names[6:] if USE.names else ()
+COUNTS = USE.names[9:] if USE.names else ()
 """The counts of an event's effects, in pages except for the last two."""
 
 PAGE = np.dtype(

@@ -4,6 +4,7 @@
   latter (`mapped`) count when a thread maps them for the first time, used or not.
 - missed: those of them that the call or fault itself had to bring in.
 - read: all pages that calls and faults brought in. Those that are not missed are read ahead.
+- written: pages that came into the cache otherwise, mostly to be written to.
 - unused: pages read ahead that left the cache, or were there at the end, before anybody used them.
 - evicted: pages that reclaim took out of the cache; removed: pages taken out for another reason
   (the file was truncated or removed, or somebody asked for it).
@@ -160,13 +161,14 @@ def _build(trace: Trace) -> None:
     counts = ", ".join(f"{name} BIGINT" for name in COUNTS)
     trace.execute(
         f"CREATE OR REPLACE TEMP TABLE {_EVENTS} (ts BIGINT, pid INTEGER, tid INTEGER,"
-        f" by_pid INTEGER, by_tid INTEGER, file BIGINT, {counts})"
+        " by_pid INTEGER, by_tid INTEGER, file BIGINT, kind TINYINT, first BIGINT, pages BIGINT,"
+        f" {counts}, row BIGINT)"
     )
-    last = 0
+    last = row = 0
     for events in _in_order(trace, _Files(files), others):
         last = int(events["ts"][-1])
-        _append(trace, tracking.add(events))
-    _append(trace, tracking.finish(last))
+        row = _append(trace, tracking.add(events), row)
+    _append(trace, tracking.finish(last), row)
     make_in_context(trace, _EVENTS, "page_uses_in_context")
     trace.execute(_MADE)
 
@@ -227,9 +229,14 @@ def _in_order(trace: Trace, files: _Files, others: NDArray[np.void]) -> Iterator
         yield rest[np.argsort(rest["ts"], kind="stable")]
 
 
-def _append(trace: Trace, uses: NDArray[np.void]) -> None:
+def _append(trace: Trace, uses: NDArray[np.void], row: int) -> int:
+    """Keeps what events did, as rows numbered from `row`; returns the next number."""
     if len(uses):
-        trace.append(_EVENTS, pa.table({name: uses[name] for name in USE.names or ()}))
+        columns = {name: uses[name] for name in USE.names or ()}
+        after = row + len(uses)
+        trace.append(_EVENTS, pa.table({**columns, "row": np.arange(row, after)}))
+        return after
+    return row
 
 
 _DOCS = {
@@ -237,6 +244,7 @@ _DOCS = {
     "mapped": "those of them that are mapped around a fault, whether they are used or not",
     "missed": "accessed pages that were not in the cache, and that the access itself brought in",
     "read": "pages brought in by calls and faults, missed ones and those read ahead",
+    "written": "pages that came into the cache without a read, mostly to be written to",
     "unused": "pages that were read ahead, and left the cache or the recording unused",
     "evicted": "pages that reclaim took out of the cache",
     "removed": "pages that left the cache for another reason (truncated, removed, dropped)",

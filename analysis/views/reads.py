@@ -18,7 +18,7 @@ WITH sums AS (
     FROM page_uses GROUP BY ALL
 )
 SELECT path, dev, ino, target, container, epoch, accessed, mapped, accessed - missed AS hit, missed,
-    read, read - missed AS read_ahead, unused, evicted, removed, refaulted,
+    read, read - missed AS read_ahead, written, unused, evicted, removed, refaulted,
     refault_distance / nullif(refaulted, 0) AS refault_distance, disk_bytes, wait_ns
 FROM sums ORDER BY accessed DESC, dev, ino, target, container, epoch
 """
@@ -53,6 +53,7 @@ READS = View(
         _sum("missed"),
         _sum("read"),
         Column("read_ahead", Type.INT64, "pages read before anybody asked for them", "pages"),
+        _sum("written"),
         _sum("unused"),
         _sum("evicted"),
         _sum("removed"),

@@ -1,0 +1,257 @@
+"""The changes that an event makes to the states of pages and of its thread."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tracer.analysis.views.page_states import (
+    ACCESS,
+    ADD,
+    BATCH_FOLIOS,
+    CACHED,
+    FAULT,
+    FRESH,
+    KNOWN,
+    MAP,
+    TAKEN_FOR_CACHED,
+)
+from tracer.analysis.views.stretches import Ints
+from tracer.probes.compiled import compiled
+
+
+@compiled
+def delete(
+    pages: NDArray[np.void],
+    base: int,
+    first: int,
+    end: int,
+    evicts: bool,
+    counters: Ints,
+    use: NDArray[np.void],
+) -> None:
+    """Takes pages out of the cache."""
+    for place in range(base + first, base + end):
+        page = pages[place]
+        if page["flags"] & FRESH:
+            use["unused"] += 1
+        page["flags"] = KNOWN
+        page["evicted"] = 0
+        page["mapped"] = 0
+        if evicts:
+            use["evicted"] += 1
+            counters[1] += 1
+            page["evicted"] = counters[1]
+        else:
+            use["removed"] += 1
+
+
+@compiled
+def add(
+    pages: NDArray[np.void],
+    base: int,
+    first: int,
+    end: int,
+    told: bool,
+    file: int,
+    tid: int,
+    now: int,
+    thread: NDArray[np.void],
+    counters: Ints,
+    use: NDArray[np.void],
+) -> None:
+    """Brings pages into the cache."""
+    waited_for = thread["missing"] - 1 if thread["file"] == file else -1
+    faults = first <= waited_for < end
+    in_call = thread["last"] == ACCESS and thread["file"] == file
+    reads = (
+        faults
+        or not told
+        or (
+            thread["reads"] == file + 1
+            and first < thread["reads_to"]
+            and end > thread["reads_from"]
+        )
+    )
+    for index in range(first, end):
+        page = pages[base + index]
+        # An access took it for cached.
+        counted = in_call and thread["first"] <= index < thread["counted"]
+        missed = counted and page["flags"] & TAKEN_FOR_CACHED != 0
+        page["flags"] = KNOWN | CACHED
+        page["by"] = tid
+        page["added"] = now
+        if index != waited_for:
+            page["mapped"] = 0
+        if reads:
+            use["read"] += 1
+            if page["evicted"] > 0:
+                use["refaulted"] += 1
+                use["refault_distance"] += counters[1] - page["evicted"]
+            if missed or index == waited_for:
+                use["missed"] += 1
+            else:
+                page["flags"] = KNOWN | CACHED | FRESH
+        page["evicted"] = 0
+    if not reads:
+        use["written"] = end - first
+        use["kind"], use["first"], use["pages"] = ADD, first, end - first
+    if faults:
+        thread["missing"] = 0
+    if reads:
+        thread["device_file"] = file + 1
+
+
+@compiled
+def access(
+    pages: NDArray[np.void],
+    base: int,
+    first: int,
+    end: int,
+    wanted: int,
+    told_next: int,
+    file: int,
+    tid: int,
+    now: int,
+    thread: NDArray[np.void],
+    use: NDArray[np.void],
+) -> None:
+    """Uses the pages of a batch of a call that reads."""
+    goes_on = (
+        thread["last"] == ACCESS
+        and thread["file"] == file
+        and thread["end"] == wanted
+        and thread["first"] < first
+    )
+    if told_next >= 0:
+        goes_on = goes_on and told_next > 0
+    else:
+        # A batch ends at its size, or where pages were missing or are read ahead.
+        goes_on = goes_on and (first - thread["first"] >= BATCH_FOLIOS or thread["cut"] > 0)
+    begin: Any = first
+    if goes_on:
+        begin = max(first, thread["counted"])
+    else:
+        thread["began"] = thread["event"]
+        thread["call_first"] = first
+    index = begin
+    while index < end:
+        flags = pages[base + index]["flags"]
+        if flags & KNOWN and not flags & CACHED and index > first:
+            break  # the call has yet to read it
+        index += 1
+    use_pages(pages, base, begin, index, tid, thread["began"], use)
+    thread["last"] = ACCESS
+    thread["file"] = file
+    thread["first"], thread["end"] = first, wanted
+    thread["counted"] = index
+    thread["event"] = now
+    thread["missing"] = 0
+    thread["reads"] = 0
+    thread["cut"] = 0
+
+
+@compiled
+def use_pages(
+    pages: NDArray[np.void],
+    base: int,
+    first: Any,
+    end: Any,
+    tid: int,
+    began: Any,
+    use: NDArray[np.void],
+) -> None:
+    """Counts pages as used by a call that began after event `began`."""
+    use["kind"], use["first"], use["pages"] = ACCESS, first, end - first
+    for place in range(base + first, base + end):
+        page = pages[place]
+        use["accessed"] += 1
+        if page["flags"] & FRESH and page["by"] == tid and page["added"] > began:
+            use["missed"] += 1
+        known = page["flags"] & KNOWN
+        page["flags"] = KNOWN | CACHED if known else KNOWN | CACHED | TAKEN_FOR_CACHED
+
+
+@compiled
+def fault(
+    pages: NDArray[np.void],
+    base: int,
+    index: int,
+    file: int,
+    tid: int,
+    now: int,
+    thread: NDArray[np.void],
+    use: NDArray[np.void],
+) -> None:
+    """Uses the page of a fault."""
+    page = pages[base + index]
+    repeated = thread["last"] == FAULT and thread["file"] == file and thread["first"] == index
+    if not (repeated and thread["mended"] > 0):
+        use["accessed"] += 1
+        use["kind"], use["first"], use["pages"] = FAULT, index, 1
+    thread["mended"] = 0
+    if page["flags"] & CACHED and not page["flags"] & TAKEN_FOR_CACHED:
+        page["flags"] = KNOWN | CACHED
+        thread["missing"] = 0
+    else:
+        thread["missing"] = index + 1
+        thread["mended"] = 1
+    page["mapped"], page["mapped_by"] = now, tid
+    thread["last"] = FAULT
+    thread["file"] = file
+    thread["first"], thread["end"] = index, index + 1
+    thread["event"] = now
+    thread["device_file"] = file + 1
+    thread["reads"] = 0
+
+
+@compiled
+def map_window(
+    pages: NDArray[np.void],
+    base: int,
+    cold: bool,
+    tid: int,
+    now: int,
+    thread: NDArray[np.void],
+    use: NDArray[np.void],
+) -> None:
+    """Uses the pages of a window that the kernel has mapped now.
+
+    `cold`: pages of the file were read in the recording, so the unknown ones are not cached.
+    """
+    first, end = base + thread["window_first"], base + thread["window_end"]
+    new = False
+    for place in range(first, end):
+        page = pages[place]
+        there = page["flags"] & CACHED or not (cold or page["flags"] & KNOWN)
+        if there and not (page["mapped_by"] == tid and page["mapped"] > thread["remapped"]):
+            new = True
+    of_fault = thread["last"] == FAULT and base + thread["first"] >= first
+    if not new and not (of_fault and base + thread["first"] < end):
+        thread["remapped"] = now - 1
+    for place in range(first, end):
+        page = pages[place]
+        if not page["flags"] & CACHED and (cold or page["flags"] & KNOWN):
+            continue
+        if page["mapped_by"] == tid and page["mapped"] > thread["remapped"]:
+            continue
+        if use["accessed"] == 0:
+            use["kind"], use["first"] = MAP, place - base
+        use["pages"] = place - base + 1 - use["first"]
+        use["accessed"] += 1
+        use["mapped"] += 1
+        known = page["flags"] & KNOWN
+        page["flags"] = KNOWN | CACHED if known else KNOWN | CACHED | TAKEN_FOR_CACHED
+        page["mapped"], page["mapped_by"] = now, tid
+    thread["last"] = MAP
+
+
+@compiled
+def count_fresh(base: Ints, ends: Ints, pages: NDArray[np.void], unused: Ints) -> None:
+    """Counts the pages of each file that nobody has used."""
+    for file in range(len(base)):
+        for place in range(base[file], base[file] + ends[file]):
+            if pages[place]["flags"] & FRESH:
+                unused[file] += 1

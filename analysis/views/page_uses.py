@@ -47,10 +47,12 @@ from tracer.store.trace import Trace
 
 VIEW = "page_uses"
 _EVENTS = "page_use_events"
+IN_CONTEXT = "page_uses_in_context"
+"""The rows of the view with the pages of each use: row, file, kind, first, pages."""
 SECTOR = 512
 
 _LARGEST_FILE = 1 << 28
-_MOST_PAGES = 1 << 30
+_MOST_PAGES = 1 << 29
 """Pages that are followed: of the largest file, and of all files."""
 
 _FILES = f"""
@@ -111,7 +113,7 @@ SELECT u.ts, u.pid, u.tid, u.by_pid, u.by_tid, f.dev, f.ino,
     if(n.born_ns > u.ts, NULL, n.path) AS path,
     {", ".join(f"u.{name}" for name in COUNTS)},
     u.comm, u.role, u.target, u.container, u.phase, u.stage, u.epoch, u.step
-FROM page_uses_in_context u JOIN page_files f USING (file)
+FROM {IN_CONTEXT} u JOIN page_files f USING (file)
 LEFT JOIN (FROM files WHERE root IS NULL) n ON f.dev = n.dev AND f.ino = n.ino
 """
 
@@ -169,7 +171,7 @@ def _build(trace: Trace) -> None:
         last = int(events["ts"][-1])
         row = _append(trace, tracking.add(events), row)
     _append(trace, tracking.finish(last), row)
-    make_in_context(trace, _EVENTS, "page_uses_in_context")
+    make_in_context(trace, _EVENTS, IN_CONTEXT)
     trace.execute(_MADE)
 
 

@@ -35,15 +35,13 @@ from tracer.workloads.data import catalogue
 from tracer.workloads.errors import JobError
 from tracer.workloads.options import (
     EACH_EPOCH,
-    Arrivals,
     CheckpointWay,
     Device,
     InferOptions,
     JobOptions,
-    RequestOptions,
-    ServeOptions,
     TrainOptions,
 )
+from tracer.workloads.serving import commands as serving
 
 _PROGRAM = "python -m tracer.workloads"
 _PACKAGES = {
@@ -145,7 +143,7 @@ def train(
     ] = CheckpointWay.TRUNCATE,
     threads: Threads = None,
     device: DeviceOption = JobOptions.device,
-) -> None:
+) -> dict[str, object]:
     """Train a model with checkpoints, then test it.
 
     Example: python -m tracer.workloads train lenet --steps 200 --output /tmp/lenet
@@ -173,7 +171,7 @@ def train(
     )
     from tracer.workloads.train import train as run
 
-    _print(run(options))
+    return run(options)
 
 
 @app.command()
@@ -204,7 +202,7 @@ def infer(
     scale: Scale = None,
     threads: Threads = None,
     device: DeviceOption = JobOptions.device,
-) -> None:
+) -> dict[str, object]:
     """Run a trained model over the test set.
 
     Example: python -m tracer.workloads infer lenet --checkpoint runs/lenet-0/checkpoint.pt
@@ -227,118 +225,11 @@ def infer(
     )
     from tracer.workloads.infer import infer as run
 
-    _print(run(options))
+    return run(options)
 
 
-@app.command()
-def serve(
-    model: Model,
-    checkpoint: Annotated[Path, typer.Option(help="A checkpoint.pt that `train` wrote.")],
-    host: Annotated[
-        str, typer.Option(help="Address to listen on; 0.0.0.0: all addresses of this machine.")
-    ] = ServeOptions.host,
-    port: Annotated[
-        int, typer.Option(min=0, max=65_535, help="Port to listen on; 0: any free port.")
-    ] = ServeOptions.port,
-    socket: Annotated[
-        Path | None, typer.Option(help="Unix socket to listen on, instead of a port.")
-    ] = None,
-    handlers: Annotated[
-        int, typer.Option(min=1, max=256, help="Requests to answer at the same time.")
-    ] = ServeOptions.handlers,
-    patience: Annotated[
-        int,
-        typer.Option(min=1, max=86_400, help="Seconds a client may take to send its request."),
-    ] = ServeOptions.patience_s,
-    threads: Threads = None,
-    device: DeviceOption = ServeOptions.device,
-) -> None:
-    """Answer requests with a trained model over HTTP until Ctrl-C.
-
-    A line on stderr says when the server listens. GET /health describes the samples. POST
-    /predict takes {"samples": [SAMPLE, ...]}, each sample a nested list of numbers, and answers
-    {"predictions": [CLASS, ...]}.
-
-    Example: python -m tracer.workloads serve lenet --checkpoint runs/lenet-0/checkpoint.pt
-    """
-    models.find_model(model)
-    options = ServeOptions(
-        model=model,
-        checkpoint=checkpoint,
-        host=host,
-        port=port,
-        socket=socket,
-        handlers=handlers,
-        patience_s=patience,
-        threads=threads,
-        device=device,
-    )
-    from tracer.workloads.serving.server import serve as run
-
-    _print(run(options))
-
-
-@app.command()
-def request(
-    model: Model,
-    rate: Annotated[
-        float, typer.Option(callback=positive, help="Mean rate of requests per second.")
-    ],
-    url: Annotated[
-        str, typer.Option(help="URL of the server, or unix:PATH of its socket.")
-    ] = RequestOptions.url,
-    requests: Annotated[
-        int | None, typer.Option(min=1, max=10_000_000, help="Requests to send; or give --seconds.")
-    ] = None,
-    seconds: Annotated[
-        float | None, typer.Option(callback=positive, help="Seconds to send; or give --requests.")
-    ] = None,
-    arrivals: Annotated[
-        Arrivals, typer.Option(help="Request times: drawn at random from the seed, or even.")
-    ] = RequestOptions.arrivals,
-    connections: Annotated[
-        int, typer.Option(min=1, max=1024, help="Maximum number of requests in flight.")
-    ] = RequestOptions.connections,
-    batch_size: Annotated[
-        int, typer.Option(min=1, max=10_000, help="Samples per request.")
-    ] = RequestOptions.batch_size,
-    timeout: Annotated[
-        float,
-        typer.Option(callback=positive, help="Seconds to wait for an answer, from the due time."),
-    ] = RequestOptions.timeout_s,
-    seed: Seed = JobOptions.seed,
-    data: Data = None,
-    samples: Samples = None,
-    dataset: DataSet = None,
-    scale: Scale = None,
-) -> None:
-    """Send samples of the test set to a server at a fixed rate and measure its answers.
-
-    A latency is measured from the time the request was due, so a stalled server is visible.
-
-    Example: python -m tracer.workloads request lenet --rate 100 --seconds 10
-    """
-    models.find_model(model)
-    options = RequestOptions(
-        model=model,
-        output=Path("runs") / f"{model}-{seed}-request",
-        url=url,
-        rate=rate,
-        requests=requests,
-        seconds=seconds,
-        arrivals=arrivals,
-        connections=connections,
-        batch_size=batch_size,
-        timeout_s=timeout,
-        seed=seed,
-        data=data,
-        samples=samples,
-        dataset=dataset,
-        scale=scale,
-    )
-    from tracer.workloads.serving.load import request as run
-
-    _print(run(options))
+app.command()(serving.serve)
+app.command()(serving.request)
 
 
 @app.command()
@@ -360,7 +251,7 @@ def prepare(
     samples: Samples = None,
     dataset: DataSet = None,
     scale: Scale = None,
-) -> None:
+) -> dict[str, object]:
     """Prepare the data set of a model, so that a later, measured job need not make it.
 
     Example: python -m tracer.workloads prepare lenet --output /tmp/lenet --scale 0.1
@@ -378,15 +269,15 @@ def prepare(
     )
     from tracer.workloads.prepare import prepare as run
 
-    _print(run(options, checkpoint, trained))
+    return run(options, checkpoint, trained)
 
 
 @app.command("versions")
-def show_versions() -> None:
+def show_versions() -> dict[str, object]:
     """Print the versions that a job would run on: Python, packages and our own code."""
     from tracer.workloads.containers.versions import versions
 
-    _print({**versions()})
+    return {**versions()}
 
 
 def check(arguments: Sequence[str]) -> None:
@@ -405,7 +296,9 @@ def check(arguments: Sequence[str]) -> None:
 def main() -> int:
     """Runs the command line and returns the exit status. Only this function prints errors."""
     try:
-        status = app(prog_name=_PROGRAM, standalone_mode=False)
+        found = app(prog_name=_PROGRAM, standalone_mode=False)
+        if isinstance(found, dict):
+            typer.echo(json.dumps(found, allow_nan=False))
     except TracerError as error:
         return _complain(str(error), error.exit_code)
     except typer.TyperException as error:
@@ -423,11 +316,7 @@ def main() -> int:
     except OSError as error:
         about = f"{error.filename}: " if error.filename else ""
         return _complain(f"the system refused: {about}{error.strerror or error}", ExitCode.FAILURE)
-    return status if isinstance(status, int) else 0
-
-
-def _print(summary: dict[str, object]) -> None:
-    typer.echo(json.dumps(summary, allow_nan=False))
+    return found if isinstance(found, int) else 0
 
 
 def _complain(line: str, status: int) -> int:

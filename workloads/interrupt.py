@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM, delayed until nothing is half done: between steps, not inside a start."""
+"""Signals to end, delayed until nothing is half done: between steps, not inside a start."""
 
 from __future__ import annotations
 
@@ -47,22 +47,8 @@ class Interruptible:
 
 
 @contextmanager
-def terminable() -> Iterator[None]:
-    """Runs the block with SIGTERM treated as Ctrl-C, so that the block cleans up."""
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-@contextmanager
 def held() -> Iterator[None]:
-    """Delays Ctrl-C and SIGTERM until the end of the block. The block must be short.
+    """Delays Ctrl-C, SIGTERM and SIGHUP until the end of the block. The block must be short.
 
     Only signals that a Python handler receives are delayed; a signal that ends the process at once
     still does. The signals are not blocked, since a child process would inherit that.
@@ -70,7 +56,7 @@ def held() -> Iterator[None]:
     came: list[tuple[int, FrameType | None]] = []
     before: dict[int, Callable[[int, FrameType | None], object]] = {}
     if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             handler = signal.getsignal(number)
             if callable(handler):
                 before[number] = handler

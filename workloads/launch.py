@@ -13,7 +13,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -33,6 +32,7 @@ from tracer.workloads.containers.versions import (
 )
 from tracer.workloads.errors import BrokenJobError, JobError, took_too_long
 from tracer.workloads.modes.cgroups import entering
+from tracer.workloads.run_folder import run_folder
 from tracer.workloads.serving import unix
 from tracer.workloads.serving.drive import SOCKET, Server, drive, left
 
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
 _TRACING = "Tracing"
 _WEIGHTS = "weights.pt"
-_PREFIX = "traintrace-serve-"
 _OF_DATA = ("--seed", "--samples", "--dataset", "--scale")
 _OF_SERVER = ("--handlers", "--threads", "--device", "--patience")
 
@@ -162,8 +161,8 @@ def _run_on_host(job: Job) -> dict[str, object] | None:
 
 def _serve_on_host(job: Job) -> dict[str, object]:
     until = _until(job)
-    with tempfile.TemporaryDirectory(prefix=_PREFIX) as folder:
-        socket = Path(folder, SOCKET)
+    with run_folder() as folder:
+        socket = folder / SOCKET
         command = _command(job, job.server_arguments(str(job.output), str(socket)))
         with sessions.started(command, job.note) as running:
             server = Server(socket, lambda: running.process.poll() is not None)
@@ -231,15 +230,13 @@ def run_in_containers(job: Job, count: int, limits: Limits, image: str | None = 
     from tracer.workloads.containers.starter import starter
 
     kind = DEPLOYMENT if job.mode == "serve" else TRAINING
-    with (
-        images.daemon() as client,
-        swept(client),
-        tempfile.TemporaryDirectory(prefix=_PREFIX) as folder,
-    ):
+    with images.daemon() as client, swept(client), run_folder() as folder:
         name = image or images.ensure(client, kind)
         there = images.versions_in(client, name)
         require_same(versions(kind), there, f"the image {name}")
-        sockets = [Path(folder, str(number), SOCKET) for number in range(count)]
+        gates = folder / "gates"
+        gates.mkdir()
+        sockets = [folder / str(number) / SOCKET for number in range(count)]
         jobs = [_in_container(job, number, socket) for number, socket in enumerate(sockets)]
         names = [one.name for one in jobs]
         clients: list[subprocess.CompletedProcess[bytes]] = []
@@ -247,7 +244,7 @@ def run_in_containers(job: Job, count: int, limits: Limits, image: str | None = 
         with (
             starter(job.note) as cli,
             _recording(job, names, cli),
-            Containers(client, name, jobs, limits, cli) as containers,
+            Containers(client, name, jobs, limits, gates, cli) as containers,
         ):
             containers.go()
             if job.mode == "serve":

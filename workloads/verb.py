@@ -135,7 +135,6 @@ def run(
         raise JobError("a training makes its checkpoint", "give --mode serve or --mode infer")
     if not containers and (image or limits != Limits()):
         raise JobError("images and limits apply only to containers", "give --containers 1")
-    from tracer.workloads.interrupt import terminable
     from tracer.workloads.launch import Job, prepare, run_in_containers, run_on_host
 
     job = Job(
@@ -147,9 +146,8 @@ def run(
         record,
         checkpoint=None if checkpoint is None else checkpoint.absolute(),
     )
-    with terminable():
-        job = prepare(job)
-        ran = run_in_containers(job, containers, limits, image) if containers else run_on_host(job)
+    job = prepare(job)
+    ran = run_in_containers(job, containers, limits, image) if containers else run_on_host(job)
     result: dict[str, Any] = {
         "model": model,
         "mode": mode.value,

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 
 from tracer.analysis.findings.window import Scope, Window, lossy, window
 from tracer.analysis.views.threads import make_threads, owns
-from tracer.analysis.views.write_waits import ANY, KINDS, WRITE_WAITS
+from tracer.analysis.views.wait_times import ANY, KINDS
+from tracer.analysis.views.write_waits import WRITE_WAITS
 from tracer.store.trace import Trace
 
 NO_EVENT = (

@@ -74,9 +74,8 @@ def opened(source: Source, progress: Progress | None = None) -> Iterator[Trace]:
             path = Path(source.location)
         places = [path]
         try:
-            trace = open_pack(path) if is_pack(path) else Trace(path, progress)
-            places.insert(0, trace.folder)
-            with trace:
+            with open_pack(path) if is_pack(path) else Trace(path, progress) as trace:
+                places.insert(0, trace.folder)
                 yield trace
         except TracerError as error:
             what, mend = error.what, error.mend

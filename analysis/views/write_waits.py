@@ -35,7 +35,6 @@ entry was lost; and of threads that made no call while they were recorded.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from typing import NamedTuple
 
 import numpy as np
@@ -52,36 +51,16 @@ from tracer.analysis.views.stretches import (
     NO_TIME,
     Ints,
     Stretches,
-    at_most,
     in_any,
-    in_both,
     joined,
 )
 from tracer.analysis.views.threads import owns
 from tracer.analysis.views.view import View
+from tracer.analysis.views.wait_times import ANY, KINDS, READ_TIMES, Waits
 from tracer.probes.compiled import compiled
 from tracer.probes.schema import Column, Scope, Type
 from tracer.store.trace import Trace
 
-KINDS = {
-    "throttle": "asleep for having dirtied pages",
-    "sync": "in calls that make data durable",
-    "write": "in calls that write, close, rename, truncate or remove files or await transfers",
-    "async": "with asynchronous transfers under way, while a disk had writes to do",
-    "disk": "in other calls and page faults, while a disk had writes or reads behind writes to do",
-    "begun": "maybe in calls from before the recording, while a disk had writes to do",
-    "lost": "in which events were lost",
-}
-"""Description of each kind of wait, to follow a time."""
-ANY = "any"
-"""All kinds together."""
-_WHILE_WRITING = ("async", "disk", "begun")
-_READ = "read"
-"""Calls that read; some of their time counts as `disk` later."""
-_MOST = 1 << 22
-"""Most stretches of one kind that are kept apart; beyond, neighbours are joined."""
-_ROWS = 1 << 20
-"""Times of one kind that are collected before they are joined."""
 _SHORT_NS = 100_000
 """A cgroup's limit holds no bio back for less: its timers are slower."""
 _SCOPES = (Scope.TARGET.value, Scope.MACHINE.value)
@@ -103,7 +82,7 @@ _NUMBER = (
     "::TINYINT"
 )
 """SQL for the place of a call's name in _KINDS_OF_NAMES."""
-_KIND_OF = {_SYNC_CALL: "sync", _WRITE_CALL: "write", _SUBMIT_CALL: "write", _READ_CALL: _READ}
+_KIND_OF = {_SYNC_CALL: "sync", _WRITE_CALL: "write", _SUBMIT_CALL: "write", _READ_CALL: READ_TIMES}
 _KIND_OF |= {_SETUP_CALL: "disk", _OTHER_CALL: "disk"}
 _FAULT, _BEGUN, _TRANSFER, _BY_WORKER = range(-4, 0)
 """Kinds of moments other than calls."""
@@ -144,48 +123,6 @@ class _Moments(NamedTuple):
     """The kind of a call that did not return; _FAULT, _BEGUN, _TRANSFER or _BY_WORKER."""
 
 
-class _Waits:
-    """The times of each job and kind, while they are collected."""
-
-    def __init__(self, begun: int, ended: int) -> None:
-        self._recording = (begun, max(begun, ended))
-        self._new: dict[str, list[tuple[Ints, Ints, Ints]]] = defaultdict(list)
-        self._rows: Counter[str] = Counter()
-        self._found: dict[tuple[int, str], list[Stretches]] = defaultdict(list)
-
-    def add(self, kind: str, jobs: Ints, begin: Ints, end: Ints) -> None:
-        self._new[kind].append((jobs, begin, end))
-        self._rows[kind] += len(jobs)
-        if self._rows[kind] > _ROWS:
-            self._join(kind)
-
-    def _join(self, kind: str) -> None:
-        new = self._new.pop(kind)
-        del self._rows[kind]
-        jobs, begin, end = (np.concatenate(parts) for parts in zip(*new, strict=True))
-        for job in np.unique(jobs):
-            mine = jobs == job
-            kept = self._found[int(job), kind]
-            kept.append(joined(*(np.clip(edge[mine], *self._recording) for edge in (begin, end))))
-            if sum(map(len, kept)) > 2 * _MOST:
-                kept[:] = [at_most(in_any(kept), _MOST)]
-
-    def of(self, jobs: int, use: DiskUse) -> dict[tuple[int, str], Stretches]:
-        """Returns the times of each job and kind, and of all kinds, within the recording."""
-        for kind in list(self._new):
-            self._join(kind)
-        found = {}
-        for job in range(jobs):
-            for kind in (*KINDS, _READ):
-                times = in_any(self._found[job, kind])
-                within = kind in _WHILE_WRITING
-                found[job, kind] = in_both(times, use.writing) if within else times
-            read = in_both(found.pop((job, _READ)), use.late)
-            found[job, "disk"] = in_any([found[job, "disk"], read])
-            found[job, ANY] = in_any([found[job, kind] for kind in KINDS])
-        return found
-
-
 def _build(trace: Trace) -> None:
     for table in ("block", "dirty", "page_faults", "loss"):
         trace.empty_if_missing(table)
@@ -196,7 +133,7 @@ def _build(trace: Trace) -> None:
     ended = LATEST if clock["end_ns"] is None else int(clock["end_ns"])
     lost, machine = (_gaps(trace, scopes) for scopes in (_SCOPES, (Scope.MACHINE.value,)))
     use = disk_use(trace, ended, machine) if "block" in trace.tables else None
-    waits = _Waits(begun, ended)
+    waits = Waits(begun, ended)
     for job in targets:
         waits.add("lost", np.full(len(lost), job), lost[:, 0], lost[:, 1])
     _add_calls(trace, waits, job_threads(trace, ended), use, begun, ended)
@@ -225,7 +162,7 @@ def _gaps(trace: Trace, scopes: tuple[str, ...]) -> Stretches:
 
 
 def _add_calls(
-    trace: Trace, waits: _Waits, threads: JobThreads, use: DiskUse | None, begun: int, ended: int
+    trace: Trace, waits: Waits, threads: JobThreads, use: DiskUse | None, begun: int, ended: int
 ) -> None:
     """Adds calls, page faults, and the transfers that threads of jobs began."""
     writing = (use or NOTHING).writing.ravel()
@@ -309,13 +246,13 @@ def _moments(trace: Trace, threads: JobThreads, disks: Cuts, begun: int) -> _Mom
     return _Moments(lane[order], ts[order], kind[order])
 
 
-def _add_kinds(waits: _Waits, jobs: Ints, begin: Ints, end: Ints, kinds: NDArray[np.int8]) -> None:
+def _add_kinds(waits: Waits, jobs: Ints, begin: Ints, end: Ints, kinds: NDArray[np.int8]) -> None:
     for code, kind in _KIND_OF.items():
         chosen = kinds == code
         waits.add(kind, jobs[chosen], begin[chosen], end[chosen])
 
 
-def _add_unfinished(waits: _Waits, threads: JobThreads, moments: _Moments, next_call: Ints) -> None:
+def _add_unfinished(waits: Waits, threads: JobThreads, moments: _Moments, next_call: Ints) -> None:
     """Adds faults, calls that did not return, and calls from before the recording."""
     until = next_call.copy()
     faults = np.flatnonzero(moments.kind == _FAULT)
@@ -327,7 +264,7 @@ def _add_unfinished(waits: _Waits, threads: JobThreads, moments: _Moments, next_
 
 
 def _add_transfers(
-    waits: _Waits,
+    waits: Waits,
     threads: JobThreads,
     moments: _Moments,
     around: CallsAround,

@@ -13,8 +13,22 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from parts.generated_writes import (
+    DISK,
+    FILES,
+    HELPER,
+    INODES,
+    JOB,
+    JOURNAL,
+    KWORKER,
+    SYMBOLS,
+    WORKERS,
+    Columns,
+    Ints,
+    named,
+    writes,
+)
 from tracer.probes.catalogue import TABLES
 from tracer.probes.loss import TABLE as LOSS
 from tracer.probes.schema import Table
@@ -40,9 +54,6 @@ SHARES = {
 }
 """Shares of all rows; system calls are the rest."""
 
-DISK = "254:0"
-JOB, HELPER, KWORKER, JOURNAL = 1000, 1001, 50, 60
-WORKERS = (1010, 1011)
 _START = 10**12
 _CALLS = {
     # name: (share, median ns)
@@ -63,10 +74,6 @@ _CALLS = {
 }
 _SERIES = ("cpu_use", "memory_used", "page_cache", "dirty", "writeback", "free", "read_bytes",
            "written_bytes", "major_faults", "minor_faults")  # fmt: skip
-_INODES, _FILES, _SYMBOLS = 300, 30, 500
-
-Ints = NDArray[np.int64]
-Columns = dict[str, Any]
 
 
 def generate(folder: Path, events: int, seed: int = 23) -> dict[str, int]:
@@ -114,32 +121,28 @@ def _window(
         "buffers",
         {
             **_context(rng, ts, (JOB, *WORKERS, JOURNAL)),
-            "event": _of(("dirty_buffer", "touch_buffer"), rng.integers(0, 2, len(ts))),
-            "dev": _of((DISK,), np.zeros(len(ts), int)),
+            "event": named(("dirty_buffer", "touch_buffer"), rng.integers(0, 2, len(ts))),
+            "dev": named((DISK,), np.zeros(len(ts), int)),
             "sector": rng.integers(0, 1 << 26, len(ts)),
             "size": np.full(len(ts), 4096),
         },
     )
     yield "phases", _phases(at, length, size)
-    yield from _writes(rng, at, length, count["writeback"] // 2, calls)
+    yield from writes(rng, at, length, count["writeback"] // 2, calls, list(_CALLS).index("fsync"))
     ts = np.repeat(_times(rng, at, length, count["samples"] // len(_SERIES)), len(_SERIES))
     yield (
         "samples",
         {
             "ts": ts,
-            "name": _of(_SERIES, np.arange(len(ts)) % len(_SERIES)),
+            "name": named(_SERIES, np.arange(len(ts)) % len(_SERIES)),
             "value": rng.random(len(ts)) * 1e9,
-            "unit": _of(("bytes",), np.zeros(len(ts), int)),
+            "unit": named(("bytes",), np.zeros(len(ts), int)),
         },
     )
 
 
 def _times(rng: np.random.Generator, at: int, length: int, count: int) -> Ints:
     return at + np.sort(rng.integers(0, length, count))
-
-
-def _of(names: Sequence[str], codes: Ints) -> pa.DictionaryArray:
-    return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array(names))
 
 
 def _context(rng: np.random.Generator, ts: Ints, threads: Sequence[int]) -> Columns:
@@ -171,7 +174,7 @@ def _syscalls(rng: np.random.Generator, at: int, length: int, count: int) -> Col
         "pid": np.where(tid == HELPER, JOB, tid),
         "tid": tid,
         "nr": name,
-        "name": _of(names, name),
+        "name": named(names, name),
         "dur_ns": took,
         "ret": np.where(failed, -11, rng.integers(0, 4096, len(ts))),
     }
@@ -179,20 +182,20 @@ def _syscalls(rng: np.random.Generator, at: int, length: int, count: int) -> Col
 
 def _page_faults(rng: np.random.Generator, ts: Ints) -> Columns:
     n = len(ts)
-    file = rng.integers(0, _FILES, n)
-    symbol = rng.integers(0, _SYMBOLS, n)
-    files = [f"/usr/lib/lib{number}.so" for number in range(_FILES)]
+    file = rng.integers(0, FILES, n)
+    symbol = rng.integers(0, SYMBOLS, n)
+    files = [f"/usr/lib/lib{number}.so" for number in range(FILES)]
     return {
         **_context(rng, ts, (JOB, HELPER, *WORKERS)),
         "address": (rng.integers(0, 1 << 22, n) << 12) + (1 << 46),
         "ip": (1 << 46) + symbol * 4096,
-        "kind": _of(("minor", "major"), (rng.random(n) < 0.01).astype(int)),
-        "access": _of(("write", "read", "exec"), rng.choice(3, n, p=(0.92, 0.05, 0.03))),
+        "kind": named(("minor", "major"), (rng.random(n) < 0.01).astype(int)),
+        "access": named(("write", "read", "exec"), rng.choice(3, n, p=(0.92, 0.05, 0.03))),
         "user": rng.random(n) < 0.97,
-        "file": _of(files, file),
+        "file": named(files, file),
         "file_offset": rng.integers(0, 1 << 16, n) << 12,
-        "ip_file": _of(files, symbol % _FILES),
-        "symbol": _of([f"function_{number}" for number in range(_SYMBOLS)], symbol),
+        "ip_file": named(files, symbol % FILES),
+        "symbol": named([f"function_{number}" for number in range(SYMBOLS)], symbol),
     }
 
 
@@ -202,9 +205,9 @@ def _dirty(rng: np.random.Generator, ts: Ints) -> Columns:
     paused = pa.array(np.where(rng.random(len(ts)) < 0.1, 4_000_000, 0))
     return {
         **_context(rng, ts, (JOB, *WORKERS)),
-        "event": _of(("mark_inode_dirty", "dirty_folio", "balance_dirty_pages"), kind),
-        "dev": _of((DISK,), np.zeros(len(ts), int)),
-        "ino": rng.integers(1, _INODES, len(ts)),
+        "event": named(("mark_inode_dirty", "dirty_folio", "balance_dirty_pages"), kind),
+        "dev": named((DISK,), np.zeros(len(ts), int)),
+        "ino": rng.integers(1, INODES, len(ts)),
         "index": rng.integers(0, 1 << 20, len(ts)),
         "pause_ns": pa.compute.if_else(pa.array(kind == 2), paused, none),
         "flags": np.where(kind == 0, np.where(rng.random(len(ts)) < 0.3, 4, 2), 0),
@@ -222,9 +225,9 @@ def _outer_phases(events: int) -> Columns:
         "end": np.concatenate([[_START + steps * step_ns], _START + ends * step_ns - 1]),
         "pid": np.full(1 + len(first), JOB),
         "tid": np.full(1 + len(first), JOB),
-        "name": _of(("train", "epoch"), np.minimum(np.arange(1 + len(first)), 1)),
+        "name": named(("train", "epoch"), np.minimum(np.arange(1 + len(first)), 1)),
         "epoch": pa.array([None, *range(len(first))], pa.int64()),
-        "source": _of(("script",), np.zeros(1 + len(first), int)),
+        "source": named(("script",), np.zeros(1 + len(first), int)),
     }
 
 
@@ -242,103 +245,10 @@ def _phases(at: int, length: int, size: int) -> Columns:
         "end": (begun[:, None] + parts[:, 1].astype(np.int64)).ravel(),
         "pid": np.full(n, JOB),
         "tid": np.full(n, JOB),
-        "name": _of(("step", "forward", "backward", "optimizer"), np.arange(n) % 4),
+        "name": named(("step", "forward", "backward", "optimizer"), np.arange(n) % 4),
         "epoch": np.repeat(step // 1000, 4),
         "step": np.repeat(step, 4),
-        "source": _of(("script",), np.zeros(n, int)),
-    }
-
-
-def _writes(
-    rng: np.random.Generator, at: int, length: int, brackets: int, calls: Columns
-) -> Iterator[tuple[str, Columns]]:
-    """Makes write-back: a bracket of the flusher has three inodes with four bios.
-
-    There are two more bios: a worker's read in one of its calls, and the job's write in an fsync.
-    """
-    brackets = max(1, brackets)
-    room = length // brackets
-    begun = at + np.arange(brackets) * room
-    share = room // 20
-    reason = rng.choice(3, brackets, p=(0.75, 0.15, 0.1))
-    yield (
-        "writeback",
-        {
-            **_by(KWORKER, np.stack([begun, begun + 18 * share], 1).ravel()),
-            "event": _of(("start", "written"), np.arange(2 * brackets) % 2),
-            "reason": _of(("periodic", "background", "sync"), np.repeat(reason, 2)),
-            "bdi": _of((DISK,), np.zeros(2 * brackets, int)),
-            "dev": _of((DISK,), np.zeros(2 * brackets, int)),
-            "nr_pages": rng.integers(0, 4096, 2 * brackets),
-            "sync_mode": np.repeat((reason == 2).astype(int), 2),
-        },
-    )
-    inode = (begun[:, None] + np.array([1, 6, 11]) * share).ravel()
-    numbers = np.repeat(rng.integers(1, _INODES, len(inode)), 2)
-    edges = np.stack([inode, inode + 5 * share], 1).ravel()
-    yield (
-        "inode_writeback",
-        {
-            **_by(KWORKER, edges),
-            "event": _of(("start", "end"), np.arange(len(edges)) % 2),
-            "dev": _of((DISK,), np.zeros(len(edges), int)),
-            "ino": numbers,
-            "age": rng.integers(0, 30 * 10**9, len(edges)),
-            "state": np.tile([4, 0], len(inode)),
-        },
-    )
-    edges = np.stack([inode + share // 2, inode + 4 * share], 1).ravel()
-    yield (
-        "file_writes",
-        {
-            **_by(KWORKER, edges),
-            "event": _of(("writepages_start", "writepages_end"), np.arange(len(edges)) % 2),
-            "dev": _of((DISK,), np.zeros(len(edges), int)),
-            "ino": numbers,
-            "offset": np.zeros(len(edges), int),
-            "last": np.full(len(edges), (1 << 63) - 1),
-            "nr_to_write": np.full(len(edges), 1024),
-            "sync_mode": np.zeros(len(edges), int),
-        },
-    )
-    written = (begun[:, None] + np.array([2, 3, 7, 12]) * share).ravel()
-    fsync = calls["nr"] == list(_CALLS).index("fsync")
-    inside = []
-    for chosen in (calls["tid"] == WORKERS[0], (calls["tid"] == JOB) & fsync):
-        call = rng.choice(np.flatnonzero(chosen), brackets)
-        inside.append(calls["ts"][call] + calls["dur_ns"][call] // 2)
-    queued = np.concatenate([written, *inside])
-    tid = np.repeat([KWORKER, WORKERS[0], JOB], [len(written), brackets, brackets])
-    yield "block", _block(rng, queued, tid)
-
-
-def _by(tid: int, ts: Ints) -> Columns:
-    same = np.full(len(ts), tid)
-    return {"ts": ts, "cpu": np.zeros(len(ts), int), "pid": same, "tid": same}
-
-
-def _block(rng: np.random.Generator, queued: Ints, tid: Ints) -> Columns:
-    """Makes the queue, insert, issue and complete events of each bio, in order of time."""
-    n = len(queued)
-    issued = queued + 10_000 + rng.integers(0, 50_000, n)
-    done = issued + (1e5 * rng.lognormal(0, 0.7, n)).astype(np.int64)
-    ts = np.concatenate([queued, queued + 5_000, issued, done])
-    order = np.argsort(ts, kind="stable")
-    of = np.tile(np.arange(n), 4)[order]
-    sector = rng.integers(0, 1 << 22, n) * 8
-    who = np.searchsorted([KWORKER, JOB, WORKERS[0]], tid[of])
-    return {
-        "ts": ts[order],
-        "cpu": rng.integers(0, 2, 4 * n),
-        "pid": tid[of],
-        "tid": tid[of],
-        "comm": _of(("kworker/u8:1", "python", "python"), who),
-        "event": _of(("bio_queue", "insert", "issue", "complete"), np.repeat(range(4), n)[order]),
-        "dev": _of((DISK,), np.zeros(4 * n, int)),
-        "sector": sector[of],
-        "nr_sector": (rng.integers(1, 32, n) * 8)[of],
-        "rwbs": _of(("W", "WS", "R"), who),
-        "error": np.zeros(4 * n, int),
+        "source": named(("script",), np.zeros(n, int)),
     }
 
 

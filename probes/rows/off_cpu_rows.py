@@ -31,40 +31,28 @@ from tracer.probes.backends.backend import IN_INTERRUPT
 from tracer.probes.backends.choice import EBPF
 from tracer.probes.backends.event_format import EventFormat, Field
 from tracer.probes.backends.timeline import Batch
-from tracer.probes.compiled import compiled
 from tracer.probes.limits import PID_LIMIT
 from tracer.probes.loss import Gap
 from tracer.probes.rows import columns
 from tracer.probes.rows.doubt import overlaps_gaps
 from tracer.probes.rows.membership import with_fields
+from tracer.probes.rows.off_cpu_intervals import (
+    INTERVAL,
+    NEWTASK,
+    OFF,
+    ROW,
+    SWITCH,
+    THREAD,
+    UNSEEN,
+    UNTOLD,
+    WAITS_FOR_PID,
+    WAKEUP_NEW,
+    WAKING,
+    follow,
+)
 from tracer.probes.rows.slots import NOBODY
-from tracer.probes.rows.task_states import BEFORE, ENDED, NEW, TaskStates
-from tracer.probes.rows.threads import CLONE_THREAD
+from tracer.probes.rows.task_states import BEFORE, TaskStates
 from tracer.probes.schema import AssemblyContext, Scope
-
-_ON, _OFF, _WAITS_FOR_PID, _UNSEEN, _MADE, _MADE_FOR_OTHERS = range(6)
-"""A thread is not known to be off the CPU; is off it; runs, and its last interval has no process
-yet; was there before the recording, and either runs or is off the CPU; is made, but not woken: for
-a target, or not."""
-_UNTOLD = -1
-_OTHER, _SWITCH, _WAKING, _WAKEUP_NEW, _NEWTASK = 0, 1, 2, 3, 4
-
-_INTERVAL = [
-    ("ts", np.int64),
-    ("end", np.int64),
-    ("wake", np.int64),
-    ("pid", np.int32),
-    ("waker_pid", np.int32),
-    ("waker_tid", np.int32),
-    ("ran_tid", np.int32),
-    ("state", np.int32),
-    ("cpu", np.int16),
-    ("ran_cpu", np.int16),
-    ("interrupt", np.int8),
-]
-"""An interval; -1 stands for a value that is not known. `state` is a place in the list of names."""
-_THREAD = np.dtype([*_INTERVAL, ("status", np.int8)])
-_ROW = np.dtype([*_INTERVAL, ("tid", np.int32)])
 
 
 class OffCpuRows:
@@ -78,19 +66,19 @@ class OffCpuRows:
         self._switch: EventFormat | None = known["switch"]
         self._wakes = [
             (kind, found)
-            for label, kind in (("waking", _WAKING), ("wakeup_new", _WAKEUP_NEW))
+            for label, kind in (("waking", WAKING), ("wakeup_new", WAKEUP_NEW))
             if (found := known[label]) is not None
         ]
         self._newtask = with_fields(context.formats, "task:task_newtask", "pid", "clone_flags")
         targets = context.manifest["targets"]
         self._everybody = not targets or any(target["kind"] == "machine" for target in targets)
-        self._recorder = context.manifest["recorder"].get("pid") or _UNTOLD
+        self._recorder = context.manifest["recorder"].get("pid") or UNTOLD
         self._tells_interrupts = _waking_has_flags(context.manifest)
         self._names = TaskStates(self._switch)
         # A command's process is the recorder's until its exec.
         not_ours = {self._recorder, *(t["pid"] for t in targets if t["kind"] == "command")}
         # Untouched pages cost no memory.
-        self._threads = np.zeros(PID_LIMIT, _THREAD)
+        self._threads = np.zeros(PID_LIMIT, THREAD)
         self._at_start = {
             tid: pid
             for tid, pid, *_ in context.manifest["threads"]
@@ -115,11 +103,11 @@ class OffCpuRows:
         if self._newtask is not None:
             rows = np.flatnonzero(batch.type == self._newtask.id)
             child, flags = map(self._newtask.field, ("pid", "clone_flags"))
-            events.kind[rows] = _NEWTASK
+            events.kind[rows] = NEWTASK
             _read(batch, rows, [(child, events.about), (flags, events.state)], events.valid)
         # A switch can end an interval of the next thread, and tell the process of the last one.
-        out = np.empty(len(batch) + len(of_probe), _ROW)
-        count = _follow(
+        out = np.empty(len(batch) + len(of_probe), ROW)
+        count = follow(
             batch.ts,
             batch.tid,
             batch.pid,
@@ -142,10 +130,10 @@ class OffCpuRows:
         self._begun = True
         for tid, pid in self._at_start.items():
             thread = self._threads[tid]
-            for name, _ in _INTERVAL:
-                thread[name] = _UNTOLD
+            for name, _ in INTERVAL:
+                thread[name] = UNTOLD
             thread["ts"], thread["pid"], thread["state"] = ts, pid, BEFORE
-            thread["status"] = _UNSEEN
+            thread["status"] = UNSEEN
 
     def _are_targets(self, batch: Batch) -> NDArray[np.bool_]:
         """Returns which events happened in a target's thread, after the launch of a command."""
@@ -160,7 +148,7 @@ class OffCpuRows:
             (self._switch.first(("next_pid",)), events.next),
             (self._switch.first(("prev_state",)), events.state),
         ]
-        events.kind[rows] = _SWITCH
+        events.kind[rows] = SWITCH
         if _read(batch, rows, fields, events.valid):
             events.state[rows] = self._names.codes(events.state[rows])
 
@@ -177,21 +165,21 @@ class OffCpuRows:
         flags = event_format.first(("common_flags",))
         if flags is None or not self._tells_interrupts:
             return
-        if kind == _WAKEUP_NEW:
+        if kind == WAKEUP_NEW:
             events.interrupt[rows] = False  # it is part of the call that makes the thread
             return
         values, told = columns.integers(batch, rows, flags)
-        events.interrupt[rows] = np.where(told, (values & IN_INTERRUPT) != 0, _UNTOLD)
+        events.interrupt[rows] = np.where(told, (values & IN_INTERRUPT) != 0, UNTOLD)
 
     def finish(self) -> pa.RecordBatch | None:
         """Rows of the intervals that have no end, or whose thread never told its process."""
         status = self._threads["status"]
-        tids = np.flatnonzero((status == _OFF) | (status == _WAITS_FOR_PID))
+        tids = np.flatnonzero((status == OFF) | (status == WAITS_FOR_PID))
         if not len(tids):
             return None
         waiting = self._threads[tids]
-        out = np.empty(len(tids), _ROW)
-        for name, _ in _INTERVAL:
+        out = np.empty(len(tids), ROW)
+        for name, _ in INTERVAL:
             out[name] = waiting[name]
         out["tid"] = tids
         return self._batch(out[np.argsort(out["ts"], kind="stable")])
@@ -208,17 +196,17 @@ class OffCpuRows:
         arrays = {
             "ts": pa.array(rows["ts"]),
             "dur_ns": _nullable(duration, ended),
-            "cpu": _nullable(rows["cpu"], rows["cpu"] != _UNTOLD),
-            "pid": _nullable(rows["pid"], rows["pid"] != _UNTOLD),
+            "cpu": _nullable(rows["cpu"], rows["cpu"] != UNTOLD),
+            "pid": _nullable(rows["pid"], rows["pid"] != UNTOLD),
             "tid": pa.array(rows["tid"]),
             "state": columns.encoded(rows["state"], told, self._names.listed),
             "wake_ns": _nullable(wake, woken),
             "waker_pid": _nullable(rows["waker_pid"], woken),
             "waker_tid": _nullable(rows["waker_tid"], woken),
-            "interrupt": _nullable(rows["interrupt"] == 1, woken & (rows["interrupt"] != _UNTOLD)),
+            "interrupt": _nullable(rows["interrupt"] == 1, woken & (rows["interrupt"] != UNTOLD)),
             "run_delay_ns": _nullable(delay, ended & (woken | could_run)),
             "ran_cpu": _nullable(rows["ran_cpu"], ended),
-            "ran_tid": _nullable(rows["ran_tid"], ended & (rows["ran_tid"] != _UNTOLD)),
+            "ran_tid": _nullable(rows["ran_tid"], ended & (rows["ran_tid"] != UNTOLD)),
         }
         return pa.RecordBatch.from_arrays(
             [arrays[name] for name in self.schema.names], schema=self.schema
@@ -226,7 +214,7 @@ class OffCpuRows:
 
     def _in_no_gap(self, rows: NDArray[Any], until: str) -> NDArray[np.bool_]:
         """Returns which rows have such a time, and no events may be lost before it."""
-        told = rows[until] != _UNTOLD
+        told = rows[until] != UNTOLD
         ends = np.where(told, rows[until], rows["ts"])
         found: NDArray[np.bool_] = told & ~overlaps_gaps(rows["ts"], ends, self._gaps)
         return found
@@ -240,7 +228,7 @@ class _Events:
         self.about = np.zeros(count, np.int64)
         self.next = np.zeros(count, np.int64)
         self.state = np.zeros(count, np.int64)
-        self.interrupt = np.full(count, _UNTOLD, np.int8)
+        self.interrupt = np.full(count, UNTOLD, np.int8)
         self.valid = np.zeros(count, np.bool_)
 
 
@@ -272,137 +260,3 @@ def _waking_has_flags(manifest: Mapping[str, Any]) -> bool:
 
 def _nullable(values: NDArray[Any], told: NDArray[np.bool_]) -> pa.Array:
     return pa.array(values, mask=None if told.all() else ~told)
-
-
-@compiled
-def _follow(
-    ts: Any,
-    tids: Any,
-    pids: Any,
-    cpus: Any,
-    are_targets: Any,
-    kinds: Any,
-    about: Any,
-    nexts: Any,
-    states: Any,
-    interrupts: Any,
-    valid: Any,
-    threads: Any,
-    out: Any,
-) -> int:
-    """Follows the threads through events in order of time; returns the number of rows in `out`."""
-    n = 0
-    for i in range(len(ts)):
-        own = tids[i]
-        if 0 < own < len(threads):
-            if threads[own].status != _ON:
-                n = _is_on(i, ts, pids, cpus, are_targets, threads, own, out, n)
-            if kinds[i] != _SWITCH:
-                threads[own].wake = _UNTOLD
-        tid = about[i]
-        if kinds[i] == _OTHER or not valid[i] or tid < 0 or tid >= len(threads):
-            continue
-        if kinds[i] == _SWITCH:
-            if tid > 0:
-                threads[tid].status = _ON
-                if are_targets[i] and states[i] != ENDED:
-                    _off(threads[tid], ts[i], pids[i], cpus[i], states[i])
-            tid = nexts[i]
-            if 0 < tid < len(threads) and threads[tid].status in (_OFF, _UNSEEN):
-                n = _runs(i, ts, cpus, about[i], threads, tid, out, n)
-            continue
-        if tid == 0:
-            continue
-        thread = threads[tid]
-        if kinds[i] == _NEWTASK:
-            thread.pid = pids[i] if states[i] & CLONE_THREAD else tid
-            thread.status = _MADE if are_targets[i] else _MADE_FOR_OTHERS
-            continue
-        if kinds[i] == _WAKEUP_NEW:
-            made = thread.status == _MADE
-            ours = made or (are_targets[i] and thread.status != _MADE_FOR_OTHERS)
-            thread.status = _ON
-            thread.wake = _UNTOLD
-            if ours:
-                _off(thread, ts[i], thread.pid if made else _UNTOLD, _UNTOLD, NEW)
-        leaves = thread.status == _ON and own != tid
-        if leaves or (thread.status in (_OFF, _UNSEEN) and thread.wake < thread.ts):
-            thread.status = _ON if leaves else _OFF
-            thread.wake = ts[i]
-            thread.waker_tid = tids[i]
-            thread.waker_pid = pids[i]
-            thread.interrupt = interrupts[i]
-    return n
-
-
-@compiled
-def _is_on(
-    i: int,
-    ts: Any,
-    pids: Any,
-    cpus: Any,
-    are_targets: Any,
-    threads: Any,
-    tid: int,
-    out: Any,
-    n: int,
-) -> int:
-    """The thread has an event of its own, so it runs, and its process is known."""
-    thread = threads[tid]
-    if thread.status == _OFF:
-        n = _runs(i, ts, cpus, _UNTOLD, threads, tid, out, n)
-    if thread.status == _WAITS_FOR_PID and are_targets[i]:
-        thread.pid = pids[i]
-        n = _copy(thread, tid, out, n)
-    thread.status = _ON
-    return n
-
-
-@compiled
-def _runs(
-    i: int, ts: Any, cpus: Any, ran_tid: int, threads: Any, tid: int, out: Any, n: int
-) -> int:
-    """The thread runs again, and its interval is a row if its process is known."""
-    thread = threads[tid]
-    thread.end = ts[i]
-    thread.ran_cpu = cpus[i]
-    thread.ran_tid = ran_tid
-    if thread.pid == _UNTOLD:
-        thread.status = _WAITS_FOR_PID
-        return n
-    thread.status = _ON
-    return _copy(thread, tid, out, n)
-
-
-@compiled
-def _off(thread: Any, ts: int, pid: int, cpu: int, state: int) -> None:
-    """Begins an interval. A wake-up since the thread's last event may be that of a leaving one."""
-    if thread.wake <= 0:  # 0: memory that was never written to
-        thread.wake = _UNTOLD
-    thread.ts = ts
-    thread.end = _UNTOLD
-    thread.pid = pid
-    thread.ran_tid = _UNTOLD
-    thread.ran_cpu = _UNTOLD
-    thread.cpu = cpu
-    thread.state = state
-    thread.status = _OFF
-
-
-@compiled
-def _copy(thread: Any, tid: int, out: Any, n: int) -> int:
-    row = out[n]
-    row.ts = thread.ts
-    row.end = thread.end
-    row.wake = thread.wake
-    row.pid = thread.pid
-    row.waker_pid = thread.waker_pid
-    row.waker_tid = thread.waker_tid
-    row.ran_tid = thread.ran_tid
-    row.ran_cpu = thread.ran_cpu
-    row.cpu = thread.cpu
-    row.state = thread.state
-    row.interrupt = thread.interrupt
-    row.tid = tid
-    thread.wake = _UNTOLD
-    return n + 1

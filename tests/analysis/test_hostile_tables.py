@@ -115,8 +115,8 @@ def test_a_folder_that_is_not_a_trace_is_refused_in_one_line(tmp_path, place):
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "folder").mkdir()
     for opener in (Trace, open_pack):
-        with pytest.raises(TracerError) as error:
-            opener(tmp_path / place)
+        with pytest.raises(TracerError) as error, opener(tmp_path / place):
+            pass
         assert "\n" not in str(error.value)
 
 

@@ -2,34 +2,12 @@
 
 import pytest
 
+from tests.support.request_rows import block, rows
 from tests.support.traces import make_trace
 from tracer.analysis.views import request_pairing
 from tracer.analysis.views import requests as requests_view
 from tracer.analysis.views.requests import requests
 from tracer.probes.errors import BadTrace
-
-
-def block(ts, event, sector, nr_sector=8, rwbs="W", dev="254:0", **more):
-    return {
-        "ts": ts,
-        "tid": 1,
-        "pid": 1,
-        "event": event,
-        "dev": dev,
-        "sector": sector,
-        "nr_sector": nr_sector,
-        "rwbs": rwbs,
-        **more,
-    }
-
-
-def rows(tmp_path, *events):
-    with make_trace(tmp_path / "t", {"block": list(events)}) as trace:
-        requests(trace)
-        return trace.connection.execute(
-            "SELECT sector, operation, queue_ns, insert_ns, issue_ns, complete_ns, "
-            "queue_latency_ns, service_latency_ns FROM requests ORDER BY issue_ns"
-        ).fetchall()
 
 
 def test_a_request_has_queue_and_service_latency(tmp_path):
@@ -159,19 +137,6 @@ def test_a_bio_that_failed_before_it_was_a_request_stays_behind(tmp_path):
         (64, "write", 200, None, 210, 300, 10, 90),
         (64, "write", 400, None, 410, 500, 10, 90),
     ]
-
-
-def test_a_request_that_was_sent_back_is_inserted_again(tmp_path):
-    assert rows(
-        tmp_path,
-        block(100, "bio_queue", 64),
-        block(105, "insert", 64),
-        block(110, "issue", 64),
-        block(120, "requeue", 64),
-        block(130, "insert", 64),
-        block(200, "issue", 64),
-        block(300, "complete", 64),
-    ) == [(64, "write", 100, 130, 200, 300, 100, 100)]
 
 
 def test_a_bio_merged_in_front_begins_its_request(tmp_path):
@@ -304,17 +269,6 @@ def test_a_request_that_was_never_queued_has_no_queue_latency(tmp_path):
     ) == [(64, "write", None, 5000, 5100, 5200, None, 100)]
 
 
-def test_a_request_that_the_driver_sent_back_is_one(tmp_path):
-    assert rows(
-        tmp_path,
-        block(100, "bio_queue", 64),
-        block(110, "issue", 64),
-        block(120, "requeue", 64),
-        block(200, "issue", 64),
-        block(300, "complete", 64),
-    ) == [(64, "write", 100, None, 200, 300, 100, 100)]
-
-
 def test_a_completion_longer_than_a_request_is_not_its_own(tmp_path):
     assert rows(
         tmp_path,
@@ -333,37 +287,6 @@ def test_an_inserted_request_is_issued_before_a_later_bio(tmp_path):
     ) == [(64, "write", 100, 110, 150, None, 50, None)]
 
 
-def test_a_request_that_was_sent_back_keeps_its_bio_beside_a_later_one(tmp_path):
-    assert rows(
-        tmp_path,
-        block(100, "bio_queue", 64),
-        block(110, "issue", 64),
-        block(120, "requeue", 64),
-        block(130, "bio_queue", 64),
-        block(140, "issue", 64),
-    ) == [(64, "write", 100, None, 140, None, 40, None)]
-
-
-def test_a_request_that_was_sent_back_does_not_give_its_insert_to_another(tmp_path):
-    assert rows(
-        tmp_path,
-        block(100, "bio_queue", 64),
-        block(110, "insert", 64),
-        block(120, "bio_queue", 64),
-        block(130, "insert", 64),
-        block(140, "issue", 64),
-        block(150, "requeue", 64),
-        block(160, "issue", 64),
-        block(170, "issue", 64),
-        block(180, "requeue", 64),
-        block(190, "insert", 64),
-        block(200, "issue", 64),
-    ) == [
-        (64, "write", 100, 110, 160, None, 60, None),
-        (64, "write", 120, 190, 200, None, 80, None),
-    ]
-
-
 def test_the_rest_of_a_split_bio_takes_no_other_bio(tmp_path):
     assert rows(
         tmp_path,
@@ -376,29 +299,6 @@ def test_the_rest_of_a_split_bio_takes_no_other_bio(tmp_path):
         (64, "write", None, 100, 120, None, None, None),
         (64, "write", 100, 110, 130, None, 30, None),
     ]
-
-
-def test_an_error_of_a_part_outlives_a_requeue_of_the_rest(tmp_path):
-    events = [
-        block(100, "issue", 64, 16),
-        block(150, "complete", 64, 8, error=-5),
-        block(160, "requeue", 72, 8),
-        block(200, "issue", 72, 8),
-        block(300, "complete", 72, 8, error=0),
-    ]
-    with make_trace(tmp_path / "t", {"block": events}) as trace:
-        requests(trace)
-        found = trace.connection.execute("SELECT sector, nr_sector, error FROM requests").fetchall()
-    assert found == [(72, 8, -5)]
-
-
-def test_a_requeue_sends_back_a_request_of_its_length_only(tmp_path):
-    assert rows(
-        tmp_path,
-        block(100, "issue", 64, 16),
-        block(110, "requeue", 64, 8),
-        block(200, "complete", 64, 16),
-    ) == [(64, "write", None, None, 100, 200, None, 100)]
 
 
 def test_a_bio_merged_in_front_keeps_the_insert_though_its_queueing_is_lost(tmp_path):

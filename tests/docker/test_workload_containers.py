@@ -8,8 +8,10 @@ import signal
 import socket
 import socketserver
 import subprocess
+import tempfile
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -19,7 +21,7 @@ from tests.support.warm import Tracer
 from tracer.analysis.views.faults import FAULTS
 from tracer.store.trace import Trace
 from tracer.workloads.containers.limits import Limits, Speed
-from tracer.workloads.containers.owner import OWNER
+from tracer.workloads.owner import OWNER
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
 
@@ -210,15 +212,18 @@ def hand_on(here, there, told=lambda head: None):
         there.shutdown(socket.SHUT_WR)
 
 
-def test_the_next_run_removes_the_containers_of_a_killed_run_and_infers(dockerd, run, tmp_path):
+def test_the_next_run_removes_what_a_killed_run_left_and_infers(dockerd, run, tmp_path):
     foreign = dockerd.run("foreign", "import time; time.sleep(600)", shared=tmp_path)
     with running(tmp_path, "--samples", "4096", "--epochs", "1000", "--containers", "2") as process:
         wait_for_containers(dockerd, process, 2)
         process.kill()
         process.wait()
     assert len(containers(dockerd)) == 3
+    left = f"traintrace-run-{process.pid}-*"
+    assert len(list(Path(tempfile.gettempdir()).glob(left))) == 1
     box = json.loads(run(*SMALL[:4], "--mode", "infer", "--containers", "1").out)
     assert [box.id for box in containers(dockerd)] == [foreign.id]
+    assert list(Path(tempfile.gettempdir()).glob(left)) == []
     host = json.loads(run(*SMALL[:4], "--mode", "infer").out)
     assert box["where"] == "container"
     # Both runs begin with the same fresh weights.

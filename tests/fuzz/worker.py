@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import os
 import pickle
 import resource
 import shutil
 import signal
 import struct
+import tempfile
 import time
 import traceback
 from collections.abc import Iterator
@@ -112,6 +114,8 @@ def _work(end: Connection, plan: Plan, scratch: str) -> None:
     """Runs the inputs. A file holds the number of the current one, in case it crashes."""
     import mmap
 
+    # The process may be killed: its parent removes the folder with all of its temporary files.
+    tempfile.tempdir = os.environ["TMPDIR"] = scratch
     folder = Path(scratch) / _FOLDER
     chosen = replace(every_target()[plan.target], _seeds=list(plan.seeds))
     with (

@@ -1,6 +1,5 @@
 """Scripts that know nothing of us, whose phases are there all the same; and that notice nothing."""
 
-import os
 import subprocess
 import sys
 
@@ -9,8 +8,6 @@ import pytest
 from tests.support.loads import Load, Recorded, finished
 from tests.support.scripts import MODEL, Job, ended
 from tracer.analysis.views.steps import steps
-from tracer.phases import MARKS_ENV
-from tracer.phases.automatic import STARTUP
 from tracer.store.trace import Trace
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -360,37 +357,6 @@ def test_a_crash_looks_as_it_does_without_us(recorded, where):
     bare = recorded.bare[where]
     assert bare.status != 0
     assert recorded.ended[where][1:] == bare[1:]
-
-
-def test_a_script_s_own_sitecustomize_runs_and_ours_is_not_seen(tmp_path):
-    own = tmp_path / "own"
-    own.mkdir()
-    (own / "sitecustomize.py").write_text("import builtins; builtins.theirs = 23")
-    look = (
-        "import sys, sitecustomize; print(theirs, sitecustomize.__file__, sys.path[1:],"
-        " [str(f) for f in sys.meta_path if 'Finder' in type(f).__name__ and 0])"
-    )
-    environment = {**os.environ, "PYTHONPATH": str(own)}
-    ours = {**environment, "PYTHONPATH": f"{STARTUP}:{own}", MARKS_ENV: str(tmp_path)}
-    bare, marked = (
-        subprocess.run(
-            [sys.executable, "-c", look], env=e, capture_output=True, text=True, check=True
-        )
-        for e in (environment, ours)
-    )
-    assert marked.stdout == bare.stdout
-    assert marked.stdout.startswith("23 ")
-
-
-def test_a_sitecustomize_that_fails_says_so_as_ever(tmp_path):
-    (tmp_path / "sitecustomize.py").write_text("raise ValueError('theirs')")
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    ours = {**environment, "PYTHONPATH": f"{STARTUP}:{tmp_path}", MARKS_ENV: str(tmp_path)}
-    bare, marked = (
-        subprocess.run([sys.executable, "-c", "print(1)"], env=e, capture_output=True, check=True)
-        for e in (environment, ours)
-    )
-    assert (marked.stdout, marked.stderr) == (bare.stdout, bare.stderr)
 
 
 def test_a_vendored_tracer_is_the_script_s_own(recorded):

@@ -6,11 +6,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
-from tests.support.waiting import wait_for
+from tests.support.waiting import wait_for, wait_for_rounds
 from tests.support.warm import Tracer
 from tracer.probes.cgroups import UNIFIED
 from tracer.store.trace import Trace
@@ -308,7 +307,7 @@ def test_the_recorder_is_not_in_its_own_cgroup(cgroup, record):
     """A recorder that lives in the cgroup that it records does not record itself."""
     end = record("--cgroup", cgroup)
     (cgroup / "cgroup.procs").write_text(str(end.pid))
-    time.sleep(1)
+    wait_for_rounds(end.pid, 2)  # it looks four times a second
     with end() as trace:
         own = "SELECT count(*) FROM syscalls WHERE pid = ?"
         assert trace.connection.execute(own, [end.pid]).fetchone() == (0,)

@@ -1,7 +1,6 @@
 """A load of exactly N events, N a prime, is recorded as exactly N."""
 
 import collections
-import contextlib
 import re
 import subprocess
 
@@ -9,32 +8,19 @@ import pytest
 
 from tests.support.backends import every_backend
 from tests.support.file_systems import FileSystems
-from tests.support.loads import PYTHON, program
+from tests.support.let_go import GO, WAITING_CALLS, waiting
+from tests.support.loads import program
+from tests.support.perf_counts import SAME, perf_stat
 from tracer.analysis.views.flushes import flushes
 from tracer.analysis.views.requests import requests
 from tracer.store.trace import Trace
 
 CALLS, PAGES, SYNCED, FILES, STORM = 9973, 1009, 101, 23, 1_000_003
-WAITING_CALLS = (23, 101, 1009)
 
 LOADS = {}
 """Programs, all of them in one recording a backend: `recorded`."""
 ON_DISK = {}
 """Those that write to a file system of their own, `mount`."""
-
-
-@contextlib.contextmanager
-def waiting(folder):
-    """Processes that make calls once they are let go, and say so in a file; their pids."""
-    with contextlib.ExitStack() as started:
-        pids = []
-        for calls in WAITING_CALLS:
-            source = COUNTED.format(done=folder / f"{calls}", calls=calls)
-            process = subprocess.Popen([*PYTHON, "-c", source], stdin=subprocess.PIPE)
-            started.callback(process.communicate)
-            started.callback(process.kill)
-            pids.append(process.pid)
-        yield pids
 
 
 @pytest.fixture(scope="module")
@@ -301,27 +287,6 @@ for i in range(23):
 os.sync()
 time.sleep(0.2)
 """
-SAME = {
-    "block:block_bio_queue": ("block", "bio_queue", "dev"),
-    "block:block_rq_issue": ("block", "issue", "dev"),
-    "block:block_rq_complete": ("block", "complete", "dev"),
-    "writeback:writeback_start": ("writeback", "start", "bdi"),
-    "writeback:writeback_single_inode": ("inode_writeback", "end", "dev"),
-    "writeback:writeback_dirty_folio": ("dirty", "dirty_folio", "dev"),
-}
-"""perf's events and ours: table, event, and column of the device."""
-
-
-def perf_stat(dev, log):
-    """The command line of a perf that counts what happens on a device."""
-    major, minor = map(int, dev.split(":"))
-    filters = {"block": f"dev == {major << 20 | minor}", "writeback": f'name == "{dev}"'}
-    events = [
-        word
-        for event in SAME
-        for word in ("-e", event, "--filter", filters[event.partition(":")[0]])
-    ]
-    return ["perf", "stat", "-a", "-x", ",", "-o", log, *events, "--"]
 
 
 @every_backend
@@ -341,23 +306,6 @@ def test_the_same_block_and_writeback_events_as_perf(recorded):
     }
     assert ours == theirs
     assert min(ours.values()) > 0
-
-
-COUNTED = """
-import os, sys
-sys.stdin.readline()
-for _ in range({calls}): os.getppid()
-open("{done}", "w").close()
-sys.stdin.readline()
-"""
-GO = """
-import os, time
-for pid in {pids}:
-    with open("/proc/%d/fd/0" % pid, "w") as stdin: stdin.write("\\n")
-for done in {done}:
-    while not os.path.exists(done): time.sleep(0.01)
-for _ in range(499): os.getppid()
-"""
 
 
 @every_backend

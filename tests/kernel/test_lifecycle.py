@@ -15,7 +15,7 @@ import pytest
 
 from tests.conftest import tracer_command
 from tests.support.backends import every_backend
-from tests.support.waiting import wait_for
+from tests.support.waiting import wait_for, wait_for_rounds
 from tests.support.warm import Tracer
 from tracer.probes.kernel import CAPABILITIES, find_tracefs, process_start_time
 from tracer.store.trace import Trace
@@ -69,7 +69,7 @@ def ours(instances, process):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_a_recording_of_a_process(recorder, loop, instances, tmp_path, number):
     process = recorder("-p", loop.pid)
-    time.sleep(0.5)
+    wait_for_rounds(loop.pid, 200)
     process.send_signal(number)
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err

@@ -1,5 +1,6 @@
 """perf beside a recording: ended, killed, refused, and never left behind."""
 
+import json
 import os
 import shutil
 import signal
@@ -11,7 +12,7 @@ import time
 import pytest
 
 from tests.conftest import tracer_command
-from tests.support.waiting import wait_for
+from tests.support.waiting import wait_for, wait_for_rounds
 from tests.support.warm import Tracer
 from tracer.probes.backends.perf_tools import command
 from tracer.store.trace import Trace
@@ -78,7 +79,7 @@ def test_a_killed_recorder_leaves_no_perf_and_a_readable_trace(tmp_path, load, t
             wait_for((raw / "threads.json").exists, "the recording")
             mine = perfs()
             assert len(mine) >= 2
-            time.sleep(0.5)
+            wait_for_rounds(job.pid, 200)
             recorder.kill()
             recorder.close()
             wait_for(lambda: not perfs(), "the end of perf")
@@ -94,16 +95,19 @@ def test_a_killed_recorder_leaves_no_perf_and_a_readable_trace(tmp_path, load, t
 
 
 def test_a_killed_perf_costs_its_last_samples_and_is_said(tmp_path, load, perfs):
-    source = (
-        f"import os, time\nfor _ in range({FILES}): os.sched_get_priority_max(0)\ntime.sleep(2)"
-    )
+    source = f"""
+        import os, sys
+        for _ in range({FILES}): os.sched_get_priority_max(0)
+        print("done", flush=True)
+        sys.stdin.readline()
+    """
     command = ("--callgraph", RARE, "--", *load(source))
     with Tracer("record", "-o", "x.trace", *command, cwd=tmp_path) as recorder:
         wait_for((tmp_path / "x.trace/raw/threads.json").exists, "the recording")
         (perf,) = perfs()
-        time.sleep(1)
+        assert recorder.stdout.readline() == "done\n"
         os.kill(perf, signal.SIGKILL)
-        recorder.communicate(timeout=120)
+        recorder.communicate("\n", timeout=120)
     assert recorder.returncode == 0
     with Trace(tmp_path / "x.trace") as trace:
         assert one(trace, "SELECT coalesce(sum(count), 0) FROM call_graphs") <= FILES
@@ -133,7 +137,8 @@ def test_ctrl_c_ends_perf_and_keeps_what_it_counted(tmp_path, load):
     command = ("--perf-stat", "--callgraph", RARE, "--", *load(source))
     recorder = Tracer("record", "-o", "x.trace", *command, cwd=tmp_path, new_session=True)
     wait_for((tmp_path / "x.trace/raw/threads.json").exists, "the recording")
-    time.sleep(0.5)
+    (job,) = json.loads((tmp_path / "x.trace/manifest.json").read_bytes())["targets"]
+    wait_for_rounds(job["pid"], 200)
     os.killpg(recorder.pid, signal.SIGINT)  # as a terminal does: recorder and command
     _, err = recorder.communicate(timeout=120)
     assert recorder.returncode == 0, err

@@ -2,11 +2,10 @@
 
 import signal
 import subprocess
-import time
 
 import pytest
 
-from tests.support.waiting import wait_for
+from tests.support.waiting import wait_for, wait_for_rounds
 from tests.support.warm import Tracer
 from tracer.session import summary
 from tracer.store.trace import Trace
@@ -123,8 +122,8 @@ def test_requests_and_written_pages(summed_up, load, file_system, tmp_path):
 
 
 def shorter_intervals():
-    """Before a recorder begins: intervals of two seconds instead of ten."""
-    summary._INTERVAL_NS = 2_000_000_000
+    """Before a recorder begins: intervals of one second instead of ten."""
+    summary._INTERVAL_NS = 1_000_000_000
 
 
 def test_a_killed_recorder_loses_nothing(tmp_path):
@@ -138,7 +137,7 @@ def test_a_killed_recorder_loses_nothing(tmp_path):
             path = tmp_path / "x.trace/raw/summary.jsonl"
             wait_for(lambda: path.exists() and b"\n" in path.read_bytes(), "an interval")
             before = path.read_bytes().count(b"\n")
-            time.sleep(0.5)
+            wait_for_rounds(load.pid, 20)
             recorder.send_signal(signal.SIGKILL)
         load.kill()
     with Trace(tmp_path / "x.trace") as trace:

@@ -57,3 +57,12 @@ def lossy(folder: Path) -> Path:
     manifest["loss"] = {"events": 7, "windows": 1, "unknown": 0}
     manifests.write(copy, manifest)
     return copy
+
+
+def row(found, topic, measure, group=None):
+    """The only row of a comparison with this measure."""
+    rows = found.rows[(found.rows["topic"] == topic) & (found.rows["measure"] == measure)]
+    if group is not None:
+        rows = rows[rows["group"] == group]
+    assert len(rows) == 1
+    return rows.iloc[0]

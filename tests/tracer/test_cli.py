@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import psutil
 import pytest
@@ -206,61 +205,6 @@ def test_record_overwrites_nothing_that_is_no_trace(tracer, tmp_path, make, forc
         assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="wants to become nobody")
-class TestNobody:
-    """Without privileges."""
-
-    @pytest.fixture
-    def nobody(self, tmp_path):
-        """Run `tracer` as nobody, who needs to reach this interpreter and the packages."""
-
-        def run(*arguments):
-            source = (
-                "import os, sys\n"
-                "import duckdb, numba, numpy, pandas, psutil, pyarrow.parquet, rich.console\n"
-                "from tracer.analysis.report import tables; from tracer.session import recording\n"
-                "from tracer.cli import clean, doctor, info, record; import tracer.probes.doctor\n"
-                "from tracer.cli.main import main\n"
-                "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
-                f"sys.argv = ['tracer', *{[str(a) for a in arguments]!r}]\n"
-                "main()\n"
-            )
-            return subprocess.run(
-                [sys.executable, "-c", source],
-                capture_output=True,
-                text=True,
-                check=False,
-                cwd="/",
-            )
-
-        return run
-
-    def test_record_needs_root_and_says_so(self, nobody):
-        ran = nobody("record", "-o", "/tmp/never.trace", "--", "/bin/true")
-        assert ran.returncode == 3, ran.stderr
-        assert "root" in one_line(ran.stderr)
-        assert not Path("/tmp/never.trace").exists()
-
-    def test_doctor_says_what_is_missing(self, nobody):
-        ran = nobody("doctor")
-        assert ran.returncode == 3, ran.stderr
-        assert "user 65534" in ran.stdout
-        assert "sudo" in ran.stdout
-
-    def test_clean_needs_root_and_says_so(self, nobody):
-        ran = nobody("clean")
-        assert ran.returncode == 3, ran.stderr
-        one_line(ran.stderr)
-
-    def test_a_foreign_trace_may_not_be_read(self, nobody, tmp_path):
-        raw_trace(tmp_path / "t", {0: [Page(0)]})
-        (tmp_path / "t/manifest.json").chmod(0o600)
-        ran = nobody("info", tmp_path / "t")
-        assert ran.returncode in (3, 6), ran.stderr
-        assert "Traceback" not in ran.stderr
-        one_line(ran.stderr)
-
-
 def test_a_hostile_name_cannot_speak_to_the_terminal(tracer, tmp_path):
     page = Page(0).event(1, enter(7, 1)).event(2, leave(7, 1))
     hostile = "\x1b[31m[red]<script>alert(1)</script>\n\x07"
@@ -376,49 +320,6 @@ class TestCalibrate:
         assert said in one_line(ran.err)
         assert [path.name for path in tmp_path.iterdir()] == ["full"]
         assert (tmp_path / "full").read_text() == "data"
-
-
-class TestImport:
-    GOOD = "ts_ns,dev,page,pages,op\n1,8:0,5,2,W\n2,8:0,5,1,W\n3,8:0,9,4,R\n4,8:0,0,0,F\n"
-
-    def test_a_csv_trace_can_be_simulated_and_reported(self, tracer, tmp_path):
-        (tmp_path / "in.csv").write_text(self.GOOD)
-        tracer("import", "in.csv", "-o", "x.trace", "--format", "csv")
-        found = tracer("simulate", "x.trace", "--capacity-pages", "1", "--json").json
-        assert (found["requests"], found["unique_pages"], found["disk_writes"]) == (3, 2, 2)
-        tables = tracer("report", "x.trace", "--json").json["tables"]
-        assert "syscalls" not in tables
-        assert tables["flushed_pages"][0]["pages"] == 3
-        assert tracer("info", "x.trace", "--json").json["tables"]["block"]["rows"] == 4
-
-    @pytest.mark.parametrize(
-        ("text", "said"),
-        [
-            ("", "not a CSV"),
-            ("ts_ns,dev,page,pages,op\n", "no rows"),
-            ("ts_ns,dev,page,pages\n1,8:0,5,2\n", "not a CSV"),
-            ("ts_ns,dev,page,pages,op\n-1,8:0,5,2,W\n", "row 1: a negative time"),
-            ("ts_ns,dev,page,pages,op\n5,8:0,5,2,W\n4,8:0,5,2,W\n", "row 2: time goes back"),
-            ("ts_ns,dev,page,pages,op\n1,8:0,5,2,X\n", "row 1: an op"),
-            ("ts_ns,dev,page,pages,op\n1,8:0,5,0,W\n", "row 1: pages below 1"),
-            ("ts_ns,dev,page,pages,op\n1,8:0,-5,1,W\n", "not a CSV"),
-            ("ts_ns,dev,page,pages,op\n1,8:0,9223372036854775808,1,W\n", "not in range"),
-            ("ts_ns,dev,page,pages,op\n1,8:0,9223372036854775807,1,W\n", "beyond any disk"),
-            ("ts_ns,dev,page,pages,op\n1,8:0,1e400,1,W\n", "not a CSV"),
-            ("ts_ns,dev,page,pages,op\nNaN,8:0,1,1,W\n", "ts_ns is empty"),
-        ],
-    )
-    def test_a_csv_that_makes_no_sense(self, tracer, tmp_path, text, said):
-        (tmp_path / "in.csv").write_text(text)
-        ran = tracer("import", "in.csv", "-o", "x.trace", status=6)
-        assert said in one_line(ran.err)
-        assert not (tmp_path / "x.trace").exists()
-
-    def test_an_existing_output_is_left_alone(self, tracer, tmp_path):
-        (tmp_path / "in.csv").write_text(self.GOOD)
-        (tmp_path / "x.trace").mkdir()
-        assert "exists" in one_line(tracer("import", "in.csv", "-o", "x.trace", status=2).err)
-        assert list((tmp_path / "x.trace").iterdir()) == []
 
 
 def test_output_to_a_pipe_that_closes_ends_quietly():

@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 import tarfile
+import tempfile
 
 import pyarrow as pa
 import pytest
@@ -202,8 +203,17 @@ def test_a_pack_is_opened_for_a_while(trace, tmp_path):
     with open_pack(tmp_path / "a.tar.zst") as opened:
         folder = opened.folder
         assert (folder / "manifest.json").exists()
-    del opened
-    assert not folder.exists()
+    assert not folder.parent.exists()
+
+
+def test_nothing_stays_of_a_pack_that_cannot_be_read(trace, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    pack(trace, tmp_path / "a.tar.zst")
+    with pytest.raises(BadTrace) as error, open_pack(tmp_path / "a.tar.zst") as opened:
+        opened.sql("SELECT nothing FROM syscalls")
+    assert error.traceback  # it keeps the trace alive, as the errors of a worker do
+    assert list((tmp_path / "temporary").iterdir()) == []
 
 
 def test_a_foreign_folder_is_not_replaced(trace, tmp_path):

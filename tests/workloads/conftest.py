@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.in_memory import tmp_path, tmp_path_factory  # noqa: F401
+from tests.support.machines import machine  # noqa: F401
 from tracer import phases
 from tracer.phases import format as marks_format
 from tracer.workloads.cli import main

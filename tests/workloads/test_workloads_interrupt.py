@@ -8,8 +8,9 @@ import threading
 
 import pytest
 
+from tracer.cli.main import terminable
 from tracer.workloads import sessions
-from tracer.workloads.interrupt import Interruptible, held, terminable
+from tracer.workloads.interrupt import Interruptible, held
 
 
 def press_ctrl_c() -> None:
@@ -78,7 +79,7 @@ def test_a_thread_can_train_without_a_signal_handler():
     assert passed
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_waits_until_a_held_section_is_done(number):
     done = []
     with pytest.raises(KeyboardInterrupt), terminable(), held():
@@ -95,7 +96,7 @@ def test_a_signal_with_its_default_action_is_not_held():
         assert signal.getsignal(signal.SIGTERM) is before is signal.SIG_DFL
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_process_started_during_a_signal_is_ended(number, monkeypatch):
     begun = []
 

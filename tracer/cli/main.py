@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import gc
 import os
+import signal
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -190,7 +192,8 @@ def main() -> None:
     gc.set_threshold(50_000, 20, 50)
     _open_standard_streams()
     try:
-        app()
+        with terminable():
+            app()
     except TracerError as error:
         _complain(error.exit_code, str(error))
     except KeyboardInterrupt:
@@ -208,6 +211,32 @@ def main() -> None:
             f"a bug in tracer ({kind}: {error}); "
             "please report it, with the output of TRACER_DEBUG=1",
         )
+
+
+@contextlib.contextmanager
+def terminable() -> Iterator[None]:
+    """Runs the block with SIGTERM and SIGHUP as Ctrl-C, so that it removes its temporary files.
+
+    Only the first of them interrupts: `timeout` and a closing terminal send two. Signals that were
+    ignored at the start (nohup) stay ignored.
+    """
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    came = False
+
+    def interrupt(*_: object) -> None:
+        nonlocal came
+        if not came:
+            came = True
+            raise KeyboardInterrupt
+
+    ours = [number for number, handler in before.items() if handler != signal.SIG_IGN]
+    for number in ours:
+        signal.signal(number, interrupt)
+    try:
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, before[number])
 
 
 def _open_standard_streams() -> None:

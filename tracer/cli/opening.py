@@ -21,14 +21,19 @@ TracePath = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
-def open_trace(folder: Path) -> Trace:
+@contextlib.contextmanager
+def open_trace(folder: Path) -> Iterator[Trace]:
     """Opens a trace or a pack, with a progress bar if the trace has to be decoded first."""
     from tracer.store.packing import is_pack, open_pack
 
     if is_pack(folder):
-        return open_pack(folder)
+        with open_pack(folder) as trace:
+            yield trace
+        return
     with decoding() as progress:
-        return Trace(folder, progress)
+        trace = Trace(folder, progress)
+    with trace:
+        yield trace
 
 
 @contextlib.contextmanager

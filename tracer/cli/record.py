@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-import re
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tracer.cli.main import one_of, say, verb
+from tracer.cli.record_targets import (
+    Baseload,
+    Cgroups,
+    Containers,
+    Daemon,
+    DockerCli,
+    Machine,
+    Pids,
+    Wait,
+    trace_name,
+)
 
 if TYPE_CHECKING:
     from tracer.session.options import Outcome
 
 
-_MOST_OF_A_NAME = 100
-_TARGETS, _WHAT, _LIMITS, _OUTPUT = "Targets", "What to record", "How to record", "Output"
-"""The groups of options on the help page."""
+_WHAT, _LIMITS, _OUTPUT = "What to record", "How to record", "Output"
+"""The groups of options on the help page, beside that of the targets."""
 
 
 def _lists() -> dict[str, str]:
@@ -34,65 +42,13 @@ def record(
             metavar="[-- CMD ...]", help="Command to run and record.", show_default=False
         ),
     ] = None,
-    pids: Annotated[
-        str | None,
-        typer.Option(
-            "-p",
-            "--pid",
-            metavar="PID,..",
-            help="Processes to record, with their children.",
-            rich_help_panel=_TARGETS,
-        ),
-    ] = None,
-    containers: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--container",
-            metavar="NAME,..",
-            help="Docker containers to record, by name or id.",
-            rich_help_panel=_TARGETS,
-        ),
-    ] = None,
-    wait: Annotated[
-        bool,
-        typer.Option(
-            "--wait",
-            help="Await containers that do not run yet, and record them from their start.",
-            rich_help_panel=_TARGETS,
-        ),
-    ] = False,
-    daemon: Annotated[
-        bool,
-        typer.Option(
-            "--docker-daemon",
-            help="Record dockerd, containerd and the shims.",
-            rich_help_panel=_TARGETS,
-        ),
-    ] = False,
-    docker_cli: Annotated[
-        int | None,
-        typer.Option(
-            "--docker-cli",
-            metavar="PID",
-            help="Process that runs docker commands; count it, with its children, as a daemon.",
-            rich_help_panel=_TARGETS,
-        ),
-    ] = None,
-    cgroups: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--cgroup",
-            metavar="PATH",
-            help="Cgroup to record, with the cgroups below it.",
-            rich_help_panel=_TARGETS,
-        ),
-    ] = None,
-    machine: Annotated[
-        bool,
-        typer.Option(
-            "-a", "--all", help="Record every process of the machine.", rich_help_panel=_TARGETS
-        ),
-    ] = False,
+    pids: Pids = None,
+    containers: Containers = None,
+    wait: Wait = False,
+    daemon: Daemon = False,
+    docker_cli: DockerCli = None,
+    cgroups: Cgroups = None,
+    machine: Machine = False,
     probes: Annotated[
         str | None,
         typer.Option(
@@ -231,14 +187,7 @@ def record(
             rich_help_panel=_WHAT,
         ),
     ] = None,
-    baseload: Annotated[
-        bool,
-        typer.Option(
-            "--baseload",
-            help="Sample the idle machine without a target, for tracer report.",
-            rich_help_panel=_TARGETS,
-        ),
-    ] = False,
+    baseload: Baseload = False,
     force: Annotated[
         bool,
         typer.Option("--force", help="Replace the trace if it exists.", rich_help_panel=_OUTPUT),
@@ -312,7 +261,7 @@ def record(
         raise UsageError("--baseload records no events, so it takes no probes", "leave out -e")
     names = [part.strip() for given in containers or () for part in given.split(",")]
     options = Options(
-        output or _name(command, pids, names, daemon, cgroups or [], baseload),
+        output or trace_name(command, pids, names, daemon, cgroups or [], baseload),
         pids=pids,
         containers=names,
         wait=wait,
@@ -370,31 +319,6 @@ def record(
             "give larger buffers with -b; see: tracer info",
         )
     raise typer.Exit(outcome.status)
-
-
-def _name(
-    command: list[str] | None,
-    pids: str | None,
-    containers: list[str],
-    daemon: bool,
-    cgroups: list[str],
-    baseload: bool,
-) -> Path:
-    """Returns the default name of a trace: the target and the time."""
-    if command:
-        what = Path(command[0]).name
-    elif pids:
-        what = f"pid-{pids.split(',')[0]}"
-    elif containers:
-        what = f"container-{containers[0]}"
-    elif cgroups:
-        what = f"cgroup-{Path(cgroups[0]).name}"
-    elif baseload:
-        what = "baseload"
-    else:
-        what = "docker-daemon" if daemon else "machine"
-    what = re.sub(r"[^A-Za-z0-9_.-]+", "_", what)[:_MOST_OF_A_NAME]
-    return Path(f"{what}-{time.strftime('%Y%m%d-%H%M%S')}.trace")
 
 
 def _say(outcome: Outcome) -> None:

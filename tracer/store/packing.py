@@ -8,6 +8,7 @@ a new folder that appears only if all of it is correct.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -15,7 +16,7 @@ import re
 import shutil
 import tarfile
 import tempfile
-import weakref
+from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
@@ -158,18 +159,16 @@ def unpack(path: Path, output: Path, force: bool = False) -> Path:
     return output
 
 
-def open_pack(path: Path) -> Trace:
-    """Opens a pack's trace in a temporary folder that lives as long as the result."""
-    folder = tempfile.TemporaryDirectory(prefix="tracer-pack-")
+@contextlib.contextmanager
+def open_pack(path: Path) -> Iterator[Trace]:
+    """Opens a pack's trace in a temporary folder, which goes at the end of the block."""
     name = path.name.removesuffix(SUFFIX).removesuffix(".trace").strip(".") or "pack"
     name = name[:_MOST_OF_A_NAME]
-    try:
-        trace = Trace(unpack(path, Path(folder.name) / f"{name}.trace"))
-    except BaseException:
-        folder.cleanup()
-        raise
-    weakref.finalize(trace, folder.cleanup)
-    return trace
+    with (
+        tempfile.TemporaryDirectory(prefix="tracer-pack-") as folder,
+        Trace(unpack(path, Path(folder) / f"{name}.trace")) as trace,
+    ):
+        yield trace
 
 
 def is_pack(path: Path) -> bool:

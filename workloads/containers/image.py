@@ -22,10 +22,10 @@ from docker.errors import APIError, BuildError, ContainerError, DockerException,
 from requests.exceptions import RequestException
 
 from tracer.workloads.containers import contents
-from tracer.workloads.containers.owner import OWNER, myself
 from tracer.workloads.containers.versions import DEPLOYMENT, TRAINING, Versions, versions
 from tracer.workloads.errors import BrokenJobError, JobError
 from tracer.workloads.interrupt import held
+from tracer.workloads.owner import OWNER, myself
 
 REPOSITORY = "traintrace"
 BASE = "base"

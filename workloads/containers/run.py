@@ -6,8 +6,6 @@ import contextlib
 import errno
 import json
 import os
-import shutil
-import tempfile
 import time
 from collections.abc import Iterator
 from concurrent import futures
@@ -20,10 +18,10 @@ from docker.errors import APIError, DockerException, NotFound
 
 from tracer.workloads.containers.image import python_command, told
 from tracer.workloads.containers.limits import Limits
-from tracer.workloads.containers.owner import OWNER, alive, myself
 from tracer.workloads.containers.starter import Starter
 from tracer.workloads.errors import BrokenJobError, took_too_long
 from tracer.workloads.interrupt import held
+from tracer.workloads.owner import OWNER, alive, myself
 
 if TYPE_CHECKING:
     from docker.models.containers import Container
@@ -68,16 +66,20 @@ class Containers:
         image: str,
         jobs: list[ContainerJob],
         limits: Limits,
+        gates: Path,
         cli: Starter | None = None,
     ) -> None:
-        """`cli` runs `docker` to start and to remove them; without it, Docker's SDK does."""
+        """`gates` is an empty folder for their gates.
+
+        `cli` runs `docker` to start and to remove them; without it, Docker's SDK does.
+        """
         self._client = client
         self._cli = cli
         self._image = image
         self._jobs = jobs
         self._limits = limits
         self._started: list[Container] = []
-        self._gates = Path(tempfile.mkdtemp(prefix="traintrace-gates-"))
+        self._gates = gates
 
     def __enter__(self) -> Containers:
         """Starts the containers. Each waits at its gate, a named pipe, until `go`.
@@ -200,7 +202,6 @@ class Containers:
             with contextlib.suppress(DockerException):  # mostly, it is removed by now
                 container.remove(force=True, v=True)
         self._started = []
-        shutil.rmtree(self._gates, ignore_errors=True)
 
 
 def _status(container: Container) -> int:

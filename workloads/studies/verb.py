@@ -75,11 +75,9 @@ def run(
     """
     loaded = studies.load(name, scale, repeats, seed, time_scale)
     folder = output or Path(f"{loaded.name}.study")
-    from tracer.workloads.interrupt import terminable
     from tracer.workloads.studies.runner import run_study
 
-    with terminable():
-        result = run_study(loaded, folder, parse_bytes(scratch), _show)
+    result = run_study(loaded, folder, parse_bytes(scratch), _show)
     typer.echo(json.dumps(result))
 
 

@@ -24,7 +24,7 @@ from tracer.analysis.flushlayer.trace.accesses import Accesses
 from tracer.analysis.flushlayer.trace.recorded import recorded_requests
 from tracer.analysis.flushlayer.trace.sync_calls import sync_calls
 from tracer.analysis.flushlayer.trace.writers import TARGETS
-from tracer.analysis.views.write_waits import KINDS
+from tracer.analysis.views.wait_times import KINDS
 from tracer.store.trace import Trace
 
 GROUPS = ("phase", "tenant", "reason")

@@ -27,20 +27,24 @@ from tracer.workloads.studies import one_run, runner, study
 _RUNS = ("host-0", "host-1", "1-0", "1-1", "failed")
 
 
+_READ = ("run.json", measures.FILE, "extracts.json")
+
+
 @cache
-def _study() -> Path:
-    """A study's folder whose runs were measured."""
-    folder = Path(tempfile.mkdtemp(prefix="tracer-fuzz-")) / "study"
-    make_study(folder)
-    called("study", "report", folder, "-o", folder.parent / "x.md")
-    return folder
+def _study() -> dict[str, bytes]:
+    """The files that the report of a study with measured runs reads, by path."""
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place) / "study"
+        make_study(folder)
+        called("study", "report", folder, "-o", folder.parent / "x.md")
+        paths = [folder / "study.json", *(folder / "runs" / r / n for r in _RUNS for n in _READ)]
+        return {p.relative_to(folder).as_posix(): p.read_bytes() for p in paths if p.exists()}
 
 
 def _files(*names: str) -> dict[str, bytes]:
-    """The files that a study's report reads, where each run has them."""
-    folder = _study()
-    paths = [folder / "study.json", *(folder / "runs" / r / n for r in _RUNS for n in names)]
-    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in paths if p.exists()}
+    """The files of these names, of each run that has them, and study.json."""
+    wanted = ("study.json", *names)
+    return {path: data for path, data in _study().items() if path.rpartition("/")[2] in wanted}
 
 
 def _laid_out(data: bytes, folder: Path) -> Path:
@@ -66,7 +70,7 @@ def study_runs(data: bytes, folder: Path) -> None:
     called("study", "report", place, *(["--json"] if len(data) % 2 else []))
 
 
-@target(lambda: [joined(_files("run.json", measures.FILE, "extracts.json"))], _mutate, tries=2)
+@target(lambda: [joined(_files(*_READ))], _mutate, tries=2)
 def study_report(data: bytes, folder: Path) -> None:
     """The same and the extracts, as one page and as markdown."""
     place = _laid_out(data, folder)

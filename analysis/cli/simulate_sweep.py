@@ -1,0 +1,101 @@
+"""`tracer simulate --config`: every combination that a file lists."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from tracer.analysis.cli.many import opened_here
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from tracer.analysis.scale.sources import Source
+
+
+_OF_A_SWEEP = (
+    *("model", "capacity", "capacity_pages", "capacity_share", "wanted", "policy", "buffer"),
+    *("identity", "medium", "disk", "devices", "destage", "partitioned"),
+)
+"""Parameters that a file for --config replaces."""
+
+
+def refuse_set_by_file(context: typer.Context) -> None:
+    """Raises UsageError if the command line has an option that a file for --config replaces."""
+    from tracer.probes.errors import UsageError
+
+    for name in _OF_A_SWEEP:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            option = f"--{name.replace('_', '-')}"
+            raise UsageError(f"--config sets what {option} sets, too", f"leave out {option}")
+
+
+def simulate_sweep(
+    sources: list[Source],
+    config: Path,
+    dev: list[str] | None,
+    all_writers: bool,
+    scheduler: str | None,
+    html: Path | None,
+    json: bool,
+) -> None:
+    """Simulates every combination of the file `config`, and prints or writes the rows."""
+    from tracer.analysis.cli.page_output import write_page
+    from tracer.analysis.cli.simulate_text import print_sweep
+    from tracer.analysis.flushlayer.answers import sweep
+
+    plan = sweep.load(config)
+    frame = _rows(sources, plan, dev, all_writers, scheduler)
+    if html is not None:
+        from tracer.analysis.page.what_if import sweep_page
+
+        write_page(sweep_page(str(config), frame), html)
+    if json:
+        from tracer.analysis.report.tables import records
+        from tracer.store.trace import dump
+
+        typer.echo(dump({"config": str(config), "rows": records(frame)}))
+    elif html is None:
+        print_sweep(str(config), frame)
+
+
+def _rows(
+    sources: list[Source],
+    plan: Any,
+    dev: list[str] | None,
+    all_writers: bool,
+    scheduler: str | None,
+) -> pd.DataFrame:
+    """Returns the rows of a sweep; with several traces, the first column is the trace's name."""
+    from functools import partial
+
+    import pandas as pd
+
+    from tracer.analysis.flushlayer.answers import sweep
+    from tracer.analysis.scale.mapping import results
+    from tracer.cli.progress import counted
+
+    with counted("simulating") as done:
+        if scheduler is None and len(sources) == 1:
+            with opened_here(sources[0]) as trace:
+                return sweep.run(trace, plan, dev, done, all_writers=all_writers)
+        # The simulations of one trace are divided among workers; of several traces, each is a task.
+        shares = 1 if len(sources) > 1 else min(16, len(plan.parts()))
+        asked = [(source, n) for source in sources for n in range(shares)]
+        frames = results(
+            [
+                partial(
+                    sweep.run, plan=plan, devices=dev, share=(n, shares), all_writers=all_writers
+                )
+                for _, n in asked
+            ],
+            [source for source, _ in asked],
+            scheduler,
+            done,
+        )
+        named = zip((source.name for source, _ in asked), frames, strict=True)
+        parts = [f if len(sources) == 1 else f.assign(trace=n)[["trace", *f]] for n, f in named]
+    return pd.concat(parts, ignore_index=True)

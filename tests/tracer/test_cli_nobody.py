@@ -1,0 +1,71 @@
+"""Verbs without privileges."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.pages import Page, raw_trace
+
+
+def one_line(text):
+    assert text.count("\n") == 1, text
+    assert text.startswith("tracer: ")
+    return text
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="wants to become nobody")
+class TestNobody:
+    """Without privileges."""
+
+    @pytest.fixture
+    def nobody(self, tmp_path):
+        """Run `tracer` as nobody, who needs to reach this interpreter and the packages."""
+
+        def run(*arguments):
+            source = (
+                "import os, sys\n"
+                "import duckdb, numba, numpy, pandas, psutil, pyarrow.parquet, rich.console\n"
+                "from tracer.analysis.report import tables; from tracer.session import recording\n"
+                "from tracer.cli import clean, doctor, info, record; import tracer.probes.doctor\n"
+                "from tracer.cli.main import main\n"
+                "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
+                f"sys.argv = ['tracer', *{[str(a) for a in arguments]!r}]\n"
+                "main()\n"
+            )
+            return subprocess.run(
+                [sys.executable, "-c", source],
+                capture_output=True,
+                text=True,
+                check=False,
+                cwd="/",
+            )
+
+        return run
+
+    def test_record_needs_root_and_says_so(self, nobody):
+        ran = nobody("record", "-o", "/tmp/never.trace", "--", "/bin/true")
+        assert ran.returncode == 3, ran.stderr
+        assert "root" in one_line(ran.stderr)
+        assert not Path("/tmp/never.trace").exists()
+
+    def test_doctor_says_what_is_missing(self, nobody):
+        ran = nobody("doctor")
+        assert ran.returncode == 3, ran.stderr
+        assert "user 65534" in ran.stdout
+        assert "sudo" in ran.stdout
+
+    def test_clean_needs_root_and_says_so(self, nobody):
+        ran = nobody("clean")
+        assert ran.returncode == 3, ran.stderr
+        one_line(ran.stderr)
+
+    def test_a_foreign_trace_may_not_be_read(self, nobody, tmp_path):
+        raw_trace(tmp_path / "t", {0: [Page(0)]})
+        (tmp_path / "t/manifest.json").chmod(0o600)
+        ran = nobody("info", tmp_path / "t")
+        assert ran.returncode in (3, 6), ran.stderr
+        assert "Traceback" not in ran.stderr
+        one_line(ran.stderr)

@@ -162,6 +162,7 @@ def disks() -> list[Disk]:
             disk["scheduler"] = active[1] if active else scheduler.strip()
             disk["rotational"] = (path / "queue/rotational").read_text().strip() == "1"
             disk["write_cache"] = (path / "queue/write_cache").read_text().strip()
+            disk["read_ahead_kb"] = int((path / "queue/read_ahead_kb").read_text())
         with contextlib.suppress(OSError):
             if (path / "partition").exists():
                 disk["partition_of"] = (path.resolve().parent / "dev").read_text().strip()

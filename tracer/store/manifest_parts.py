@@ -222,6 +222,7 @@ class Disk(TypedDict, total=False):
     scheduler: str
     rotational: bool
     write_cache: str
+    read_ahead_kb: Count
     backing_file: str
     on: Listed[str]
     partition_of: str

@@ -1,0 +1,112 @@
+"""`tracer predict`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tracer.analysis.cli.many import opened_here
+from tracer.cli.main import verb
+from tracer.cli.opening import AsJson
+
+if TYPE_CHECKING:
+    from tracer.analysis.memory.answer import MemoryAnswer
+
+
+@verb
+def predict(
+    trace: Annotated[
+        str, typer.Argument(metavar="T", help="Trace, pack or URL.", show_default=False)
+    ],
+    memory: Annotated[
+        str,
+        typer.Option(
+            metavar="BYTES,..",
+            help="Memory limits of each target, e.g. 512M,1G.",
+            show_default=False,
+        ),
+    ],
+    own_memory: Annotated[
+        str | None,
+        typer.Option(
+            metavar="BYTES",
+            help="Memory of a target that is not page cache. Default: as recorded of its cgroup.",
+        ),
+    ] = None,
+    read_ahead: Annotated[
+        str | None,
+        typer.Option(
+            metavar="BYTES",
+            help="Read-ahead of the kernel, 0 for none. Default: that of the recorded device.",
+        ),
+    ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option("--html", metavar="FILE", help="Write a page that opens offline; -: stdout."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace FILE if it exists.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Predict what a training reads from disk with another amount of memory.
+
+    The page cache of each target is simulated with its recorded accesses: by the
+    kernel's rules (its two lists of pages, and its read-ahead), by plain LRU, by
+    the best possible choice, and by a cache that keeps what it has first taken in.
+    The answer has the data read in each epoch, the error of the kernel's model on
+    the recording itself, and the least memory with which nothing is read twice.
+
+    The trace needs the events of the page cache: tracer record -e default,page_cache.
+
+    [bold]Examples[/bold]
+
+      sudo tracer record -e default,page_cache --container job -o run.trace
+
+      tracer predict run.trace --memory 512M,1G,2G
+
+      tracer predict run.trace --memory 1G --read-ahead 4M --json
+
+      tracer predict run.trace --memory 256M,512M,1G,2G --html memory.html
+    """
+    from tracer.analysis.cli.page_output import check_output, write_page
+    from tracer.analysis.memory.answer import answer_memory
+    from tracer.analysis.memory.text import print_answer
+    from tracer.analysis.scale.sources import find_traces
+    from tracer.probes.errors import UsageError
+    from tracer.probes.text import parse_size
+
+    amounts = sorted({parse_size(part, "--memory") for part in memory.split(",")})
+    own = None if own_memory is None else parse_size(own_memory, "--own-memory")
+    ahead = None if read_ahead is None else parse_size(read_ahead, "--read-ahead")
+    sources = find_traces([trace])
+    if len(sources) > 1:
+        raise UsageError(f"{trace} holds {len(sources)} traces", "name one of them")
+    if html is not None:
+        check_output(html, force, json)
+    with opened_here(sources[0]) as opened:
+        found = answer_memory(opened, amounts, own, ahead)
+    if html is not None:
+        from tracer.analysis.page.memory import memory_page
+
+        write_page(memory_page(sources[0].location, found), html)
+    if json:
+        from tracer.store.trace import dump
+
+        typer.echo(dump({"trace": sources[0].location, **_as_json(found)}))
+    elif html is None:
+        print_answer(sources[0].location, found)
+
+
+def _as_json(found: MemoryAnswer) -> dict[str, Any]:
+    rows = found.reads.astype(object).where(found.reads.notna(), None)
+    return {
+        "reads": rows.to_dict("records"),
+        "own_bytes": found.own_bytes,
+        "limit_bytes": found.limit_bytes,
+        "error": found.error,
+        "enough_bytes": found.enough_bytes,
+        "read_ahead_bytes": found.read_ahead_bytes,
+        "page_bytes": found.page_bytes,
+        "warm_pages": found.warm_pages,
+    }

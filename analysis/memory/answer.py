@@ -1,0 +1,209 @@
+"""The answer of `tracer predict --memory`: reads of each target and epoch, with another memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from tracer.analysis.memory.lru import lru_misses
+from tracer.analysis.memory.prediction import MODELS, predict
+from tracer.analysis.memory.recorded import Recorded, recorded
+from tracer.analysis.memory.resident import resident_misses
+from tracer.probes.errors import UsageError
+from tracer.store.devices import Devices
+from tracer.store.trace import Trace
+
+KERNEL = "two-lists"
+RESIDENT = "resident"
+BOUNDS = ("lru", "min", RESIDENT)
+"""Models beside the kernel's: without read-ahead, so their pages read are those missed."""
+_KIB = 1 << 10
+
+_OWN = """
+SELECT target, max(memory - cached) AS own FROM (
+    SELECT target, ts, max(value) FILTER (name = 'cgroup_memory') AS memory,
+        max(value) FILTER (name = 'cgroup_page_cache') AS cached
+    FROM samples WHERE target IS NOT NULL AND isfinite(value) GROUP BY ALL
+) WHERE memory >= cached GROUP BY target
+"""
+_LIMITS = """
+SELECT target, min(value) AS bytes FROM samples
+WHERE name = 'cgroup_memory_max' AND target IS NOT NULL AND value > 0 GROUP BY target
+"""
+_READ_OF = """
+SELECT dev FROM page_uses WHERE read > 0 AND target IS NOT NULL
+GROUP BY dev ORDER BY sum(read) DESC LIMIT 1
+"""
+_LARGE = "SELECT 1 FROM page_cache WHERE event = 'add' AND pages > 1 LIMIT 1"
+
+
+@dataclass(frozen=True)
+class MemoryAnswer:
+    """Predicted reads, and what they rest on."""
+
+    reads: pd.DataFrame
+    """A row per target, memory and epoch. target, epoch (null: in none), memory_bytes, cache_bytes
+    (of these, for the page cache), used_pages, recorded_pages (read in the recording), and for each
+    model MODEL_pages (read)."""
+    own_bytes: dict[str, int | None]
+    """Memory of each target that is not page cache; None: not known, taken for 0."""
+    limit_bytes: dict[str, int]
+    """Memory limit of each target in the recording; targets without one are left out."""
+    error: dict[str, float]
+    """Of each target: pages read that the kernel's model finds at the recording's own limit, divided
+    by those recorded, less 1."""
+    enough_bytes: dict[str, int]
+    """Least memory at which plain LRU reads no page twice, own memory included."""
+    read_ahead_bytes: int
+    page_bytes: int
+    warm_pages: int
+    """Pages that were in the cache before the recording, and not in that of the prediction."""
+
+
+def answer_memory(
+    trace: Trace,
+    memory: Sequence[int],
+    own: int | None = None,
+    read_ahead: int | None = None,
+) -> MemoryAnswer:
+    """Predicts the reads of each target for each amount of memory (bytes).
+
+    `own`: memory of a target that is not page cache; None: as the samples have it. `read_ahead`:
+    bytes of the kernel's read-ahead; None: as the device of the recording has it. Raises UsageError
+    if no target uses files, and BadTrace if the trace lacks the table page_cache.
+    """
+    trace.require("page_cache", "processes")
+    for table in ("samples", "phases"):
+        trace.empty_if_missing(table)
+    taken = recorded(trace)
+    names = [name for name in taken.targets if name is not None]
+    if not names:
+        raise UsageError(
+            f"no target of {trace.folder} used a file", "record one: tracer record -p PID ..."
+        )
+    told = {name: int(value) for name, value in trace.rows(_OWN) if value is not None}
+    own_bytes = {name: own if own is not None else told.get(name) for name in names}
+    limits = {name: int(value) for name, value in trace.rows(_LIMITS) if name in names}
+    ahead = read_ahead if read_ahead is not None else _read_ahead(trace)
+    pages = ahead // taken.page_bytes
+    large = bool(trace.rows(_LARGE))
+    wanted = _capacities(taken, [[amount] * len(taken.targets) for amount in memory], own_bytes)
+    found = {
+        KERNEL: predict(taken.runs, wanted, pages, KERNEL, large_folios=large).read,
+        "lru": predict(taken.runs, wanted, model="lru").read,
+        "min": predict(taken.runs, wanted, model="min").read,
+        RESIDENT: resident_misses(taken.runs, wanted),
+    }
+    reads = _frame(taken, memory, wanted, found)
+    as_recorded = [[limits.get(name or "", 1 << 62) for name in taken.targets]]
+    again = predict(
+        taken.runs, _capacities(taken, as_recorded, own_bytes), pages, KERNEL, large_folios=large
+    )
+    error, warm = _error(taken, again.read[:, 0], limits)
+    return MemoryAnswer(
+        reads, own_bytes, limits, error, _enough(taken, own_bytes), ahead, taken.page_bytes, warm
+    )
+
+
+def _capacities(
+    taken: Recorded, memory: list[list[int]], own: dict[str, int | None]
+) -> NDArray[np.int64]:
+    """Returns the pages of each tenant's cache (int64[tenant, amount]); others have room for all."""
+    found = np.empty((len(taken.targets), len(memory)), np.int64)
+    for at, amounts in enumerate(memory):
+        for tenant, (name, amount) in enumerate(zip(taken.targets, amounts, strict=True)):
+            free = max(0, amount - (own.get(name) or 0)) if name is not None else 1 << 62
+            found[tenant, at] = min(free // taken.page_bytes, max(1, taken.runs.all_pages))
+    return found
+
+
+def _frame(
+    taken: Recorded,
+    memory: Sequence[int],
+    capacities: NDArray[np.int64],
+    found: dict[str, NDArray[np.int64]],
+) -> pd.DataFrame:
+    used = taken.runs.accessed()
+    parts = []
+    for at, amount in enumerate(memory):
+        part = taken.groups.assign(
+            memory_bytes=amount,
+            used_pages=_padded(used, len(taken.groups)),
+            recorded_pages=taken.read,
+        )
+        cached = dict(zip(taken.targets, capacities[:, at].tolist(), strict=True))
+        part["cache_bytes"] = [cached[name] * taken.page_bytes for name in part["target"]]
+        for model, pages in found.items():
+            part[f"{model}_pages"] = _padded(pages[:, at], len(taken.groups))
+        parts.append(part[part["target"].notna()])
+    return pd.concat(parts, ignore_index=True)
+
+
+def _padded(values: NDArray[np.int64], length: int) -> NDArray[np.int64]:
+    """Returns values of all groups: the last ones may have no run."""
+    return np.pad(values, (0, length - len(values)))
+
+
+def _error(
+    taken: Recorded, again: NDArray[np.int64], limits: dict[str, int]
+) -> tuple[dict[str, float], int]:
+    """Returns the error of the kernel's model on the recording, and the pages that were warm."""
+    frame = taken.groups.assign(
+        recorded=taken.read, predicted=_padded(again, len(taken.groups))
+    ).dropna(subset="target")
+    sums = frame.groupby("target")[["recorded", "predicted"]].sum()
+    warm = 0
+    error = {}
+    for name, row in sums.iterrows():
+        if row["recorded"] > 0:
+            error[str(name)] = float(row["predicted"] / row["recorded"] - 1)
+        if name not in limits:
+            warm += max(0, int(row["predicted"] - row["recorded"]))
+    return error, warm
+
+
+def _enough(taken: Recorded, own: dict[str, int | None]) -> dict[str, int]:
+    """Returns the least memory of each target at which LRU misses only pages that are new."""
+    low = np.zeros(len(taken.targets), np.int64)
+    high = np.full(len(taken.targets), max(1, taken.runs.all_pages), np.int64)
+    tenant_of = _tenants_of_groups(taken)
+    while np.any(low < high):
+        middle = (low + high) // 2
+        found = lru_misses(taken.runs, middle[:, None])
+        again = np.bincount(
+            tenant_of[: len(found.cold)],
+            weights=found.missed[:, 0] - found.cold,
+            minlength=len(low),
+        )
+        low = np.where(again > 0, np.minimum(middle + 1, high), low)
+        high = np.where(again > 0, high, middle)
+    return {
+        name: int(low[tenant]) * taken.page_bytes + (own.get(name) or 0)
+        for tenant, name in enumerate(taken.targets)
+        if name is not None
+    }
+
+
+def _tenants_of_groups(taken: Recorded) -> NDArray[np.int64]:
+    tenant = {name: number for number, name in enumerate(taken.targets)}
+    return np.array([tenant[name] for name in taken.groups["target"]], np.int64)
+
+
+def _read_ahead(trace: Trace) -> int:
+    """Returns the bytes of read-ahead of the device that the targets read most; else 128 KiB."""
+    found = trace.rows(_READ_OF)
+    devices = Devices(trace.manifest)
+    disks = {disk["dev"]: disk for disk in trace.manifest.get("disks", [])}
+    for (dev,) in found:
+        place = devices.place(dev)
+        for name in (dev, place.disk if place is not None else dev):
+            if name in disks and "read_ahead_kb" in disks[name]:
+                return int(disks[name]["read_ahead_kb"]) * _KIB
+    return 128 * _KIB
+
+
+__all__ = ["BOUNDS", "KERNEL", "MODELS", "RESIDENT", "MemoryAnswer", "answer_memory"]

@@ -16,8 +16,8 @@ FAULT = 1
 WRITE = 2
 """A write by a call: the page becomes cached without a read of the disk."""
 
-MOST_PAGES = 2**31 - 2
-"""The most pages of all files together (8 TiB)."""
+MOST_PAGES = 2**29
+"""The most pages of all files together (2 TiB)."""
 MOST_GROUPS = 2**20
 """The most groups, and the most tenants."""
 

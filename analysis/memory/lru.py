@@ -57,8 +57,10 @@ def lru_misses(runs: PageRuns, capacities: ArrayLike) -> Misses:
         found = np.zeros((runs.groups, count + 1), np.int64)
         new = np.zeros(runs.groups, np.int64)
         _pass(
-            *(runs.first, runs.pages, runs.kind, runs.group, runs.tenant),
-            *(tenant, runs.all_pages, places, ascending, found, new),
+            *(runs.first, runs.pages, runs.kind, runs.group, runs.tenant, tenant),
+            runs.all_pages,
+            places,
+            *(ascending, found, new),
         )
         # Element j of `found` missed in the first j capacities.
         deeper = found[:, ::-1].cumsum(axis=1)[:, ::-1][:, 1:]

@@ -18,8 +18,8 @@ WRITE = 2
 
 MOST_PAGES = 2**29
 """The most pages of all files together (2 TiB)."""
+MOST_TENANTS = 2**16
 MOST_GROUPS = 2**20
-"""The most groups, and the most tenants."""
 
 _ROWS = {
     "first": np.int64,
@@ -33,8 +33,12 @@ _ROWS = {
 _FILES = {"base": np.int64, "size_pages": np.int64}
 
 
-def _none() -> NDArray[np.bool_]:
+def _no_flags() -> NDArray[np.bool_]:
     return np.empty(0, np.bool_)
+
+
+def _no_times() -> NDArray[np.int64]:
+    return np.empty(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -64,8 +68,12 @@ class PageRuns:
     """Per file: number of its first page. Files do not overlap."""
     size_pages: NDArray[np.int64]
     """Per file: its size in pages."""
-    random: NDArray[np.bool_] = field(default_factory=_none)
-    """Per reader: True after POSIX_FADV_RANDOM. Empty: no reader has called it."""
+    random: NDArray[np.bool_] = field(default_factory=_no_flags)
+    """Per reader: True after POSIX_FADV_RANDOM or, for faults, MADV_RANDOM: no read-ahead. Empty:
+    no reader has called it."""
+    ts: NDArray[np.int64] = field(default_factory=_no_times)
+    """Per run: its time in ns. Empty: not known. The statistics of a cgroup, on which the kernel's
+    reclaim depends, are brought up to date every 2 s; without times they are always up to date."""
 
     def __post_init__(self) -> None:
         for columns in (_ROWS, _FILES):
@@ -82,6 +90,9 @@ class PageRuns:
             _check_rows(self)
         if self.random.dtype != np.bool_ or self.random.shape not in ((0,), (self.readers,)):
             raise BadTrace("random has not one flag per reader", f"give {self.readers} flags")
+
+        if self.ts.dtype != np.int64 or self.ts.shape not in ((0,), self.first.shape):
+            raise BadTrace("ts has not one time per run", f"give {len(self.first)} times in ns")
 
     @property
     def all_pages(self) -> int:
@@ -136,7 +147,7 @@ def _check_rows(runs: PageRuns) -> None:
     if runs.kind.min() < READ or runs.kind.max() > WRITE:
         raise BadTrace("a run has an unknown kind", "give READ, FAULT or WRITE")
     rows = len(runs.first)
-    for name, most in (("reader", rows), ("tenant", MOST_GROUPS), ("group", MOST_GROUPS)):
+    for name, most in (("reader", rows), ("tenant", MOST_TENANTS), ("group", MOST_GROUPS)):
         code = getattr(runs, name)
         if code.min() < 0 or code.max() >= most:
             raise BadTrace(f"a run's {name} is not in 0 .. {most - 1}", f"renumber the {name}s")

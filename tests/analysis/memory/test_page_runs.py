@@ -35,7 +35,7 @@ def test_no_accesses_are_a_stream():
         {"file": np.array([-1], np.int32)},
         {"reader": np.array([1], np.int32)},
         {"reader": np.array([-1], np.int32)},
-        {"tenant": np.array([2**20], np.int32)},
+        {"tenant": np.array([2**16], np.int32)},
         {"group": np.array([2**31 - 1], np.int32)},
         {"kind": np.array([3], np.int8)},
         {"kind": np.array([-1], np.int8)},
@@ -45,6 +45,8 @@ def test_no_accesses_are_a_stream():
         {"size_pages": np.array([-1], np.int64)},
         {"random": np.array([True, False])},
         {"random": np.array([1], np.int8)},
+        {"ts": np.array([1, 2], np.int64)},
+        {"ts": np.array([1.0])},
     ],
     ids=str,
 )

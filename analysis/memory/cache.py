@@ -46,8 +46,8 @@ MAPPED = 4
 """A fault has mapped the page."""
 SHADOW = 8
 """The page was evicted: `left` is valid."""
-WAITED = 16
-"""The access that is being simulated has counted the page as missed."""
+HELD = 16
+"""The page has been cached since the beginning of the access that is being simulated."""
 ACTIVE = 32
 """The folio is in the active list; otherwise it is in the inactive list. This and the following are
 flags of a folio's first page."""
@@ -218,7 +218,7 @@ def evict(cache: Cache, p: int) -> Any:
             memory[tenant].unused += 1
         page[q].left = memory[tenant].age & 0xFFFFFFFF
         page[q].owner = tenant
-        page[q].state = kept | (page[q].state & WAITED)
+        page[q].state = kept
     memory[tenant].evicted += pages
     memory[tenant].age += pages
     return pages
@@ -254,7 +254,7 @@ def admit(cache: Cache, p: int, order: int, tenant: int, read: bool) -> None:
                 memory[tenant].refaults += pages
     for q in range(p, p + pages):
         page[q].owner = tenant
-        page[q].state = (flags & (PRESENT | UNUSED)) | (page[q].state & WAITED)
+        page[q].state = flags & (PRESENT | UNUSED)
         page[q].left = order
     page[p].state |= flags
     put_newest(cache, p)

@@ -15,9 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from tracer.analysis.memory.cache import (
     ALL,
+    HELD,
     PRESENT,
     UNUSED,
-    WAITED,
     Cache,
     new_cache,
     publish,
@@ -52,8 +52,8 @@ class Simulated:
     """The outcome of each run, and totals by tenant."""
 
     missed: NDArray[np.int32]
-    """Per run: pages that the access waited for, because they were not cached when it began or when
-    it came to them. 0 for a write."""
+    """Per run: pages that the access waited for, because they were not cached from its beginning
+    until it came to them. 0 for a write."""
     read: NDArray[np.int32]
     """Per run: pages read from disk for it, those read ahead included."""
     evicted: NDArray[np.int64]
@@ -136,36 +136,33 @@ def _simulated(
 
 
 @compiled_lean
-def _count_absent(cache: Cache, first: int, end: int) -> int:
-    # Marks the absent pages of a run as waited for, and returns their number.
-    absent = 0
+def _hold(cache: Cache, first: int, end: int) -> None:
+    # Marks the cached pages of a run, until they are evicted or the run has come to them.
     for p in range(first, end):
-        if not cache.page[p].state & PRESENT:
-            cache.page[p].state |= WAITED
-            absent += 1
-    return absent
+        if cache.page[p].state & PRESENT:
+            cache.page[p].state |= HELD
 
 
 @compiled_lean
 def _read(cache: Cache, opened: Opened, index: int, pages: int) -> int:
     # Reads a run by a call; returns the pages waited for (filemap_read).
     page, reader = cache.page, cache.reader
-    missed = _count_absent(cache, opened.base + index, opened.base + index + pages)
+    _hold(cache, opened.base + index, opened.base + index + pages)
+    missed = 0
     last = index + pages
     for at in range(index, last):
         p = opened.base + at
+        if not page[p].state & HELD:
+            missed += 1
         if not is_cached(cache, opened, at):
-            if not page[p].state & WAITED:
-                missed += 1
             read_missing(cache, opened, at, last - at)
             if not is_cached(cache, opened, at) and not read_one(cache, opened, at):
                 cache.setting[0].read += 1
         if is_marker(cache, opened, at):
             marker = folio_of(cache, opened, at)
             read_on(cache, opened, marker, last - marker)
-        page[p].state &= ALL ^ WAITED
         if is_cached(cache, opened, at):
-            page[p].state &= ALL ^ UNUSED
+            page[p].state &= ALL ^ UNUSED ^ HELD
             folio = folio_of(cache, opened, at)
             if at in (folio, index):
                 before = reader[opened.reader].last

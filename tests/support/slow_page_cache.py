@@ -268,11 +268,12 @@ class File:
 
 
 def read_run(file, ahead, index, pages):
-    absent = {at for at in range(index, index + pages) if file.folio_at(at) is None}
     end = index + pages
+    at_first = {at: file.folio_at(at) for at in range(index, end)}
+    missed = 0
     for at in range(index, end):
+        missed += at_first[at] is None or file.folio_at(at) is not at_first[at]
         if file.folio_at(at) is None:
-            absent.add(at)
             ahead.sync(at, end - at)
             if file.folio_at(at) is None and file.add(at, 0) is None:
                 file.pass_through()
@@ -287,7 +288,7 @@ def read_run(file, ahead, index, pages):
             if at == folio.index if at > index else not (file.cache.kernel and same):
                 file.cache.mark_accessed(folio)
     ahead.reader.ended = end - 1
-    return len(absent)
+    return missed
 
 
 def fault_run(file, ahead, index, pages):

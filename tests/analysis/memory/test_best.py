@@ -23,7 +23,7 @@ def test_no_way_to_evict_misses_fewer_pages(seed, capacity):
 @pytest.mark.slow
 def test_long_streams_whose_heap_is_cleared():
     for seed in range(20):
-        runs = drawn(seed, 400, [3, 4], groups=1, longest=2)
+        runs = drawn(seed, 200, [3, 4], groups=1, longest=2)
         assert best_misses(runs, [3]).sum() == slow.fewest_misses(runs, 3)
 
 

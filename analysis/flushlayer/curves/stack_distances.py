@@ -11,10 +11,8 @@ A write past the layer removes a page from the middle of the stack and leaves a 
 a free slot in every layer that reaches down to it. The next page that comes from below a hole, or
 from outside, fills the topmost hole.
 
-Depths are counted over places in time: the depth of a page last used at place m is the number of
-pages and holes at m or later. Places are bits, counted 512 at a time in a Fenwick tree that fits
-the first-level cache. When all places are used, they are renumbered. The pass takes O(N log U) time
-and about 5 bytes a page.
+Depths are counted over places in time (places.py): the depth of a page last used at place m is the
+number of pages and holes at m or later. The pass takes O(N log U) time and about 5 bytes a page.
 """
 
 from __future__ import annotations
@@ -25,14 +23,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tracer.analysis.flushlayer.curves.places import ABSENT, BLOCK, WORD, below, renumber, sums
 from tracer.analysis.flushlayer.policies.bits import bit, ones
 from tracer.analysis.flushlayer.policies.operations import LOOK, PAST, WRITE
 from tracer.analysis.flushlayer.policies.simulation import Operations, Pages, check
 from tracer.probes.compiled import compiled
-
-_ABSENT = -1
-_WORD = 6  # bits of a place's number within its word
-_BLOCK = 9  # bits of a place's number within its block
 
 
 @dataclass(frozen=True)
@@ -68,45 +63,6 @@ def lru_counts(page: Pages, unique: int, op: Operations | None = None) -> LruCou
 
 
 @compiled
-def _below(place: int, before: Any, bits: Any) -> Any:
-    # Returns the number of marks before `place`, from the sums of marks before each word.
-    word = place >> _WORD
-    low = bit(place) - np.uint64(1)
-    return before[word] + ones(bits[word] & low)
-
-
-@compiled
-def _sums(bits: Any) -> Any:
-    before = np.empty(len(bits), np.int32)
-    total = 0
-    for word in range(len(bits)):
-        before[word] = total
-        total += ones(bits[word])
-    return before
-
-
-@compiled
-def _renumber(mark: Any, holes: Any, bits: Any, tree: Any, total: int) -> None:
-    # Moves the marks to the first places, in their order.
-    before = _sums(bits)
-    for p in range(len(mark)):
-        if mark[p] != _ABSENT:
-            mark[p] = _below(mark[p], before, bits)
-    for h in range(len(holes)):
-        holes[h] = _below(holes[h], before, bits)
-    bits[:] = 0
-    for at in range(total):
-        bits[at >> _WORD] |= bit(at)
-    tree[:] = 0
-    for block in range(total >> _BLOCK):
-        tree[block + 1] = 1 << _BLOCK
-    for node in range(1, len(tree)):
-        parent = node + (node & -node)
-        if parent < len(tree):
-            tree[parent] += tree[node]
-
-
-@compiled
 def _push(heap: Any, size: int, key: int) -> None:
     at = size
     while at > 0 and heap[(at - 1) >> 1] < key:
@@ -137,20 +93,20 @@ def _pass(page: Any, op: Any, unique: int, places: int, counts: Any) -> None:
     # counts[:, c]: change from capacity c-1 to c of destaged, resident, write hits and read hits.
     mixed = len(op) > 0
     clean = unique + 1  # a level that no capacity has
-    mark = np.full(unique, _ABSENT, np.int32)
+    mark = np.full(unique, ABSENT, np.int32)
     level = np.full(unique if mixed else 0, clean, np.int32)
     holes = np.empty(unique if mixed else 0, np.int32)  # a heap, the topmost first
     n_holes = 0
-    bits = np.zeros(places >> _WORD, np.uint64)
+    bits = np.zeros(places >> WORD, np.uint64)
     # Marks of whole blocks before the block of `now`, which is added when it is full.
-    tree = np.zeros((places >> _BLOCK) + 1, np.int32)
+    tree = np.zeros((places >> BLOCK) + 1, np.int32)
     now = 0
     total = 0
     for i in range(len(page)):
         p = page[i]
         kind = op[i] if mixed else WRITE
         m = mark[p]
-        if m == _ABSENT:
+        if m == ABSENT:
             if kind in (PAST, LOOK):
                 continue
             if n_holes:
@@ -158,17 +114,17 @@ def _pass(page: Any, op: Any, unique: int, places: int, counts: Any) -> None:
                 _pop(holes, n_holes)
                 n_holes -= 1
             else:
-                gone = _ABSENT
+                gone = ABSENT
                 total += 1
             if mixed:
                 level[p] = 1 if kind == WRITE else clean
         else:
             depth = total
-            node = m >> _BLOCK
-            for word in range(node << (_BLOCK - _WORD), m >> _WORD):
+            node = m >> BLOCK
+            for word in range(node << (BLOCK - WORD), m >> WORD):
                 depth -= ones(bits[word])
             low = bit(m) - np.uint64(1)
-            depth -= ones(bits[m >> _WORD] & low)
+            depth -= ones(bits[m >> WORD] & low)
             while node > 0:
                 depth -= tree[node]
                 node &= node - 1
@@ -184,7 +140,7 @@ def _pass(page: Any, op: Any, unique: int, places: int, counts: Any) -> None:
                     counts[0, level[p]] += 1
                     counts[0, depth] -= 1
                 if kind == PAST:
-                    mark[p] = _ABSENT
+                    mark[p] = ABSENT
                     _push(holes, n_holes, m)
                     n_holes += 1
                     continue
@@ -196,24 +152,24 @@ def _pass(page: Any, op: Any, unique: int, places: int, counts: Any) -> None:
                     gone = holes[0]
                     _pop(holes, n_holes)
                     _push(holes, n_holes - 1, m)
-        if gone != _ABSENT:
-            bits[gone >> _WORD] ^= bit(gone)
-            node = gone >> _BLOCK
-            if node < now >> _BLOCK:
+        if gone != ABSENT:
+            bits[gone >> WORD] ^= bit(gone)
+            node = gone >> BLOCK
+            if node < now >> BLOCK:
                 node += 1
                 while node < len(tree):
                     tree[node] -= 1
                     node += node & -node
-        bits[now >> _WORD] |= bit(now)
+        bits[now >> WORD] |= bit(now)
         mark[p] = now
         now += 1
         if now == places:
-            _renumber(mark, holes[:n_holes], bits, tree, total)
+            renumber(mark, holes[:n_holes], bits, tree, total)
             now = total
-        elif now & ((1 << _BLOCK) - 1) == 0:
-            block = (now >> _BLOCK) - 1
+        elif now & ((1 << BLOCK) - 1) == 0:
+            block = (now >> BLOCK) - 1
             marks = 0
-            for word in range(block << (_BLOCK - _WORD), now >> _WORD):
+            for word in range(block << (BLOCK - WORD), now >> WORD):
                 marks += ones(bits[word])
             node = block + 1
             while node < len(tree):
@@ -221,10 +177,10 @@ def _pass(page: Any, op: Any, unique: int, places: int, counts: Any) -> None:
                 node += node & -node
     if not mixed:
         return
-    before = _sums(bits)
+    before = sums(bits)
     for p in range(unique):
-        if mark[p] != _ABSENT:
-            depth = total - _below(mark[p], before, bits)
+        if mark[p] != ABSENT:
+            depth = total - below(mark[p], before, bits)
             if level[p] < depth:
                 counts[0, level[p]] += 1
                 counts[0, depth] -= 1

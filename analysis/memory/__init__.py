@@ -1,0 +1,11 @@
+"""The models of `tracer predict --memory`: misses of a page cache with another amount of memory.
+
+page_runs.py    the input: accesses of runs of pages, in order of time
+lru.py          plain LRU at every capacity, in one pass
+best.py         MIN at given capacities: no policy misses fewer pages
+cache.py        the state of a simulated page cache, and its lists
+reclaim.py      what the kernel evicts, and when: two lists per tenant; or plain LRU
+read_ahead.py   the kernel's read-ahead: windows, markers, read-around of faults
+two_lists.py    the simulation of accesses through a cache with read-ahead
+prediction.py   `predict`: one call for every model
+"""

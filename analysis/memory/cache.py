@@ -1,0 +1,283 @@
+"""The state of a simulated page cache: pages, lists, tenants, readers.
+
+All state is in arrays of records that a compiled loop changes. Pages that were read together may be
+one folio: an aligned group of 1, 2, 4 ... pages that is in a list, active and evicted as a whole. A
+folio is known by its first page. It is in one list of its owner, the tenant that read it first and
+is charged for it until it is evicted (mm/memcontrol.c).
+Numba's cache of compiled code contains these types, but does not notice when they change: after a
+change here, also change every file that uses them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tracer.analysis.memory.page_runs import PageRuns
+from tracer.probes.compiled import compiled_lean
+
+Records = NDArray[np.void]
+
+PAGE = np.dtype(
+    (
+        np.record,
+        [
+            ("newer", np.int32),
+            ("older", np.int32),
+            ("left", np.uint32),
+            ("state", np.uint16),
+            ("owner", np.uint16),
+        ],
+    )
+)
+"""A page. newer, older: for the first page of a folio, its neighbours in its list (NONE at the
+ends). left: the order of the folio (it has 1 << order pages); if the page was evicted (SHADOW), the
+age of its owner then."""
+
+NONE = -1
+
+PRESENT = 1
+"""The page is cached."""
+UNUSED = 2
+"""The page was read from disk and not accessed since."""
+MAPPED = 4
+"""A fault has mapped the page."""
+SHADOW = 8
+"""The page was evicted: `left` is valid."""
+HELD = 16
+"""The page has been cached since the beginning of the access that is being simulated."""
+ACTIVE = 32
+"""The folio is in the active list; otherwise it is in the inactive list. This and the following are
+flags of a folio's first page."""
+REFERENCED = 64
+"""The folio was accessed once (PG_referenced)."""
+WORKINGSET = 128
+"""The folio was active before (PG_workingset). Each page keeps it when it is evicted, as a shadow
+entry does."""
+MARKER = 256
+"""An access of the folio starts the next read-ahead (PG_readahead)."""
+YOUNG = 512
+"""The folio was accessed through a mapping since the last look (accessed bits of page tables)."""
+ALL = 0xFFFF
+"""Every flag."""
+
+MEMORY = np.dtype(
+    (
+        np.record,
+        [
+            *((name, np.int64) for name in ("capacity", "inactive", "active", "age", "refaults")),
+            *((name, np.int64) for name in ("refaults_seen", "evicted", "refaulted")),
+            *((name, np.int64) for name in ("activated", "unused")),
+            *((name, np.int64) for name in ("known_inactive", "known_active", "known_refaults")),
+            *((name, np.int32) for name in ("newest_inactive", "oldest_inactive")),
+            *((name, np.int32) for name in ("newest_active", "oldest_active")),
+        ],
+    )
+)
+"""The memory of a tenant. inactive, active: pages in the lists. age: evictions and activations
+(nonresident_age of mm/workingset.c). refaults: pages activated when they were read again
+(WORKINGSET_ACTIVATE_FILE); refaults_seen: their known number at the end of the last reclaim.
+evicted to unused: totals. known_*: the statistics of the cgroup, which `publish` brings up to
+date."""
+
+READER = np.dtype(
+    (
+        np.record,
+        [
+            *((name, np.int32) for name in ("start", "length", "ahead", "last", "order")),
+            *((name, np.int32) for name in ("misses", "random")),
+        ],
+    )
+)
+"""The read-ahead state of an open file (struct file_ra_state). start, length: the last window;
+ahead: its pages from the marker on; last: the page of the last byte read, as an index in the
+file; misses: mmap_miss."""
+
+NEVER = -9
+"""`last` of a reader that has read nothing: far from every page."""
+
+SETTING = np.dtype(
+    (
+        np.record,
+        [
+            (name, np.int64)
+            for name in ("kernel", "ra_pages", "io_pages", "large_folios", "read", "exact")
+        ],
+    )
+)
+"""One row. kernel: 1 for two lists, 0 for plain LRU. ra_pages, io_pages: of the device's bdi.
+large_folios: 1 if the file system has them. read: pages read for the access that is being
+simulated. exact: 1 if statistics are always up to date."""
+
+
+class Cache(NamedTuple):
+    """A page cache; LRU keeps all pages in the inactive lists."""
+
+    page: Any
+    memory: Any
+    reader: Any
+    setting: Any
+
+
+def new_cache(
+    runs: PageRuns,
+    capacity: NDArray[np.int64],
+    kernel: bool,
+    ra_pages: int,
+    io_pages: int,
+    large_folios: bool,
+) -> Cache:
+    """Returns an empty cache for `runs`; `capacity` (int64[tenant]) is in pages."""
+    memory = np.zeros(runs.tenants, MEMORY)
+    memory["capacity"] = capacity
+    for end in ("newest_inactive", "oldest_inactive", "newest_active", "oldest_active"):
+        memory[end] = NONE
+    reader = np.zeros(runs.readers, READER)
+    reader["last"] = NEVER
+    if len(runs.random):
+        reader["random"] = runs.random
+    setting = np.zeros(1, SETTING)
+    setting[0] = (int(kernel), ra_pages, io_pages, int(large_folios), 0, int(not len(runs.ts)))
+    page = np.zeros(runs.all_pages, PAGE)
+    return Cache(*(a.view(np.recarray) for a in (page, memory, reader, setting)))
+
+
+@compiled_lean
+def publish(cache: Cache, tenant: int) -> None:
+    """Brings the statistics of a tenant's cgroup up to date."""
+    memory = cache.memory
+    memory[tenant].known_inactive = memory[tenant].inactive
+    memory[tenant].known_active = memory[tenant].active
+    memory[tenant].known_refaults = memory[tenant].refaults
+
+
+@compiled_lean
+def put_newest(cache: Cache, p: int) -> None:
+    """Puts a folio that is in no list at the new end of its owner's list."""
+    page = cache.page
+    memory = cache.memory
+    tenant = page[p].owner
+    pages = 1 << page[p].left
+    if page[p].state & ACTIVE:
+        newest = memory[tenant].newest_active
+        memory[tenant].newest_active = p
+        memory[tenant].active += pages
+        if newest == NONE:
+            memory[tenant].oldest_active = p
+    else:
+        newest = memory[tenant].newest_inactive
+        memory[tenant].newest_inactive = p
+        memory[tenant].inactive += pages
+        if newest == NONE:
+            memory[tenant].oldest_inactive = p
+    page[p].newer = NONE
+    page[p].older = newest
+    if newest != NONE:
+        page[newest].newer = p
+
+
+@compiled_lean
+def take(cache: Cache, p: int) -> None:
+    """Takes a folio out of its list."""
+    page = cache.page
+    memory = cache.memory
+    tenant = page[p].owner
+    pages = 1 << page[p].left
+    newer, older = page[p].newer, page[p].older
+    if newer != NONE:
+        page[newer].older = older
+    if older != NONE:
+        page[older].newer = newer
+    if page[p].state & ACTIVE:
+        memory[tenant].active -= pages
+        if newer == NONE:
+            memory[tenant].newest_active = older
+        if older == NONE:
+            memory[tenant].oldest_active = newer
+    else:
+        memory[tenant].inactive -= pages
+        if newer == NONE:
+            memory[tenant].newest_inactive = older
+        if older == NONE:
+            memory[tenant].oldest_inactive = newer
+
+
+@compiled_lean
+def evict(cache: Cache, p: int) -> Any:
+    """Evicts a folio and leaves shadow entries (workingset_eviction). Returns its pages."""
+    take(cache, p)
+    page = cache.page
+    memory = cache.memory
+    tenant = page[p].owner
+    pages = 1 << page[p].left
+    kept = SHADOW | (page[p].state & WORKINGSET)
+    for q in range(p, p + pages):
+        if page[q].state & UNUSED:
+            memory[tenant].unused += 1
+        page[q].left = memory[tenant].age & 0xFFFFFFFF
+        page[q].owner = tenant
+        page[q].state = kept
+    memory[tenant].evicted += pages
+    memory[tenant].age += pages
+    return pages
+
+
+@compiled_lean
+def admit(cache: Cache, p: int, order: int, tenant: int, read: bool) -> None:
+    """Adds a folio of absent pages; the caller has made room.
+
+    A folio that is `read` again soon after an eviction becomes active: if no more pages than the
+    active list has were evicted or activated since (workingset_refault, without swap). Of several
+    evicted pages, the last counts. A write forgets the evictions (filemap_add_folio).
+    """
+    page = cache.page
+    memory = cache.memory
+    pages = 1 << order
+    flags = PRESENT
+    if read:
+        cache.setting[0].read += pages
+        flags |= UNUSED
+        last = p + pages - 1
+        while last >= p and not page[last].state & SHADOW:
+            last -= 1
+        if cache.setting[0].kernel and last >= p:
+            before = page[last].owner
+            memory[tenant].refaulted += pages
+            distance = (memory[before].age - page[last].left) & 0xFFFFFFFF
+            if cache.setting[0].exact:
+                publish(cache, before)
+            if distance <= memory[before].known_active:
+                flags |= ACTIVE | (page[last].state & WORKINGSET)
+                memory[tenant].age += pages
+                memory[tenant].refaults += pages
+    for q in range(p, p + pages):
+        page[q].owner = tenant
+        page[q].state = flags & (PRESENT | UNUSED)
+        page[q].left = order
+    page[p].state |= flags
+    put_newest(cache, p)
+
+
+@compiled_lean
+def touch(cache: Cache, p: int) -> None:
+    """Notes an access of a folio by a call.
+
+    Two lists: the second access activates an inactive folio (folio_mark_accessed). LRU: moves the
+    folio to the new end.
+    """
+    page = cache.page
+    if not cache.setting[0].kernel:
+        take(cache, p)
+        put_newest(cache, p)
+    elif not page[p].state & REFERENCED:
+        page[p].state |= REFERENCED
+    elif not page[p].state & ACTIVE:
+        take(cache, p)
+        page[p].state = (page[p].state | ACTIVE) & (ALL ^ REFERENCED)
+        put_newest(cache, p)
+        pages = 1 << page[p].left
+        tenant = page[p].owner
+        cache.memory[tenant].age += pages
+        cache.memory[tenant].activated += pages

@@ -1,0 +1,153 @@
+"""Accesses of runs of pages, in order of time: the input of the models of a page cache."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tracer.probes.errors import BadTrace
+
+READ = 0
+"""A read through the cache by a call (read, pread, sendfile)."""
+FAULT = 1
+"""A page fault of a mapped file."""
+WRITE = 2
+"""A write by a call: the page becomes cached without a read of the disk."""
+
+MOST_PAGES = 2**29
+"""The most pages of all files together (2 TiB)."""
+MOST_TENANTS = 2**16
+MOST_GROUPS = 2**20
+
+_ROWS = {
+    "first": np.int64,
+    "pages": np.int32,
+    "file": np.int32,
+    "reader": np.int32,
+    "tenant": np.int32,
+    "kind": np.int8,
+    "group": np.int32,
+}
+_FILES = {"base": np.int64, "size_pages": np.int64}
+
+
+def _no_flags() -> NDArray[np.bool_]:
+    return np.empty(0, np.bool_)
+
+
+def _no_times() -> NDArray[np.int64]:
+    return np.empty(0, np.int64)
+
+
+@dataclass(frozen=True)
+class PageRuns:
+    """Accesses: one row per run of consecutive pages of one file, in order of time.
+
+    Raises BadTrace if an array has another type or length, or leads out of another array; so a
+    compiled loop needs no checks. Each write covers whole pages. A file has its largest size from
+    the beginning.
+    """
+
+    first: NDArray[np.int64]
+    """Page of the first access: `base` of its file plus the index in the file."""
+    pages: NDArray[np.int32]
+    """Pages of the run, at least 1."""
+    file: NDArray[np.int32]
+    reader: NDArray[np.int32]
+    """Holder of a read-ahead state: a number per open file. A file that is opened again has a new
+    state, so it should have a new number."""
+    tenant: NDArray[np.int32]
+    """Owner of the memory limit."""
+    kind: NDArray[np.int8]
+    """READ, FAULT or WRITE."""
+    group: NDArray[np.int32]
+    """Results are added up by it, e.g. by epoch and tenant."""
+    base: NDArray[np.int64]
+    """Per file: number of its first page. Files do not overlap."""
+    size_pages: NDArray[np.int64]
+    """Per file: its size in pages."""
+    random: NDArray[np.bool_] = field(default_factory=_no_flags)
+    """Per reader: True after POSIX_FADV_RANDOM or, for faults, MADV_RANDOM: no read-ahead. Empty:
+    no reader has called it."""
+    ts: NDArray[np.int64] = field(default_factory=_no_times)
+    """Per run: its time in ns. Empty: not known. The statistics of a cgroup, on which the kernel's
+    reclaim depends, are brought up to date every 2 s; without times they are always up to date."""
+
+    def __post_init__(self) -> None:
+        for columns in (_ROWS, _FILES):
+            length = len(getattr(self, next(iter(columns))))
+            for name, wanted in columns.items():
+                array = getattr(self, name)
+                if array.dtype != wanted or array.shape != (length,):
+                    raise BadTrace(
+                        f"{name} has {array.dtype} of shape {array.shape}",
+                        f"give {np.dtype(wanted)} of length {length}",
+                    )
+        _check_files(self.base, self.size_pages)
+        if len(self.first):
+            _check_rows(self)
+        if self.random.dtype != np.bool_ or self.random.shape not in ((0,), (self.readers,)):
+            raise BadTrace("random has not one flag per reader", f"give {self.readers} flags")
+
+        if self.ts.dtype != np.int64 or self.ts.shape not in ((0,), self.first.shape):
+            raise BadTrace("ts has not one time per run", f"give {len(self.first)} times in ns")
+
+    @property
+    def all_pages(self) -> int:
+        """Pages of all files: each page number is below it."""
+        return int((self.base + self.size_pages).max(initial=0))
+
+    @property
+    def readers(self) -> int:
+        return _codes(self.reader)
+
+    @property
+    def tenants(self) -> int:
+        return _codes(self.tenant)
+
+    @property
+    def groups(self) -> int:
+        return _codes(self.group)
+
+    def accessed(self) -> NDArray[np.int64]:
+        """Returns the pages read or faulted in, by group (int64[groups])."""
+        reads = self.kind != WRITE
+        counts = np.zeros(self.groups, np.int64)
+        np.add.at(counts, self.group[reads], self.pages[reads])
+        return counts
+
+
+def _codes(code: NDArray[np.int32]) -> int:
+    return int(code.max(initial=-1)) + 1
+
+
+def _check_files(base: NDArray[np.int64], size: NDArray[np.int64]) -> None:
+    if not len(base):
+        return
+    in_range = min(base.min(), size.min()) >= 0 and max(base.max(), size.max()) <= MOST_PAGES
+    if not in_range or (base + size).max() > MOST_PAGES:
+        raise BadTrace(
+            f"files do not lie in pages 0 .. {MOST_PAGES}", "renumber the pages of the files"
+        )
+    order = np.lexsort((size, base))
+    if np.any((base + size)[order][:-1] > base[order][1:]):
+        raise BadTrace("the pages of two files overlap", "give each file pages of its own")
+
+
+def _check_rows(runs: PageRuns) -> None:
+    if runs.file.min() < 0 or runs.file.max() >= len(runs.base):
+        raise BadTrace(f"a run's file is not in 0 .. {len(runs.base) - 1}", "renumber the files")
+    start = runs.base[runs.file]
+    end = start + runs.size_pages[runs.file]
+    # In this order, so that no sum overflows.
+    if runs.pages.min() < 1 or np.any(runs.first < start) or np.any(runs.first > end - runs.pages):
+        raise BadTrace("a run does not lie in its file", "check `first`, `pages` and `size_pages`")
+    if runs.kind.min() < READ or runs.kind.max() > WRITE:
+        raise BadTrace("a run has an unknown kind", "give READ, FAULT or WRITE")
+    rows = len(runs.first)
+    for name, most in (("reader", rows), ("tenant", MOST_TENANTS), ("group", MOST_GROUPS)):
+        code = getattr(runs, name)
+        if code.min() < 0 or code.max() >= most:
+            raise BadTrace(f"a run's {name} is not in 0 .. {most - 1}", f"renumber the {name}s")

@@ -1,0 +1,127 @@
+"""`predict`: pages missed and read with other amounts of memory, by any of the models."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tracer.analysis.memory.best import best_misses
+from tracer.analysis.memory.lru import by_tenant, lru_misses
+from tracer.analysis.memory.page_runs import PageRuns
+from tracer.analysis.memory.two_lists import (
+    IO_PAGES,
+    RA_PAGES,
+    Simulated,
+    lru_with_read_ahead,
+    two_lists,
+)
+from tracer.probes.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """Pages by group and capacity."""
+
+    accessed: NDArray[np.int64]
+    """Pages read or faulted in (int64[group]); the same at every capacity."""
+    missed: NDArray[np.int64]
+    """Those among them that were waited for (int64[group, capacity])."""
+    read: NDArray[np.int64]
+    """Pages read from disk, those read ahead included (int64[group, capacity])."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model of a page cache."""
+
+    name: str
+    description: str
+    source: str
+    simulate: Callable[..., Simulated] | None
+    """The simulation at one capacity, with read-ahead; None: a count without read-ahead."""
+
+
+MODELS = {
+    model.name: model
+    for model in (
+        Model(
+            "two-lists",
+            "the kernel's active and inactive lists, with its read-ahead",
+            "Linux 6.18, mm/vmscan.c, mm/workingset.c and mm/readahead.c",
+            two_lists,
+        ),
+        Model(
+            "lru-read-ahead",
+            "evicts the least recently used folio; the kernel's read-ahead",
+            "Linux 6.18, mm/readahead.c",
+            lru_with_read_ahead,
+        ),
+        Model(
+            "lru",
+            "evicts the least recently used page; no read-ahead",
+            "Mattson et al., IBM Systems Journal 1970",
+            None,
+        ),
+        Model(
+            "min",
+            "evicts the page whose next use is farthest away, a bound; no read-ahead",
+            "Belady, IBM Systems Journal 1966",
+            None,
+        ),
+    )
+}
+"""Every model, by name."""
+
+
+def predict(
+    runs: PageRuns,
+    capacities_by_tenant: ArrayLike,
+    ra_pages: int = RA_PAGES,
+    model: str = "two-lists",
+    io_pages: int = IO_PAGES,
+    large_folios: bool = True,
+    threads: int | None = None,
+) -> Predicted:
+    """Predicts what page caches of other sizes would have missed and read from disk.
+
+    `capacities_by_tenant`: pages, int[tenant, capacity], or int[capacity] for all tenants alike;
+    one result per capacity. `model`: a name in MODELS. `ra_pages`, `io_pages`, `large_folios`: see
+    `two_lists`; unused by a model without read-ahead. `threads`: simulations at a time; default:
+    the processors of this process. Raises UsageError for an unknown model, or numbers that cannot
+    be.
+    """
+    if model not in MODELS:
+        raise UsageError(f"there is no model {model!r}", f"known: {', '.join(MODELS)}")
+    wanted = by_tenant(runs, capacities_by_tenant)
+    accessed = runs.accessed()
+    simulate = MODELS[model].simulate
+    if simulate is None:
+        count = lru_misses(runs, wanted).missed if model == "lru" else best_misses(runs, wanted)
+        return Predicted(accessed, count, count)
+
+    def one(capacity: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        found = simulate(runs, capacity, ra_pages, io_pages, large_folios)
+        return _by_group(runs, found.missed), _by_group(runs, found.read)
+
+    with ThreadPoolExecutor(threads or len(os.sched_getaffinity(0))) as pool:
+        parts = list(pool.map(one, wanted.T))
+    shape = (runs.groups, wanted.shape[1])
+    missed, read = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+    for at, (missed_at, read_at) in enumerate(parts):
+        missed[:, at], read[:, at] = missed_at, read_at
+    return Predicted(accessed, missed, read)
+
+
+def _by_group(runs: PageRuns, pages: NDArray[np.int32]) -> NDArray[np.int64]:
+    # Whole numbers below 2**53 are exact in the sums of bincount.
+    return np.bincount(runs.group, weights=pages, minlength=runs.groups).astype(np.int64)
+
+
+def lines() -> list[str]:
+    """Returns the lines of --help on the models, one per model."""
+    return [f"{model.name}: {model.description}" for model in MODELS.values()]

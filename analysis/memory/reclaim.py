@@ -1,0 +1,166 @@
+"""Room for new pages: what a cache evicts at its limit.
+
+The kernel's two lists, as mm/memcontrol.c and mm/vmscan.c of Linux 6.18 keep them for the file
+pages of one memory cgroup, without MGLRU and without swap:
+
+- a charge that does not fit reclaims at least 32 pages (try_charge_memcg, SWAP_CLUSTER_MAX);
+- priorities go from 12 down to 0; each scans the lists' sizes >> priority, 32 pages or one larger
+  folio of a list at a time, until enough is reclaimed (do_try_to_free_pages, get_scan_count,
+  shrink_lruvec);
+- the active list is scanned only if it is larger than the inactive one (times a ratio that grows
+  with the memory), or if pages were activated as they were read again since the last reclaim
+  (prepare_scan_control, inactive_is_low), by statistics that are brought up to date every 2 s
+  (mem_cgroup_flush_stats_ratelimited) or, if the accesses have no times, always;
+- an inactive folio that was accessed through its mapping gets another round, the second time in the
+  active list; others go (folio_check_references);
+- an active folio becomes inactive, and is marked as part of the working set (shrink_active_list).
+
+Dirty pages are clean by the time they are the oldest: the flusher has written them. Pages under
+read are not locked. Mappings of code (VM_EXEC) are treated like others, and a mapping lasts until
+the page is evicted. Shadow entries are kept for ever.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracer.analysis.memory.cache import (
+    ACTIVE,
+    ALL,
+    REFERENCED,
+    WORKINGSET,
+    YOUNG,
+    Cache,
+    evict,
+    publish,
+    put_newest,
+    take,
+)
+from tracer.probes.compiled import compiled_lean
+
+CLUSTER = 32
+"""Pages reclaimed and scanned at a time (SWAP_CLUSTER_MAX)."""
+PRIORITY = 12
+"""The first priority (DEF_PRIORITY)."""
+RETRIES = 16
+"""Tries of one charge (MAX_RECLAIM_RETRIES)."""
+PAGES_OF_GIB = 18
+"""Bits of the number of pages of 1 GiB."""
+
+
+@compiled_lean
+def make_room(cache: Cache, tenant: int, pages: int) -> Any:
+    """Evicts until `pages` more fit into a tenant's memory. Returns False if they cannot."""
+    memory = cache.memory
+    if pages > memory[tenant].capacity:
+        return False
+    limit = memory[tenant].capacity - pages
+    if not cache.setting[0].kernel:
+        while memory[tenant].inactive > limit:
+            evict(cache, memory[tenant].oldest_inactive)
+        return True
+    for _ in range(RETRIES):
+        if memory[tenant].inactive + memory[tenant].active <= limit:
+            break
+        _reclaim(cache, tenant, max(pages, CLUSTER))
+    return memory[tenant].inactive + memory[tenant].active <= limit
+
+
+@compiled_lean
+def _reclaim(cache: Cache, tenant: int, target: int) -> None:
+    force = False
+    for attempt in range(3):
+        skipped = False
+        reclaimed = 0
+        for priority in range(PRIORITY, -1, -1):
+            more, passed = _shrink(cache, tenant, priority, target, force)
+            reclaimed += more
+            skipped |= passed
+            if reclaimed >= target:
+                break
+        cache.memory[tenant].refaults_seen = cache.memory[tenant].known_refaults
+        if reclaimed or (attempt == 1 and not skipped):
+            break
+        force = attempt == 1
+
+
+@compiled_lean
+def _shrink(cache: Cache, tenant: int, priority: int, target: int, force: bool) -> Any:
+    # Returns the pages reclaimed, and if active pages were passed over.
+    memory = cache.memory
+    if cache.setting[0].exact:
+        publish(cache, tenant)
+    deactivates = (
+        force
+        or memory[tenant].known_refaults != memory[tenant].refaults_seen
+        or inactive_is_low(memory[tenant].known_inactive, memory[tenant].known_active)
+    )
+    inactive = memory[tenant].inactive >> priority
+    active = memory[tenant].active >> priority
+    reclaimed = 0
+    skipped = False
+    while (inactive or active) and reclaimed < target:
+        if inactive:
+            pages = min(inactive, CLUSTER)
+            inactive -= pages
+            # Folios may have taken more than was asked for.
+            pages = min(pages, memory[tenant].inactive)
+            reclaimed += _shrink_inactive(cache, tenant, pages)
+        if active:
+            pages = min(active, CLUSTER)
+            active -= pages
+            pages = min(pages, memory[tenant].active)
+            if deactivates:
+                _shrink_active(cache, tenant, pages)
+            else:
+                skipped = True
+    return reclaimed, skipped
+
+
+@compiled_lean
+def inactive_is_low(inactive: int, active: int) -> bool:
+    """Tells if the inactive list is too small: its size times the root of 10 times the memory in
+    GiB (1 below 1 GiB) is less than the active list's."""
+    gib = (inactive + active) >> PAGES_OF_GIB
+    ratio = 1
+    if gib:
+        while (ratio + 1) * (ratio + 1) <= 10 * gib:
+            ratio += 1
+    return inactive * ratio < active
+
+
+@compiled_lean
+def _shrink_inactive(cache: Cache, tenant: int, pages: int) -> int:
+    page, memory = cache.page, cache.memory
+    scanned = 0
+    reclaimed = 0
+    activated = 0
+    while scanned < pages:
+        p = memory[tenant].oldest_inactive
+        size = 1 << page[p].left
+        scanned += size
+        if page[p].state & YOUNG:
+            take(cache, p)
+            if page[p].state & REFERENCED:
+                page[p].state |= ACTIVE
+                activated += size
+            page[p].state = (page[p].state | REFERENCED) & (ALL ^ YOUNG)
+            put_newest(cache, p)
+        else:
+            reclaimed += evict(cache, p)
+    # Folios go back to the lists after the evictions of the batch.
+    memory[tenant].age += activated
+    memory[tenant].activated += activated
+    return reclaimed
+
+
+@compiled_lean
+def _shrink_active(cache: Cache, tenant: int, pages: int) -> None:
+    page, memory = cache.page, cache.memory
+    scanned = 0
+    while scanned < pages:
+        p = memory[tenant].oldest_active
+        scanned += 1 << page[p].left
+        take(cache, p)
+        page[p].state = (page[p].state | WORKINGSET) & (ALL ^ ACTIVE ^ YOUNG)
+        put_newest(cache, p)

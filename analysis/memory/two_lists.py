@@ -1,0 +1,232 @@
+"""Accesses of a page cache at one capacity, with read-ahead: the kernel's two lists, or plain LRU.
+
+The rules of the lists are in reclaim.py, those of read-ahead in read_ahead.py. A read marks each of
+its folios as accessed, except the first if the reader's last read ended in it (filemap_read). A
+write makes its pages cached without a read and does not mark them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tracer.analysis.memory.cache import (
+    ALL,
+    HELD,
+    PRESENT,
+    UNUSED,
+    Cache,
+    new_cache,
+    publish,
+    touch,
+)
+from tracer.analysis.memory.page_runs import FAULT, WRITE, PageRuns
+from tracer.analysis.memory.read_ahead import (
+    Opened,
+    fault,
+    folio_of,
+    is_cached,
+    is_marker,
+    read_missing,
+    read_on,
+    read_one,
+    write_folio,
+)
+from tracer.probes.compiled import compiled, compiled_lean
+from tracer.probes.errors import UsageError
+
+RA_PAGES = 32
+"""Pages of read-ahead of most devices (128 KiB)."""
+IO_PAGES = 320
+"""Pages that most devices read at once (1,280 KiB)."""
+
+FLUSH_NS = 2_000_000_000
+"""Time between two updates of the statistics of cgroups (FLUSH_TIME of mm/memcontrol.c)."""
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """The outcome of each run, and totals by tenant."""
+
+    missed: NDArray[np.int32]
+    """Per run: pages that the access waited for, because they were not cached from its beginning
+    until it came to them. 0 for a write."""
+    read: NDArray[np.int32]
+    """Per run: pages read from disk for it, those read ahead included."""
+    evicted: NDArray[np.int64]
+    """Per tenant: pages evicted."""
+    refaulted: NDArray[np.int64]
+    """Per tenant: pages read again after an eviction (two lists only)."""
+    activated: NDArray[np.int64]
+    """Per tenant: pages that became active, by accesses or because they refaulted."""
+    unused: NDArray[np.int64]
+    """Per tenant: pages read ahead that no access has used, evicted or left at the end."""
+
+    @property
+    def read_ahead(self) -> int:
+        """Pages read that no access waited for."""
+        return int(self.read.sum(dtype=np.int64) - self.missed.sum(dtype=np.int64))
+
+
+def two_lists(
+    runs: PageRuns,
+    capacity: ArrayLike,
+    ra_pages: int = RA_PAGES,
+    io_pages: int = IO_PAGES,
+    large_folios: bool = True,
+) -> Simulated:
+    """Simulates the kernel's active and inactive lists, one pair per tenant.
+
+    `capacity`: pages of each tenant's cache (int[tenant]), or one number for all. `ra_pages`: the
+    device's read_ahead_kb / 4; 0: none. `io_pages`: its max_sectors_kb / 4. `large_folios`: True
+    if the file system has large folios (ext4 since Linux 6.16, XFS): windows are aligned, and
+    pages that were read together are evicted together. The state takes 16 bytes for each page of
+    the files that is accessed. Raises UsageError for numbers below 0.
+    """
+    return _simulated(runs, capacity, True, ra_pages, io_pages, large_folios)
+
+
+def lru_with_read_ahead(
+    runs: PageRuns,
+    capacity: ArrayLike,
+    ra_pages: int = RA_PAGES,
+    io_pages: int = IO_PAGES,
+    large_folios: bool = True,
+) -> Simulated:
+    """Simulates plain LRU with the kernel's read-ahead; arguments are those of `two_lists`."""
+    return _simulated(runs, capacity, False, ra_pages, io_pages, large_folios)
+
+
+def _simulated(
+    runs: PageRuns,
+    capacity: ArrayLike,
+    kernel: bool,
+    ra_pages: int,
+    io_pages: int,
+    large_folios: bool,
+) -> Simulated:
+    given = np.asarray(capacity, np.int64)
+    if given.shape not in ((), (runs.tenants,)):
+        raise UsageError(
+            f"capacities of shape {given.shape} do not fit {runs.tenants} tenants",
+            "give one capacity, or one for each tenant",
+        )
+    if min(given.min(initial=0), ra_pages, io_pages) < 0:
+        raise UsageError("a number of pages below 0 cannot be", "give 0 or more")
+    most = 1 << 20  # of read-ahead, so that no window leads beyond int32
+    ra_pages, io_pages = min(ra_pages, most), min(io_pages, most)
+    cache = new_cache(runs, given, kernel, ra_pages, io_pages, large_folios)
+    missed = np.zeros(len(runs.first), np.int32)
+    read = np.zeros(len(runs.first), np.int32)
+    _run(
+        *(cache, runs.first, runs.pages, runs.file, runs.reader, runs.tenant, runs.kind),
+        *(runs.base, runs.size_pages, runs.ts, missed, read),
+    )
+    memory = cache.memory
+    unused = memory["unused"].copy()
+    left = cache.page["state"] & (PRESENT | UNUSED) == PRESENT | UNUSED
+    unused += np.bincount(cache.page["owner"][left], minlength=runs.tenants)
+    return Simulated(
+        *(missed, read, memory["evicted"].copy(), memory["refaulted"].copy()),
+        *(memory["activated"] + memory["refaults"], unused),
+    )
+
+
+@compiled_lean
+def _hold(cache: Cache, first: int, end: int) -> None:
+    # Marks the cached pages of a run, until they are evicted or the run has come to them.
+    for p in range(first, end):
+        if cache.page[p].state & PRESENT:
+            cache.page[p].state |= HELD
+
+
+@compiled_lean
+def _read(cache: Cache, opened: Opened, index: int, pages: int) -> int:
+    # Reads a run by a call; returns the pages waited for (filemap_read).
+    page, reader = cache.page, cache.reader
+    _hold(cache, opened.base + index, opened.base + index + pages)
+    missed = 0
+    last = index + pages
+    for at in range(index, last):
+        p = opened.base + at
+        if not page[p].state & HELD:
+            missed += 1
+        if not is_cached(cache, opened, at):
+            read_missing(cache, opened, at, last - at)
+            if not is_cached(cache, opened, at) and not read_one(cache, opened, at):
+                cache.setting[0].read += 1
+        if is_marker(cache, opened, at):
+            marker = folio_of(cache, opened, at)
+            read_on(cache, opened, marker, last - marker)
+        if is_cached(cache, opened, at):
+            page[p].state &= ALL ^ UNUSED ^ HELD
+            folio = folio_of(cache, opened, at)
+            if at in (folio, index):
+                before = reader[opened.reader].last
+                again = at == index and folio <= before < folio + (1 << page[p].left)
+                if not again or not cache.setting[0].kernel:
+                    touch(cache, opened.base + folio)
+    reader[opened.reader].last = last - 1
+    return missed
+
+
+@compiled_lean
+def _fault(cache: Cache, opened: Opened, index: int, pages: int) -> int:
+    missed = 0
+    for at in range(index, index + pages):
+        if not fault(cache, opened, at):
+            missed += 1
+        if not cache.setting[0].kernel and is_cached(cache, opened, at):
+            touch(cache, opened.base + folio_of(cache, opened, at))
+    return missed
+
+
+@compiled_lean
+def _write(cache: Cache, opened: Opened, index: int, pages: int) -> None:
+    at = index
+    while at < index + pages:
+        if is_cached(cache, opened, at):
+            folio = folio_of(cache, opened, at)
+            cache.page[opened.base + at].state &= ALL ^ UNUSED
+            if not cache.setting[0].kernel and at in (folio, index):
+                touch(cache, opened.base + folio)
+            at += 1
+        else:
+            at += write_folio(cache, opened, at, index + pages - at)
+
+
+@compiled
+def _run(
+    cache: Cache,
+    firsts: Any,
+    pages: Any,
+    files: Any,
+    readers: Any,
+    tenants: Any,
+    kinds: Any,
+    bases: Any,
+    sizes: Any,
+    times: Any,
+    missed: Any,
+    read: Any,
+) -> None:
+    published = times[0] if len(times) else 0
+    for i in range(len(firsts)):
+        if len(times) and times[i] - published >= FLUSH_NS:
+            published = times[i]
+            for tenant in range(len(cache.memory)):
+                publish(cache, tenant)
+        file = files[i]
+        opened = Opened(readers[i], tenants[i], bases[file], sizes[file])
+        index = firsts[i] - opened.base
+        cache.setting[0].read = 0
+        if kinds[i] == WRITE:
+            _write(cache, opened, index, pages[i])
+        elif kinds[i] == FAULT:
+            missed[i] = _fault(cache, opened, index, pages[i])
+        else:
+            missed[i] = _read(cache, opened, index, pages[i])
+        read[i] = cache.setting[0].read

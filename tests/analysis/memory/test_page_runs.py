@@ -1,0 +1,60 @@
+"""The input of the memory models: nothing in it may lead out of an array."""
+
+import numpy as np
+import pytest
+
+from tests.support.page_runs import made
+from tracer.analysis.memory.page_runs import FAULT, READ, WRITE
+from tracer.probes.errors import BadTrace
+
+
+def test_a_run_lies_in_its_file():
+    runs = made([(1, 0, 3, READ), (0, 2, 2, WRITE), (1, 4, 1, FAULT)], sizes=[4, 5])
+    assert runs.first.tolist() == [4, 2, 8]
+    assert runs.all_pages == 9
+    assert runs.accessed().tolist() == [4]
+
+
+def test_no_accesses_are_a_stream():
+    runs = made([], sizes=[])
+    assert (runs.all_pages, runs.readers, runs.tenants, runs.groups) == (0, 0, 0, 0)
+    assert runs.accessed().tolist() == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"first": np.array([3], np.int64)},
+        {"first": np.array([-1], np.int64)},
+        {"first": np.array([2**63 - 1], np.int64)},
+        {"first": np.array([0], np.int32)},
+        {"pages": np.array([0], np.int32)},
+        {"pages": np.array([5], np.int32)},
+        {"pages": np.array([1, 1], np.int32)},
+        {"file": np.array([1], np.int32)},
+        {"file": np.array([-1], np.int32)},
+        {"reader": np.array([1], np.int32)},
+        {"reader": np.array([-1], np.int32)},
+        {"tenant": np.array([2**16], np.int32)},
+        {"group": np.array([2**31 - 1], np.int32)},
+        {"kind": np.array([3], np.int8)},
+        {"kind": np.array([-1], np.int8)},
+        {"base": np.array([2**62], np.int64)},
+        {"base": np.array([-1], np.int64)},
+        {"size_pages": np.array([2**31 - 1], np.int64)},
+        {"size_pages": np.array([-1], np.int64)},
+        {"random": np.array([True, False])},
+        {"random": np.array([1], np.int8)},
+        {"ts": np.array([1, 2], np.int64)},
+        {"ts": np.array([1.0])},
+    ],
+    ids=str,
+)
+def test_a_foreign_trace_leads_out_of_no_array(change):
+    with pytest.raises(BadTrace):
+        made([(0, 0, 2, READ)], sizes=[4], **change)
+
+
+def test_files_that_overlap_are_refused():
+    with pytest.raises(BadTrace, match="overlap"):
+        made([(0, 0, 2, READ)], sizes=[4, 4], base=np.array([0, 3], np.int64))

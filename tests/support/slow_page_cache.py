@@ -1,0 +1,354 @@
+"""Models of a page cache in plain Python, from their rules: slow, and plain to see right."""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from dataclasses import dataclass, field
+from functools import cache
+from math import isqrt
+
+import numpy as np
+
+from tests.support.slow_read_ahead import ReadAhead, Reader
+from tracer.analysis.memory.page_runs import FAULT, WRITE
+
+
+def accesses(runs):
+    """Yields (row, page, kind) for each page access."""
+    rows = zip(runs.first.tolist(), runs.pages.tolist(), runs.kind.tolist(), strict=True)
+    for row, (first, pages, kind) in enumerate(rows):
+        for page in range(first, first + pages):
+            yield row, page, kind
+
+
+def lru_misses(runs, capacity_by_tenant):
+    """Returns the pages missed and the cold ones among them, by group."""
+    missed, cold = np.zeros((2, runs.groups), np.int64)
+    caches = [OrderedDict() for _ in capacity_by_tenant]
+    seen = [set() for _ in capacity_by_tenant]
+    for row, page, kind in accesses(runs):
+        tenant, group = runs.tenant[row], runs.group[row]
+        cache = caches[tenant]
+        if kind != WRITE:
+            missed[group] += page not in cache
+            cold[group] += page not in seen[tenant]
+        seen[tenant].add(page)
+        cache[page] = None
+        cache.move_to_end(page)
+        while len(cache) > capacity_by_tenant[tenant]:
+            cache.popitem(last=False)
+    return missed, cold
+
+
+def fewest_misses(runs, capacity):
+    """Returns the fewest pages that a cache can miss: tries each way to evict."""
+    stream = [(page, kind != WRITE) for _, page, kind in accesses(runs)]
+
+    @cache
+    def least(at, cached):
+        if at == len(stream):
+            return 0
+        page, read = stream[at]
+        if page in cached:
+            return least(at + 1, cached)
+        left = [cached - {gone} for gone in cached] if len(cached) == capacity else [cached]
+        return read + min(least(at + 1, pages | {page}) for pages in left)
+
+    return least(0, frozenset())
+
+
+@dataclass(eq=False)
+class Folio:
+    """Pages that are in a list together."""
+
+    file: int
+    index: int
+    order: int
+    tenant: int
+    active: bool = False
+    referenced: bool = False
+    workingset: bool = False
+    marker: bool = False
+    young: bool = False
+    unused: set[int] = field(default_factory=set)
+    mapped: set[int] = field(default_factory=set)
+
+    @property
+    def size(self):
+        return 2**self.order
+
+    def map(self, index):
+        self.mapped.add(index)
+        self.unused.discard(index)
+        self.young = True
+
+
+@dataclass
+class Tenant:
+    """A memory cgroup: its lists, oldest first, and its counters."""
+
+    capacity: int
+    inactive: list[Folio] = field(default_factory=list)
+    active: list[Folio] = field(default_factory=list)
+    age: int = 0
+    refaults: int = 0
+    seen: int = 0
+    known: tuple[int, int, int] = (0, 0, 0)
+
+    def sizes(self):
+        return sum(f.size for f in self.inactive), sum(f.size for f in self.active)
+
+
+class SlowCache:
+    """A page cache: the kernel's two lists, or LRU."""
+
+    def __init__(self, capacities, kernel, exact):
+        self.tenants = [Tenant(capacity) for capacity in capacities]
+        self.kernel, self.exact = kernel, exact
+        self.folios = {}  # by (file, index)
+        self.shadows = {}
+        self.totals = [Counter() for _ in capacities]
+        self.read = 0
+
+    def publish(self, tenant):
+        tenant.known = (*tenant.sizes(), tenant.refaults)
+
+    def evict(self, folio):
+        tenant = self.tenants[folio.tenant]
+        (tenant.active if folio.active else tenant.inactive).remove(folio)
+        for index in range(folio.index, folio.index + folio.size):
+            del self.folios[folio.file, index]
+            self.shadows[folio.file, index] = tenant, tenant.age, folio.workingset
+        tenant.age += folio.size
+        self.totals[folio.tenant]["evicted"] += folio.size
+        self.totals[folio.tenant]["unused"] += len(folio.unused)
+        return folio.size
+
+    def has_room(self, number, pages):
+        tenant = self.tenants[number]
+        if pages > tenant.capacity:
+            return False
+        for _ in range(16 if self.kernel else 10**9):
+            if sum(tenant.sizes()) + pages <= tenant.capacity:
+                return True
+            if self.kernel:
+                self.reclaim(number, max(32, pages))
+            else:
+                self.evict(tenant.inactive[0])
+        return sum(tenant.sizes()) + pages <= tenant.capacity
+
+    def reclaim(self, number, target):
+        tenant = self.tenants[number]
+        for attempt in range(3):
+            force = attempt == 2
+            freed, passed_over = 0, False
+            for priority in range(12, -1, -1):
+                more, passed = self.shrink(number, priority, target, force)
+                freed += more
+                passed_over |= passed
+                if freed >= target:
+                    break
+            tenant.seen = tenant.known[2]
+            if freed or (attempt == 1 and not passed_over):
+                return
+
+    def shrink(self, number, priority, target, force):
+        tenant = self.tenants[number]
+        if self.exact:
+            self.publish(tenant)
+        inactive, active, refaults = tenant.known
+        gib = (inactive + active) >> 18
+        low = inactive * (isqrt(10 * gib) if gib else 1) < active
+        deactivate = force or refaults != tenant.seen or low
+        inactive, active = (size >> priority for size in tenant.sizes())
+        freed, passed = 0, False
+        while (inactive or active) and freed < target:
+            if inactive:
+                freed += self.shrink_inactive(number, min(32, inactive))
+                inactive -= min(32, inactive)
+            if active:
+                if deactivate:
+                    self.shrink_active(tenant, min(32, active))
+                passed |= not deactivate
+                active -= min(32, active)
+        return freed, passed
+
+    @staticmethod
+    def isolate(folios, pages):
+        taken = []
+        while folios and sum(f.size for f in taken) < pages:
+            taken.append(folios.pop(0))
+        return taken
+
+    def shrink_inactive(self, number, pages):
+        tenant = self.tenants[number]
+        taken = self.isolate(tenant.inactive, pages)
+        freed, kept = 0, []
+        for folio in taken:
+            if folio.young:
+                kept.append((folio, folio.referenced))
+                folio.young, folio.referenced = False, True
+            else:
+                tenant.inactive.append(folio)
+                freed += self.evict(folio)
+        for folio, activate in kept:
+            if activate:
+                folio.active = True
+                tenant.active.append(folio)
+                tenant.age += folio.size
+                self.totals[number]["activated"] += folio.size
+            else:
+                tenant.inactive.append(folio)
+        return freed
+
+    def shrink_active(self, tenant, pages):
+        for folio in self.isolate(tenant.active, pages):
+            folio.active = folio.young = False
+            folio.workingset = True
+            tenant.inactive.append(folio)
+
+    def add(self, file, index, order, number, read):
+        """Adds a folio to the cache; returns None if there is no room for it."""
+        if not self.has_room(number, 2**order):
+            return None
+        tenant = self.tenants[number]
+        folio = Folio(file, index, order, number)
+        pages = range(index, index + folio.size)
+        shadows = [self.shadows.pop((file, p)) for p in pages if (file, p) in self.shadows]
+        if read:
+            self.read += folio.size
+            folio.unused = set(pages)
+            if shadows and self.kernel:
+                self.totals[number]["refaulted"] += folio.size
+                before, age, workingset = shadows[-1]
+                if self.exact:
+                    self.publish(before)
+                if before.age - age <= before.known[1]:
+                    folio.active, folio.workingset = True, workingset
+                    tenant.age += folio.size
+                    tenant.refaults += folio.size
+                    self.totals[number]["activated"] += folio.size
+        for p in pages:
+            self.folios[file, p] = folio
+        (tenant.active if folio.active else tenant.inactive).append(folio)
+        return folio
+
+    def mark_accessed(self, folio):
+        tenant = self.tenants[folio.tenant]
+        if not self.kernel:
+            tenant.inactive.remove(folio)
+            tenant.inactive.append(folio)
+        elif not folio.referenced:
+            folio.referenced = True
+        elif not folio.active:
+            tenant.inactive.remove(folio)
+            tenant.active.append(folio)
+            folio.active, folio.referenced = True, False
+            tenant.age += folio.size
+            self.totals[folio.tenant]["activated"] += folio.size
+
+
+@dataclass
+class File:
+    """A file as one tenant accesses it."""
+
+    cache: SlowCache
+    number: int
+    size: int
+    tenant: int
+
+    def folio_at(self, index):
+        return self.cache.folios.get((self.number, index))
+
+    def add(self, index, order, read=True):
+        return self.cache.add(self.number, index, order, self.tenant, read)
+
+    def pass_through(self):
+        self.cache.read += 1
+
+
+def read_run(file, ahead, index, pages):
+    end = index + pages
+    at_first = {at: file.folio_at(at) for at in range(index, end)}
+    missed = 0
+    for at in range(index, end):
+        missed += at_first[at] is None or file.folio_at(at) is not at_first[at]
+        if file.folio_at(at) is None:
+            ahead.sync(at, end - at)
+            if file.folio_at(at) is None and file.add(at, 0) is None:
+                file.pass_through()
+        folio = file.folio_at(at)
+        if folio and folio.marker:
+            ahead.on(folio, folio.index, end - folio.index)
+        folio = file.folio_at(at)
+        if folio:
+            folio.unused.discard(at)
+            ended = ahead.reader.ended
+            same = ended is not None and file.folio_at(ended) is folio
+            if at == folio.index if at > index else not (file.cache.kernel and same):
+                file.cache.mark_accessed(folio)
+    ahead.reader.ended = end - 1
+    return missed
+
+
+def fault_run(file, ahead, index, pages):
+    missed = 0
+    for at in range(index, index + pages):
+        missed += not ahead.fault(at)
+        if not file.cache.kernel and file.folio_at(at):
+            file.cache.mark_accessed(file.folio_at(at))
+    return missed
+
+
+def write_run(file, index, pages, large_folios):
+    at, end = index, index + pages
+    while at < end:
+        folio = file.folio_at(at)
+        if folio:
+            folio.unused.discard(at)
+            if not file.cache.kernel and at in (index, folio.index):
+                file.cache.mark_accessed(folio)
+            at += 1
+            continue
+        order = 0
+        while large_folios and order < 9 and at % 2 ** (order + 1) == 0:
+            if at + 2 ** (order + 1) > end:
+                break
+            order += 1
+        while order:
+            room = file.cache.has_room(file.tenant, 2**order)
+            if room and not any(file.folio_at(p) for p in range(at, at + 2**order)):
+                break
+            order -= 1
+        file.add(at, order, read=False)
+        at += 2**order
+
+
+def simulate(runs, capacities, kernel, ra_pages, io_pages, large_folios):
+    """Returns missed and read of each run, and the totals of each tenant."""
+    cache = SlowCache(capacities, kernel, not len(runs.ts))
+    random = runs.random.tolist() or [False] * runs.readers
+    readers = [Reader(flag) for flag in random]
+    missed, reads = [], []
+    published = 0
+    for row in range(len(runs.first)):
+        if len(runs.ts) and runs.ts[row] - runs.ts[published] >= 2_000_000_000:
+            published = row
+            for tenant in cache.tenants:
+                cache.publish(tenant)
+        number = int(runs.file[row])
+        file = File(cache, number, int(runs.size_pages[number]), int(runs.tenant[row]))
+        ahead = ReadAhead(file, readers[runs.reader[row]], ra_pages, io_pages, large_folios)
+        index, pages = int(runs.first[row] - runs.base[number]), int(runs.pages[row])
+        cache.read = 0
+        if runs.kind[row] == WRITE:
+            write_run(file, index, pages, large_folios)
+            missed.append(0)
+        elif runs.kind[row] == FAULT:
+            missed.append(fault_run(file, ahead, index, pages))
+        else:
+            missed.append(read_run(file, ahead, index, pages))
+        reads.append(cache.read)
+    for folio in set(cache.folios.values()):
+        cache.totals[folio.tenant]["unused"] += len(folio.unused)
+    return missed, reads, cache.totals

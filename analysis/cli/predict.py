@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tracer.analysis.memory.answer import MemoryAnswer
 
 
-@verb
+@verb()
 def predict(
     trace: Annotated[
         str, typer.Argument(metavar="T", help="Trace, pack or URL.", show_default=False)
@@ -70,15 +70,15 @@ def predict(
       tracer predict run.trace --memory 256M,512M,1G,2G --html memory.html
     """
     from tracer.analysis.cli.page_output import check_output, write_page
+    from tracer.analysis.cli.predict_text import print_answer
     from tracer.analysis.memory.answer import answer_memory
-    from tracer.analysis.memory.text import print_answer
     from tracer.analysis.scale.sources import find_traces
     from tracer.probes.errors import UsageError
-    from tracer.probes.text import parse_size
+    from tracer.sizes import parse_size
 
-    amounts = sorted({parse_size(part, "--memory") for part in memory.split(",")})
-    own = None if own_memory is None else parse_size(own_memory, "--own-memory")
-    ahead = None if read_ahead is None else parse_size(read_ahead, "--read-ahead")
+    amounts = sorted({parse_size(part) for part in memory.split(",")})
+    own = None if own_memory is None else parse_size(own_memory)
+    ahead = None if read_ahead is None else parse_size(read_ahead)
     sources = find_traces([trace])
     if len(sources) > 1:
         raise UsageError(f"{trace} holds {len(sources)} traces", "name one of them")

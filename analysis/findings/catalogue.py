@@ -12,6 +12,7 @@ from tracer.analysis.findings import (
     loading,
     memory,
     processors,
+    reading,
     recorder,
     steps,
     syncs,
@@ -61,6 +62,7 @@ TOPICS = (
     Topic(processors.processors, ("samples",)),
     Topic(memory.pressure, ("samples",)),
     Topic(memory.reclaim, ("block", "writeback")),
+    Topic(reading.reading, ("page_cache", "processes")),
     Topic(recorder.cost, ()),
     Topic(recorder.losses, ("loss",)),
 )

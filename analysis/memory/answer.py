@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracer.analysis.memory.lru import lru_misses
+from tracer.analysis.memory.enough import enough_pages
 from tracer.analysis.memory.prediction import MODELS, predict
 from tracer.analysis.memory.recorded import Recorded, recorded
 from tracer.analysis.memory.resident import resident_misses
@@ -54,8 +54,8 @@ class MemoryAnswer:
     limit_bytes: dict[str, int]
     """Memory limit of each target in the recording; targets without one are left out."""
     error: dict[str, float]
-    """Of each target: pages read that the kernel's model finds at the recording's own limit, divided
-    by those recorded, less 1."""
+    """Of each target: pages that the kernel's model reads at the recording's own limit, divided by
+    those recorded, less 1."""
     enough_bytes: dict[str, int]
     """Least memory at which plain LRU reads no page twice, own memory included."""
     read_ahead_bytes: int
@@ -105,14 +105,21 @@ def answer_memory(
     )
     error, warm = _error(taken, again.read[:, 0], limits)
     return MemoryAnswer(
-        reads, own_bytes, limits, error, _enough(taken, own_bytes), ahead, taken.page_bytes, warm
+        reads,
+        own_bytes,
+        limits,
+        error,
+        _enough_bytes(taken, own_bytes),
+        ahead,
+        taken.page_bytes,
+        warm,
     )
 
 
 def _capacities(
     taken: Recorded, memory: list[list[int]], own: dict[str, int | None]
 ) -> NDArray[np.int64]:
-    """Returns the pages of each tenant's cache (int64[tenant, amount]); others have room for all."""
+    """Returns the pages of each tenant's cache (int64[tenant, amount]); others have room."""
     found = np.empty((len(taken.targets), len(memory)), np.int64)
     for at, amounts in enumerate(memory):
         for tenant, (name, amount) in enumerate(zip(taken.targets, amounts, strict=True)):
@@ -135,11 +142,10 @@ def _frame(
             used_pages=_padded(used, len(taken.groups)),
             recorded_pages=taken.read,
         )
-        cached = dict(zip(taken.targets, capacities[:, at].tolist(), strict=True))
-        part["cache_bytes"] = [cached[name] * taken.page_bytes for name in part["target"]]
+        part["cache_bytes"] = capacities[part["tenant"], at] * taken.page_bytes
         for model, pages in found.items():
             part[f"{model}_pages"] = _padded(pages[:, at], len(taken.groups))
-        parts.append(part[part["target"].notna()])
+        parts.append(part[part["target"].notna()].drop(columns="tenant"))
     return pd.concat(parts, ignore_index=True)
 
 
@@ -166,31 +172,13 @@ def _error(
     return error, warm
 
 
-def _enough(taken: Recorded, own: dict[str, int | None]) -> dict[str, int]:
+def _enough_bytes(taken: Recorded, own: dict[str, int | None]) -> dict[str, int]:
     """Returns the least memory of each target at which LRU misses only pages that are new."""
-    low = np.zeros(len(taken.targets), np.int64)
-    high = np.full(len(taken.targets), max(1, taken.runs.all_pages), np.int64)
-    tenant_of = _tenants_of_groups(taken)
-    while np.any(low < high):
-        middle = (low + high) // 2
-        found = lru_misses(taken.runs, middle[:, None])
-        again = np.bincount(
-            tenant_of[: len(found.cold)],
-            weights=found.missed[:, 0] - found.cold,
-            minlength=len(low),
-        )
-        low = np.where(again > 0, np.minimum(middle + 1, high), low)
-        high = np.where(again > 0, high, middle)
     return {
-        name: int(low[tenant]) * taken.page_bytes + (own.get(name) or 0)
-        for tenant, name in enumerate(taken.targets)
+        name: int(pages) * taken.page_bytes + (own.get(name) or 0)
+        for name, pages in zip(taken.targets, enough_pages(taken), strict=True)
         if name is not None
     }
-
-
-def _tenants_of_groups(taken: Recorded) -> NDArray[np.int64]:
-    tenant = {name: number for number, name in enumerate(taken.targets)}
-    return np.array([tenant[name] for name in taken.groups["target"]], np.int64)
 
 
 def _read_ahead(trace: Trace) -> int:

@@ -33,7 +33,7 @@ class Recorded:
 
     runs: PageRuns
     groups: pd.DataFrame
-    """A row per group: target (None: others) and epoch (null: in none)."""
+    """A row per group: tenant, its target (None: others), and epoch (null: in none)."""
     targets: list[str | None]
     """The target of each tenant; None: others."""
     read: NDArray[np.int64]
@@ -48,8 +48,8 @@ def recorded(trace: Trace) -> Recorded:
     rows = trace.arrow(_RUNS).to_pandas()
     targets, names = pd.factorize(rows["target"])
     keys = pd.MultiIndex.from_arrays([targets, rows["epoch"]])
-    groups, named = pd.factorize(keys, sort=True)
-    read = np.bincount(groups, weights=rows["read"], minlength=len(named)).astype(np.int64)
+    groups, found = pd.factorize(keys, sort=True)
+    read = np.bincount(groups, weights=rows["read"], minlength=len(found)).astype(np.int64)
     used = rows["kind"].isin(list(_KINDS)).to_numpy() & (rows["pages"] > 0).to_numpy()
     kept = rows[used]
     readers = pd.factorize(kept["tid"].to_numpy(np.int64) * (len(files) + 1) + kept["file"])[0]
@@ -65,8 +65,8 @@ def recorded(trace: Trace) -> Recorded:
         size_pages=files["pages"].to_numpy().astype(np.int64),
         ts=kept["ts"].to_numpy(np.int64),
     )
-    named = pd.DataFrame(list(named), columns=["target", "epoch"])
-    named["target"] = [names[code] or None for code in named["target"]]
+    named = pd.DataFrame(list(found), columns=["tenant", "epoch"])
+    named["target"] = pd.Series([names[code] or None for code in named["tenant"]], dtype=object)
     named["epoch"] = named["epoch"].astype("Int64").where(named["epoch"] != _NO_EPOCH)
     page = trace.manifest["host"].get("page_size", 4096)
     return Recorded(runs, named, [name or None for name in names], read, page)

@@ -1,0 +1,30 @@
+"""Figure of reads with other memory: one line per model."""
+
+from __future__ import annotations
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from tracer.analysis.figures.style import colour, look, text
+
+_MIB = 1 << 20
+
+
+def by_memory(frame: pd.DataFrame, models: dict[str, str]) -> go.Figure:
+    """Draws the data read in an epoch over the memory.
+
+    Columns: memory_bytes, and for each key of `models` (its name in words) MODEL_bytes.
+    """
+    figure = go.Figure()
+    rows = frame.sort_values("memory_bytes")
+    for number, (model, words) in enumerate(models.items()):
+        figure.add_scatter(
+            x=rows["memory_bytes"] / _MIB,
+            y=rows[f"{model}_bytes"] / _MIB,
+            mode="lines+markers",
+            name=text(words),
+            line={"color": colour(number)},
+        )
+    figure.update_xaxes(title="memory, MiB", rangemode="tozero")
+    figure.update_yaxes(title="read per epoch, MiB", rangemode="tozero")
+    return look(figure)

@@ -1,0 +1,36 @@
+"""The least page cache with which nothing is read twice, by plain LRU."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tracer.analysis.memory.lru import lru_misses
+from tracer.analysis.memory.recorded import Recorded, recorded
+from tracer.store.trace import Trace
+
+
+def enough_pages(taken: Recorded) -> NDArray[np.int64]:
+    """Returns the least capacity of each tenant at which LRU misses only pages that are new."""
+    low = np.zeros(len(taken.targets), np.int64)
+    high = np.full(len(taken.targets), max(1, taken.runs.all_pages), np.int64)
+    tenants = taken.groups["tenant"].to_numpy(np.int64)
+    while np.any(low < high):
+        middle = (low + high) // 2
+        found = lru_misses(taken.runs, middle[: taken.runs.tenants, None])
+        again = np.bincount(
+            tenants[: len(found.cold)],
+            weights=found.missed[:, 0] - found.cold,
+            minlength=len(low),
+        )
+        low = np.where((again > 0) & (low < high), middle + 1, low)
+        high = np.where(again > 0, high, middle)
+    return low
+
+
+def least_memory(trace: Trace, target: str) -> int | None:
+    """Returns that capacity of a target in bytes; None if it used no file."""
+    taken = recorded(trace)
+    if target not in taken.targets:
+        return None
+    return int(enough_pages(taken)[taken.targets.index(target)]) * taken.page_bytes

@@ -1,0 +1,71 @@
+"""The words and rows of a prediction of reads, for a terminal and a page."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from tracer.analysis.findings.finding import name, size
+from tracer.analysis.memory.answer import BOUNDS, KERNEL, MemoryAnswer
+
+HEADINGS = {KERNEL: "kernel", "lru": "LRU", "min": "best", "resident": "kept"}
+"""Headings of the models' columns."""
+NOTE = (
+    "MiB read from disk. Kernel: by its lists of pages and its read-ahead. LRU, best and kept are "
+    "without read-ahead; best evicts what is used last of all, kept never evicts."
+)
+_MIB = 1 << 20
+
+
+def rows(reads: pd.DataFrame, page_bytes: int) -> list[tuple[object, ...]]:
+    """Returns a target's rows: the first epoch, and the mean of the later ones, in MiB."""
+    models = [f"{model}_pages" for model in (KERNEL, *BOUNDS)]
+    found = []
+    for memory in sorted(reads["memory_bytes"].unique().tolist()):
+        part = reads[reads["memory_bytes"] == memory]
+        cache = int(part["cache_bytes"].iloc[0])
+        for label, epochs in _split(part):
+            mean = epochs[["used_pages", "recorded_pages", *models]].mean() * page_bytes / _MIB
+            found.append((size(memory), size(cache), label, *mean.tolist()))
+    return found
+
+
+def _split(part: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
+    """Returns the rows of no epoch, of the first one, and of the later ones, with their names."""
+    counted = part[part["epoch"].notna()].sort_values("epoch")
+    outside = part[part["epoch"].isna()]
+    first, later = counted.head(1), counted.iloc[1:]
+    parts = [("none", outside), ("first", first), ("later, mean", later)]
+    return [(label, rows) for label, rows in parts if len(rows)]
+
+
+def basis(found: MemoryAnswer) -> list[str]:
+    """Returns sentences on what the prediction rests on, and how good it is."""
+    said = []
+    for target in sorted(found.own_bytes):
+        mine, shown = found.own_bytes[target], name(target)
+        if mine is None:
+            said.append(
+                f"{shown}: its own memory is not known, so all memory is page cache (give"
+                " --own-memory)."
+            )
+        else:
+            said.append(f"{shown}: {size(mine)} of the memory are its own, the rest page cache.")
+        if target in found.enough_bytes:
+            said.append(
+                f"{shown}: with {size(found.enough_bytes[target])}, LRU reads no page twice."
+            )
+        if target in found.error:
+            limit = found.limit_bytes.get(target)
+            at = f"at its limit of {size(limit)}" if limit else "without a limit"
+            said.append(
+                f"{shown}: of the recording itself, {at}, the kernel's model reads"
+                f" {abs(found.error[target]):.1%} {'more' if found.error[target] >= 0 else 'less'}"
+                " than was read."
+            )
+    if found.warm_pages:
+        said.append(
+            f"{size(found.warm_pages * found.page_bytes)} were in memory before the recording; the"
+            " prediction begins with an empty cache."
+        )
+    said.append(f"Read-ahead: {size(found.read_ahead_bytes)}.")
+    return said

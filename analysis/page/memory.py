@@ -1,0 +1,66 @@
+"""The page of a prediction: what each target reads with another amount of memory."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from tracer.analysis.figures.memory import by_memory
+from tracer.analysis.findings.finding import name, size
+from tracer.analysis.memory.answer import BOUNDS, KERNEL, MemoryAnswer
+from tracer.analysis.memory.words import HEADINGS, NOTE, basis
+from tracer.analysis.page.base import TEMPLATES, render
+from tracer.analysis.page.explanation import Section
+from tracer.analysis.page.summary import Tile
+from tracer.analysis.page.tables import page_table
+
+_TEMPLATE = "memory.html.j2"
+_MIB = 1 << 20
+
+
+def memory_page(title: str, found: MemoryAnswer) -> str:
+    """Returns the self-contained page."""
+    sections = []
+    for number, (target, reads) in enumerate(found.reads.groupby("target", sort=True)):
+        later = reads[reads["epoch"] > reads["epoch"].min()]
+        drawn = _means(later if len(later) else reads, found.page_bytes)
+        table = _table(reads, found.page_bytes)
+        sections.append(
+            Section(
+                f"target-{number}",
+                f"Reads of {name(target)}, with other memory",
+                "Mean of the epochs after the first. " * bool(len(later)) + NOTE,
+                by_memory(drawn, HEADINGS),
+                page_table(f"reads-{number}", table, "", NOTE),
+            )
+        )
+    return render(
+        _TEMPLATE,
+        TEMPLATES,
+        figures=True,
+        name=title,
+        tiles=_tiles(found),
+        sections=sections,
+        basis=basis(found),
+    )
+
+
+def _tiles(found: MemoryAnswer) -> list[Tile]:
+    return [
+        Tile("enough", size(amount), f"{name(target)} reads no page twice (LRU)")
+        for target, amount in sorted(found.enough_bytes.items())
+    ]
+
+
+def _means(reads: pd.DataFrame, page_bytes: int) -> pd.DataFrame:
+    models = (KERNEL, *BOUNDS)
+    means = reads.groupby("memory_bytes")[[f"{model}_pages" for model in models]].mean()
+    named = {f"{model}_pages": f"{model}_bytes" for model in models}
+    return (means * page_bytes).rename(columns=named).reset_index()
+
+
+def _table(reads: pd.DataFrame, page_bytes: int) -> pd.DataFrame:
+    shown = reads[["epoch"]].copy()
+    shown.insert(0, "memory_mib", reads["memory_bytes"] / _MIB)
+    for column in ("used", "recorded", KERNEL, *BOUNDS):
+        shown[f"{HEADINGS.get(column, column)}_mib"] = reads[f"{column}_pages"] * page_bytes / _MIB
+    return shown.sort_values(["memory_mib", "epoch"], ignore_index=True)

@@ -125,14 +125,21 @@ def _simulated(
         *(cache, runs.first, runs.pages, runs.file, runs.reader, runs.tenant, runs.kind),
         *(runs.base, runs.size_pages, runs.ts, missed, read),
     )
+    _count_unused(cache)
     memory = cache.memory
-    unused = memory["unused"].copy()
-    left = cache.page["state"] & (PRESENT | UNUSED) == PRESENT | UNUSED
-    unused += np.bincount(cache.page["owner"][left], minlength=runs.tenants)
     return Simulated(
         *(missed, read, memory["evicted"].copy(), memory["refaulted"].copy()),
-        *(memory["activated"] + memory["refaults"], unused),
+        *(memory["activated"] + memory["refaults"], memory["unused"].copy()),
     )
+
+
+@compiled
+def _count_unused(cache: Cache) -> None:
+    # Adds the pages read ahead that are left unused at the end.
+    page = cache.page
+    for p in range(len(page)):
+        if page[p].state & UNUSED:
+            cache.memory[page[p].owner].unused += 1
 
 
 @compiled_lean

@@ -20,6 +20,7 @@ from tracer.analysis.memory.cache import (
     UNUSED,
     Cache,
     new_cache,
+    pages_of,
     publish,
     touch,
 )
@@ -173,7 +174,7 @@ def _read(cache: Cache, opened: Opened, index: int, pages: int) -> int:
             folio = folio_of(cache, opened, at)
             if at in (folio, index):
                 before = reader[opened.reader].last
-                again = at == index and folio <= before < folio + (1 << page[p].left)
+                again = at == index and folio <= before < folio + pages_of(cache, p)
                 if not again or not cache.setting[0].kernel:
                     touch(cache, opened.base + folio)
     reader[opened.reader].last = last - 1

@@ -145,6 +145,12 @@ def new_cache(
 
 
 @compiled_lean
+def pages_of(cache: Cache, p: int) -> Any:
+    """Returns the pages of the folio of a cached page."""
+    return 1 << np.int64(cache.page[p].left)
+
+
+@compiled_lean
 def publish(cache: Cache, tenant: int) -> None:
     """Brings the statistics of a tenant's cgroup up to date."""
     memory = cache.memory
@@ -159,7 +165,7 @@ def put_newest(cache: Cache, p: int) -> None:
     page = cache.page
     memory = cache.memory
     tenant = page[p].owner
-    pages = 1 << page[p].left
+    pages = pages_of(cache, p)
     if page[p].state & ACTIVE:
         newest = memory[tenant].newest_active
         memory[tenant].newest_active = p
@@ -184,7 +190,7 @@ def take(cache: Cache, p: int) -> None:
     page = cache.page
     memory = cache.memory
     tenant = page[p].owner
-    pages = 1 << page[p].left
+    pages = pages_of(cache, p)
     newer, older = page[p].newer, page[p].older
     if newer != NONE:
         page[newer].older = older
@@ -211,7 +217,7 @@ def evict(cache: Cache, p: int) -> Any:
     page = cache.page
     memory = cache.memory
     tenant = page[p].owner
-    pages = 1 << page[p].left
+    pages = pages_of(cache, p)
     kept = SHADOW | (page[p].state & WORKINGSET)
     for q in range(p, p + pages):
         if page[q].state & UNUSED:
@@ -245,7 +251,7 @@ def admit(cache: Cache, p: int, order: int, tenant: int, read: bool) -> None:
         if cache.setting[0].kernel and last >= p:
             before = page[last].owner
             memory[tenant].refaulted += pages
-            distance = (memory[before].age - page[last].left) & 0xFFFFFFFF
+            distance = (memory[before].age - np.int64(page[last].left)) & 0xFFFFFFFF
             if cache.setting[0].exact:
                 publish(cache, before)
             if distance <= memory[before].known_active:
@@ -277,7 +283,7 @@ def touch(cache: Cache, p: int) -> None:
         take(cache, p)
         page[p].state = (page[p].state | ACTIVE) & (ALL ^ REFERENCED)
         put_newest(cache, p)
-        pages = 1 << page[p].left
+        pages = pages_of(cache, p)
         tenant = page[p].owner
         cache.memory[tenant].age += pages
         cache.memory[tenant].activated += pages

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from tracer.analysis.memory.cache import (
     ALL,
     MAPPED,
@@ -59,7 +61,7 @@ def is_cached(cache: Cache, opened: Opened, index: int) -> Any:
 @compiled_lean
 def folio_of(cache: Cache, opened: Opened, index: int) -> Any:
     """Returns the first page of the folio that a cached page belongs to."""
-    order = cache.page[opened.base + index].left
+    order = np.int64(cache.page[opened.base + index].left)
     return index >> order << order
 
 
@@ -199,13 +201,12 @@ def _read_window(cache: Cache, opened: Opened) -> None:
 @compiled_lean
 def _first_looked(cache: Cache, opened: Opened, index: int) -> Any:
     # The kernel's walks over cached pages count pages from `index`, but look at pages from the
-    # first one of its folio on. They look at the page that they count again when they come to
-    # another node of the tree.
-    if index < opened.size and is_cached(cache, opened, index):
-        looked = folio_of(cache, opened, index)
-        if index - looked < 1 << NODE:
-            return looked
-    return index
+    # first one of its folio on, unless the folio fills a node of the tree. They look at the page
+    # that they count again when they come to another node.
+    if index >= opened.size or not is_cached(cache, opened, index):
+        return index
+    small = cache.page[opened.base + index].left < NODE
+    return folio_of(cache, opened, index) if small else index
 
 
 @compiled_lean
@@ -284,7 +285,7 @@ def read_on(cache: Cache, opened: Opened, index: int, asked: int) -> None:
     if cache.setting[0].ra_pages == 0:
         return
     cache.page[opened.base + folio_of(cache, opened, index)].state &= ALL ^ MARKER
-    order = cache.page[opened.base + index].left
+    order = np.int64(cache.page[opened.base + index].left)
     most = _most_pages(cache, asked)
     expected = reader[r].start + reader[r].length - reader[r].ahead
     if index == (expected >> order) << order:

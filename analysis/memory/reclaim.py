@@ -32,6 +32,7 @@ from tracer.analysis.memory.cache import (
     YOUNG,
     Cache,
     evict,
+    pages_of,
     publish,
     put_newest,
     take,
@@ -137,7 +138,7 @@ def _shrink_inactive(cache: Cache, tenant: int, pages: int) -> int:
     activated = 0
     while scanned < pages:
         p = memory[tenant].oldest_inactive
-        size = 1 << page[p].left
+        size = pages_of(cache, p)
         scanned += size
         if page[p].state & YOUNG:
             take(cache, p)
@@ -160,7 +161,7 @@ def _shrink_active(cache: Cache, tenant: int, pages: int) -> None:
     scanned = 0
     while scanned < pages:
         p = memory[tenant].oldest_active
-        scanned += 1 << page[p].left
+        scanned += pages_of(cache, p)
         take(cache, p)
         page[p].state = (page[p].state | WORKINGSET) & (ALL ^ ACTIVE ^ YOUNG)
         put_newest(cache, p)

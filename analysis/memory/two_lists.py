@@ -20,6 +20,7 @@ from tracer.analysis.memory.cache import (
     UNUSED,
     Cache,
     new_cache,
+    pages_of,
     publish,
     touch,
 )
@@ -125,14 +126,21 @@ def _simulated(
         *(cache, runs.first, runs.pages, runs.file, runs.reader, runs.tenant, runs.kind),
         *(runs.base, runs.size_pages, runs.ts, missed, read),
     )
+    _count_unused(cache)
     memory = cache.memory
-    unused = memory["unused"].copy()
-    left = cache.page["state"] & (PRESENT | UNUSED) == PRESENT | UNUSED
-    unused += np.bincount(cache.page["owner"][left], minlength=runs.tenants)
     return Simulated(
         *(missed, read, memory["evicted"].copy(), memory["refaulted"].copy()),
-        *(memory["activated"] + memory["refaults"], unused),
+        *(memory["activated"] + memory["refaults"], memory["unused"].copy()),
     )
+
+
+@compiled
+def _count_unused(cache: Cache) -> None:
+    # Adds the pages read ahead that are left unused at the end.
+    page = cache.page
+    for p in range(len(page)):
+        if page[p].state & UNUSED:
+            cache.memory[page[p].owner].unused += 1
 
 
 @compiled_lean
@@ -166,7 +174,7 @@ def _read(cache: Cache, opened: Opened, index: int, pages: int) -> int:
             folio = folio_of(cache, opened, at)
             if at in (folio, index):
                 before = reader[opened.reader].last
-                again = at == index and folio <= before < folio + (1 << page[p].left)
+                again = at == index and folio <= before < folio + pages_of(cache, p)
                 if not again or not cache.setting[0].kernel:
                     touch(cache, opened.base + folio)
     reader[opened.reader].last = last - 1

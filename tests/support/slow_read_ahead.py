@@ -81,9 +81,9 @@ class ReadAhead:
 
     def slot(self, index):
         """Returns where a walk that begins at `index` looks first: at the first page of the folio,
-        if the folio lies in one node of 64 slots."""
+        if the folio is smaller than a node of 64 slots."""
         folio = self.file.folio_at(index)
-        return folio.index if folio and folio.order <= 6 and folio.index > index - 64 else index
+        return folio.index if folio and folio.order < 6 else index
 
     def cached_before(self, index, most):
         counted, slot = index - 1, self.slot(index - 1)

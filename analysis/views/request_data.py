@@ -1,0 +1,48 @@
+"""Whose data write requests carry.
+
+The data of a request is that of the bio at its first sector, as a whole.
+"""
+
+from __future__ import annotations
+
+from tracer.analysis.views.flushes import flushes
+from tracer.analysis.views.threads import owns
+from tracer.store.trace import Trace
+
+_DATA = f"""
+CREATE OR REPLACE TEMP TABLE request_data AS
+WITH asked AS (
+    SELECT DISTINCT request, dev, sector, queue_ns FROM {{requests}}
+), bios AS (
+    SELECT f.dev, f.sector, f.ts, any_value(f.dirtier) AS dirtier, any_value(p.comm) AS comm,
+        any_value(f.target) AS target, any_value(f.container) AS container,
+        any_value(f.dirtiers) AS dirtiers
+    FROM flushes f
+    SEMI JOIN asked r ON f.dev = r.dev AND f.sector = r.sector AND f.ts = r.queue_ns
+    LEFT JOIN threads p ON {owns("p", "f", "dirtier")}
+    WHERE f.dirtier IS NOT NULL GROUP BY ALL
+)
+SELECT r.request, b.* EXCLUDE (dev, sector)
+FROM asked r JOIN bios b ON r.dev = b.dev AND r.sector = b.sector AND r.queue_ns = b.ts
+"""
+
+_NONE = """
+CREATE OR REPLACE TEMP TABLE request_data AS
+SELECT NULL::BIGINT AS request, NULL::BIGINT AS ts, NULL::INT AS dirtier, NULL::VARCHAR AS comm,
+    NULL::VARCHAR AS target, NULL::VARCHAR AS container, NULL::INT AS dirtiers LIMIT 0
+"""
+
+
+def make_request_data(trace: Trace, requests: str) -> None:
+    """Makes the table `request_data`: the data of write requests whose dirtier is known.
+
+    `requests` is a table or query with the columns request (`row` of the view `requests`), dev,
+    sector and queue_ns; it may have a request several times. `request_data` has request, ts (when
+    the bio was queued), dirtier, comm (the dirtier's name), target, container and dirtiers, as in
+    `flushes`. It is empty for a trace without the table dirty.
+    """
+    if "dirty" not in trace.tables or not trace.rows(f"SELECT 1 FROM {requests} LIMIT 1"):
+        trace.execute(_NONE)
+        return
+    flushes(trace)
+    trace.execute(_DATA.format(requests=requests))

@@ -6,20 +6,18 @@ The data of a request is that of the bio at its first sector, as a whole.
 from __future__ import annotations
 
 from tracer.analysis.views.flushes import flushes
-from tracer.analysis.views.threads import owns
 from tracer.store.trace import Trace
 
-_DATA = f"""
+_DATA = """
 CREATE OR REPLACE TEMP TABLE request_data AS
 WITH asked AS (
-    SELECT DISTINCT request, dev, sector, queue_ns FROM {{requests}}
+    SELECT DISTINCT request, dev, sector, queue_ns FROM {requests}
 ), bios AS (
-    SELECT f.dev, f.sector, f.ts, any_value(f.dirtier) AS dirtier, any_value(p.comm) AS comm,
+    SELECT f.dev, f.sector, f.ts, any_value(f.dirtier) AS dirtier, any_value(dirtier_comm) AS comm,
         any_value(f.target) AS target, any_value(f.container) AS container,
         any_value(f.dirtiers) AS dirtiers
     FROM flushes f
     SEMI JOIN asked r ON f.dev = r.dev AND f.sector = r.sector AND f.ts = r.queue_ns
-    LEFT JOIN threads p ON {owns("p", "f", "dirtier")}
     WHERE f.dirtier IS NOT NULL GROUP BY ALL
 )
 SELECT r.request, b.* EXCLUDE (dev, sector)

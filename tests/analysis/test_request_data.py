@@ -81,3 +81,17 @@ def test_nobody_is_told_where_no_dirtying_was_recorded(tmp_path):
     assert data_of(tmp_path / "t", tables, "dirtier") == []
     dirty = [row for row in DIRTY if row["ino"] != 11]
     assert data_of(tmp_path / "other", tables | {"dirty": dirty}, "dirtier") == []
+
+
+def test_the_name_is_that_of_the_process_that_dirtied_it(tmp_path):
+    """The number may be another process's when the data is written."""
+    bracket, bios = written(11)
+    heir = {"pid": JOB, "tid": JOB, "comm": "heir", "role": "other", "start_ns": 6}
+    tables = {
+        "processes": [PROCESSES[0] | {"end_ns": 5}, heir, *PROCESSES[1:]],
+        "block": [*bios, block(50, "issue", 0, 8)],
+        "inode_writeback": bracket,
+        "dirty": DIRTY,
+    }
+    columns = "d.dirtier, d.comm, d.target"
+    assert data_of(tmp_path / "t", tables, columns) == [(0, JOB, "job", "a")]

@@ -21,7 +21,7 @@ _MOST = 5
 _SERVED = """
 CREATE OR REPLACE TEMP TABLE served AS
 SELECT s.number, r.row AS request, r.dev, r.operation, r.comm, r.tid = s.tid AS own, r.sector,
-    r.nr_sector, r.queue_ns, r.pid
+    r.nr_sector, r.queue_ns, r.issue_ns, r.pid
 FROM storage_waits s JOIN requests r
     ON r.issue_ns < s.until AND r.complete_ns > s.ts AND (s.device IS NULL OR r.dev = s.device)
 WHERE r.nr_sector >= 0

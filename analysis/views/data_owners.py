@@ -1,7 +1,10 @@
-"""Processes whose data a commit of the journal wrote while a thread waited for it.
+"""Owners of the data that a commit of the journal wrote while a thread waited for it.
 
-The data of a wait is that of the write requests that the journal's disk served during it. Its
-owner is the dirtier of the most sectors (`tracer.analysis.views.request_data`).
+The data of a wait is that of the write requests that the journal's disk served during it
+(`tracer.analysis.views.request_data`). An owner is a process that dirtied data, with the target and
+the container of all who dirtied it. A wait for data of several owners becomes one wait for each of
+them: they share its time as they share the sectors, since the events do not tell which request the
+journal's thread waited for at a time. The disk may have written the data in another order.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ COLUMNS = (
     Column(
         "for_pid",
         Type.INT32,
-        "sync, data: process that dirtied most of the data that the journal's disk wrote "
+        "sync, data: process that last dirtied this part of the data that the journal's disk wrote "
         "meanwhile; null: not known, or no such wait",
     ),
     Column("for_comm", Type.TEXT, "name of that process"),
@@ -27,32 +30,52 @@ COLUMNS = (
 _SERVED = """
 CREATE OR REPLACE TEMP TABLE served_data AS
 WITH waits AS (
-    SELECT row, ts, ts::HUGEINT + dur_ns AS until, by_tid FROM wait_parts
+    SELECT row, ts, dur_ns, ts::HUGEINT + dur_ns AS until, by_tid FROM wait_parts
     WHERE kind = 'sync' AND detail = 'data' AND dur_ns > 0
 ), disks AS (
-    SELECT DISTINCT tid, disk FROM commit_writes
+    SELECT tid, disk FROM commit_writes
+    UNION
+    SELECT tid, coalesce(p.disk, j.dev) FROM journal j LEFT JOIN partitions p USING (dev)
 ), meanwhile AS MATERIALIZED (
-    SELECT w.row, w.ts, w.by_tid, r.row AS request, r.dev, r.sector, r.nr_sector, r.queue_ns
+    SELECT w.row, w.ts, w.dur_ns, w.by_tid, r.row AS request, r.dev, r.sector, r.nr_sector,
+        r.queue_ns, r.issue_ns
     FROM waits w JOIN (FROM requests WHERE operation = 'write') r
         ON r.issue_ns < w.until AND r.complete_ns > w.ts
 )
-SELECT m.row, m.ts, m.request, m.dev, m.sector, m.nr_sector, m.queue_ns
+SELECT m.* EXCLUDE (by_tid)
 FROM meanwhile m JOIN disks d ON m.by_tid = d.tid AND m.dev = d.disk
 """
 
+# The largest part comes first. The ends of the parts are rounded, so that they add up.
 _OWNERS = """
 CREATE OR REPLACE TEMP TABLE data_owners AS
 WITH owned AS (
-    SELECT s.row, s.ts, d.dirtier, d.target, d.container, sum(s.nr_sector::HUGEINT) AS sectors,
-        arg_max(d.comm, d.ts) AS comm
-    FROM served_data s JOIN request_data d USING (request)
+    SELECT s.row, s.ts, s.dur_ns, d.dirtier, d.comm, d.target, d.container,
+        sum(s.nr_sector::HUGEINT) AS sectors
+    FROM served_data s JOIN request_data d USING (request) WHERE s.nr_sector > 0
     GROUP BY ALL
-), most AS (
-    SELECT row, ts, unnest(arg_max({'for_pid': dirtier, 'for_comm': comm, 'for_target': target,
-        'for_container': container}, (sectors, -dirtier)))
-    FROM owned GROUP BY row, ts
+), shared AS (
+    SELECT *, count(*) OVER of_wait AS owners, sum(sectors) OVER of_wait AS whole,
+        sum(sectors) OVER (PARTITION BY row, ts ORDER BY sectors DESC, dirtier NULLS LAST,
+            comm NULLS LAST, target NULLS LAST, container NULLS LAST
+            ROWS UNBOUNDED PRECEDING) AS upto
+    FROM owned WINDOW of_wait AS (PARTITION BY row, ts)
+), ends AS (
+    SELECT *, dur_ns * (upto - sectors) // whole AS "from", dur_ns * upto // whole AS "to"
+    FROM shared
 )
-SELECT row, ts, for_pid, for_comm, for_target, for_container FROM most
+SELECT row, ts AS began, CAST(ts + "from" AS BIGINT) AS ts, CAST("to" - "from" AS BIGINT) AS dur_ns,
+    owners > 1 AS shared, dirtier AS for_pid, comm AS for_comm, target AS for_target,
+    container AS for_container
+FROM ends WHERE "to" > "from"
+"""
+
+_SPLIT = """
+CREATE OR REPLACE TEMP TABLE wait_parts AS
+SELECT w.* REPLACE (coalesce(d.ts, w.ts) AS ts, coalesce(d.dur_ns, w.dur_ns) AS dur_ns,
+    if(d.shared, 'inferred', w.certainty) AS certainty)
+FROM wait_parts w
+LEFT JOIN data_owners d ON w.row = d.row AND w.ts = d.began AND w.detail = 'data'
 """
 
 _NONE = """
@@ -67,10 +90,12 @@ def make_no_owners(trace: Trace) -> None:
     trace.execute(_NONE)
 
 
-def make_data_owners(trace: Trace) -> None:
-    """Makes the table data_owners: row, ts (of `wait_parts`), for_pid, for_comm, for_target, ...
+def split_by_owner(trace: Trace) -> None:
+    """Splits the waits for data in `wait_parts` by the owners of the data.
 
-    Needs `wait_parts` and `commit_writes` (`tracer.analysis.views.sync_parts`).
+    The parts of a wait follow one another and fill it. Makes the table data_owners: row, ts (of the
+    new `wait_parts`), for_pid, for_comm, for_target, for_container. Needs `wait_parts`,
+    `commit_writes` and `partitions` (`tracer.analysis.views.sync_parts`).
     """
     found = "SELECT 1 FROM wait_parts WHERE kind = 'sync' AND detail = 'data' LIMIT 1"
     if "dirty" not in trace.tables or not trace.rows(found):
@@ -79,5 +104,6 @@ def make_data_owners(trace: Trace) -> None:
     trace.execute(_SERVED)
     make_request_data(trace, "served_data")
     trace.execute(_OWNERS)
+    trace.execute(_SPLIT)
     for table in ("served_data", "request_data"):
         trace.execute(f"DROP TABLE {table}")

@@ -154,7 +154,8 @@ WITH subvolumes AS (
 SELECT r.ts, r.dev, r.sector, r.nr_sector, r.rwbs, r.page, r.pages, r.ino, r.root,
     CASE WHEN NOT r.metadata AND r.ts >= coalesce(f.born_ns, r.ts)
         AND r.ts > coalesce(z.last_freed, -1) THEN f.path END AS path,
-    r.reason, r.call, r.pid, r.comm, d.dirtier, d.comm AS dirtier_comm, d.target, d.container, p.phase,
+    r.reason, r.call, r.pid, r.comm, d.dirtier, d.comm AS dirtier_comm, d.target, d.container,
+    p.phase,
     CASE WHEN d.id IS NOT NULL THEN d.whose ELSE o.whose END AS whose,
     CASE WHEN r.certainty = 'exact' AND (d.dirtiers > 1 OR NOT r.direct AND d.id IS NOT NULL AND (
             -- Others may have dirtied it before the recording, while events were lost, or it may

@@ -1,6 +1,7 @@
 """Whose data write requests carry.
 
-The data of a request is that of the bio at its first sector, as a whole.
+The data of a request is that of the bio that its first sector belongs to, as a whole. A bio may be
+longer than a request: then its rest is the data of later requests, for which no bio is queued.
 """
 
 from __future__ import annotations
@@ -11,17 +12,27 @@ from tracer.store.trace import Trace
 _DATA = """
 CREATE OR REPLACE TEMP TABLE request_data AS
 WITH asked AS (
-    SELECT DISTINCT request, dev, sector, queue_ns FROM {requests}
+    SELECT DISTINCT request, dev, sector, queue_ns, issue_ns FROM {requests}
+), rests AS (
+    SELECT r.request, r.dev, arg_max(f.sector, (f.ts, f.row)) AS sector, max(f.ts) AS queue_ns
+    FROM asked r JOIN flushes f ON f.dev = r.dev AND f.ts <= r.issue_ns
+        AND f.sector < r.sector AND f.sector + f.nr_sector::UBIGINT > r.sector
+    WHERE r.queue_ns IS NULL AND f.nr_sector > 0 GROUP BY ALL
+), begun AS (
+    SELECT request, dev, sector, queue_ns FROM asked WHERE queue_ns IS NOT NULL
+    UNION ALL
+    FROM rests
 ), bios AS (
-    SELECT f.dev, f.sector, f.ts, any_value(f.dirtier) AS dirtier, any_value(dirtier_comm) AS comm,
-        any_value(f.target) AS target, any_value(f.container) AS container,
-        any_value(f.dirtiers) AS dirtiers
+    SELECT f.dev, f.sector, f.ts, any_value(f.dirtier) AS dirtier,
+        any_value(f.dirtier_comm) AS comm, any_value(f.target) AS target,
+        any_value(f.container) AS container, any_value(f.dirtiers) AS dirtiers
     FROM flushes f
-    SEMI JOIN asked r ON f.dev = r.dev AND f.sector = r.sector AND f.ts = r.queue_ns
-    WHERE f.dirtier IS NOT NULL GROUP BY ALL
+    SEMI JOIN begun r ON f.dev = r.dev AND f.sector = r.sector AND f.ts = r.queue_ns
+    -- Metadata, and blocks of a journal, are nobody's data.
+    WHERE f.dirtier IS NOT NULL OR f.ino IS NOT NULL AND NOT contains(f.rwbs, 'M') GROUP BY ALL
 )
 SELECT r.request, b.* EXCLUDE (dev, sector)
-FROM asked r JOIN bios b ON r.dev = b.dev AND r.sector = b.sector AND r.queue_ns = b.ts
+FROM begun r JOIN bios b ON r.dev = b.dev AND r.sector = b.sector AND r.queue_ns = b.ts
 """
 
 _NONE = """
@@ -32,12 +43,13 @@ SELECT NULL::BIGINT AS request, NULL::BIGINT AS ts, NULL::INT AS dirtier, NULL::
 
 
 def make_request_data(trace: Trace, requests: str) -> None:
-    """Makes the table `request_data`: the data of write requests whose dirtier is known.
+    """Makes the table `request_data`: the data of write requests of files.
 
     `requests` is a table or query with the columns request (`row` of the view `requests`), dev,
-    sector and queue_ns; it may have a request several times. `request_data` has request, ts (when
-    the bio was queued), dirtier, comm (the dirtier's name), target, container and dirtiers, as in
-    `flushes`. It is empty for a trace without the table dirty.
+    sector, queue_ns and issue_ns; it may have a request several times. `request_data` has request,
+    ts (when the bio was queued), dirtier, comm (the dirtier's name), target, container and
+    dirtiers, as in `flushes`. The dirtier is null if no event tells it. The table is empty for a
+    trace without the table dirty.
     """
     if "dirty" not in trace.tables or not trace.rows(f"SELECT 1 FROM {requests} LIMIT 1"):
         trace.execute(_NONE)

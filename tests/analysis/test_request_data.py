@@ -39,7 +39,7 @@ def data_of(folder, tables, columns):
         make_request_data(trace, "(SELECT *, row AS request FROM requests)")
         return trace.rows(
             f"SELECT sector, {columns} FROM requests r JOIN request_data d ON r.row = d.request"
-            " ORDER BY sector"
+            " ORDER BY sector, issue_ns"
         )
 
 
@@ -74,13 +74,37 @@ def test_the_data_of_a_request_is_not_that_of_an_earlier_write_to_its_place(tmp_
     assert data_of(tmp_path / "t", tables, "issue_ns, dirtier") == [(0, 13, JOB), (0, 23, OTHER)]
 
 
+def test_the_rest_of_a_bio_is_data_of_the_same_file(tmp_path):
+    """The device took the bio in two requests; an earlier bio wrote the place for another file."""
+    bracket, bios = written(11, 12)
+    rows = [
+        bios[0] | {"nr_sector": 24},
+        block(13, "issue", 0, 24),
+        block(15, "complete", 0, 24),
+        bios[1] | {"sector": 0, "nr_sector": 24},
+        block(50, "issue", 0, 8),
+        block(51, "issue", 8, 16),
+    ]
+    tables = {"block": rows, "inode_writeback": bracket, "dirty": DIRTY}
+    assert data_of(tmp_path / "t", tables, "queue_ns, dirtier") == [
+        (0, 12, JOB), (0, 22, OTHER), (8, None, OTHER),
+    ]  # fmt: skip
+
+
+def test_metadata_is_nobodys_data(tmp_path):
+    bracket, bios = written(11, 12)
+    rows = [bios[0] | {"rwbs": "WM"}, bios[1], block(50, "issue", 0, 8), block(51, "issue", 8, 8)]
+    tables = {"block": rows, "inode_writeback": bracket, "dirty": DIRTY}
+    assert data_of(tmp_path / "t", tables, "dirtier") == [(8, OTHER)]
+
+
 def test_nobody_is_told_where_no_dirtying_was_recorded(tmp_path):
     bracket, bios = written(11, 12)
     issues = [block(50, "issue", 0, 8)]
     tables = {"block": bios + issues, "inode_writeback": bracket}
     assert data_of(tmp_path / "t", tables, "dirtier") == []
     dirty = [row for row in DIRTY if row["ino"] != 11]
-    assert data_of(tmp_path / "other", tables | {"dirty": dirty}, "dirtier") == []
+    assert data_of(tmp_path / "other", tables | {"dirty": dirty}, "dirtier") == [(0, None)]
 
 
 def test_the_name_is_that_of_the_process_that_dirtied_it(tmp_path):

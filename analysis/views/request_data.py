@@ -1,4 +1,4 @@
-"""Whose data write requests carry.
+"""The data that write requests carry, and who dirtied it.
 
 The data of a request is that of the bio that its first sector belongs to, as a whole. A bio may be
 longer than a request: then its rest is the data of later requests, for which no bio is queued.

@@ -13,9 +13,9 @@ import sys
 
 import pytest
 
-from tests.kernel.test_planted_syncs import BLOCK, REQUEST_MS, blocks_of, run
 from tests.support.planted import CHARGED, MISTAKEN, MS, during, load, windows
 from tests.support.slow_disk import slow_disk
+from tests.support.slow_ext4 import BLOCK, REQUEST_MS, blocks_of, run
 from tracer.analysis.report.waits import waits_table
 from tracer.analysis.views.critical_path import critical_path
 

@@ -27,11 +27,14 @@ COLUMNS = (
 )
 """Columns of a wait that name the owner of its data."""
 
-_SERVED = """
+_LONGEST = 1 << 32
+"""Sectors that no request has more of."""
+
+_SERVED = f"""
 CREATE OR REPLACE TEMP TABLE served_data AS
 WITH waits AS (
     SELECT row, ts, dur_ns, ts::HUGEINT + dur_ns AS until, by_tid FROM wait_parts
-    WHERE kind = 'sync' AND detail = 'data' AND dur_ns > 0
+    WHERE kind = 'sync' AND detail = 'data' AND dur_ns > 0 AND until < {1 << 63}
 ), disks AS (
     SELECT tid, disk FROM commit_writes
     UNION
@@ -47,11 +50,11 @@ FROM meanwhile m JOIN disks d ON m.by_tid = d.tid AND m.dev = d.disk
 """
 
 # The largest part comes first. The ends of the parts are rounded, so that they add up.
-_OWNERS = """
+_OWNERS = f"""
 CREATE OR REPLACE TEMP TABLE data_owners AS
 WITH owned AS (
     SELECT s.row, s.ts, s.dur_ns, d.dirtier, d.comm, d.target, d.container,
-        sum(s.nr_sector::HUGEINT) AS sectors
+        sum(least(s.nr_sector, {_LONGEST})::HUGEINT) AS sectors
     FROM served_data s JOIN request_data d USING (request) WHERE s.nr_sector > 0
     GROUP BY ALL
 ), shared AS (

@@ -8,6 +8,7 @@ from tests.support.traces import make_trace
 from tracer.analysis.explain.explanation import explain
 from tracer.analysis.report.waits import waits_table
 from tracer.analysis.views.critical_path import critical_path
+from tracer.analysis.views.waits import waits
 from tracer.store.trace import Trace
 
 JOB, PEER, DB, FLUSHER, JOURNAL = 7, 8, 9, 50, 60
@@ -150,3 +151,26 @@ def test_a_step_explained_has_the_wait_for_data_as_a_whole(tmp_path):
         "target peer": 8 * 512, "container c0ffee": 24 * 512,
     }  # fmt: skip
     assert sum(one["dur_ns"] for one in step.segments) == step.total_ns
+
+
+def test_impossible_numbers_are_no_error(tmp_path):
+    """Somebody may have made the trace to harm a reader."""
+    longest, late = (1 << 63) - 1, (1 << 63) - (1 << 20)
+    made = tables({11: (PEER, longest), 12: (DB, longest), 13: (JOB, longest)})
+    last = {"sector": (1 << 64) - 1}
+    made["block"] = [row | last for row in made["block"]]
+    made["block"] += [
+        by(FLUSHER, 800, "bio_queue", dev=DISK, nr_sector=16, rwbs="W", **last),
+        by(FLUSHER, 990, "issue", dev=DISK, sector=8, nr_sector=8, rwbs="W"),  # of no bio
+        by(0, 1150, "complete", dev=DISK, sector=8, nr_sector=8, rwbs="W"),
+    ]
+    for row in (*made["journal"][2:], made["block"][-1]):
+        row["ts"] += late
+    made["block"].sort(key=lambda row: row["ts"])
+    made["off_cpu"][0] |= {"dur_ns": longest, "wake_ns": None, "run_delay_ns": None}
+    made["syscalls"][0]["dur_ns"] = None
+    with make_trace(tmp_path / "t", made, targets=TARGETS, disks=DISKS, mounts=MOUNTS) as trace:
+        of_job = f"FROM {waits(trace)} WHERE tid = {JOB}"
+        assert trace.rows(f"SELECT sum(dur_ns) {of_job}") == [(longest,)]
+        owners = trace.rows(f"SELECT DISTINCT for_comm {of_job} AND detail = 'data' ORDER BY ALL")
+    assert owners == [("db",), ("peer",), ("python",)]

@@ -84,8 +84,17 @@ class Commits:
             if row["dev"] == request["dev"]
             and row["ts"] <= request["issue_ns"]
             and row["sector"] < request["sector"] < row["sector"] + row["nr_sector"]
+            and not self.is_taken(row)
         ]
         return self.flushes[placed(max(over, key=lambda row: row["ts"]))] if over else None
+
+    def is_taken(self, bio: Row) -> bool:
+        """Returns whether a request took a bio as a whole, so that nothing is left for others."""
+        return any(
+            (one["queue_ns"], one["dev"], one["sector"]) == placed(bio)
+            and one["nr_sector"] >= bio["nr_sector"]
+            for one in self.requests
+        )
 
     def owner(self, flush: Row) -> Owner | None:
         if flush["dirtier"] is None:

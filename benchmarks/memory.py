@@ -19,6 +19,7 @@ import argparse
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -165,9 +166,12 @@ def _recorded(folder: Path, tenants: list[Tenant], epochs: int, order: str) -> P
         if line.startswith("Tracing"):
             break
     time.sleep(1)  # a sample of the jobs' memory before they read
-    _go(jobs)
-    recorder.communicate()
-    if recorder.returncode:
+    try:
+        _go(jobs)
+    finally:
+        recorder.send_signal(signal.SIGINT)  # a cgroup's recording does not end with its jobs
+        recorder.communicate()
+    if recorder.returncode not in (0, 130):
         raise OSError(f"tracer record ended with status {recorder.returncode}")
     return trace
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tracer.probes.backends import py_spy
 from tracer.probes.backends.choice import AUTO, BACKENDS, choose, kernel_headers, why_not
 from tracer.probes.backends.ebpf import library
 from tracer.probes.backends.perf_events.attributes import DUMMY, open_event
@@ -188,6 +189,18 @@ def _perf() -> Finding:
     )
 
 
+def _py_spy() -> Finding:
+    mend = ""
+    try:
+        path = py_spy.find_py_spy()
+        found = f"{path} ({py_spy.version(path)})"
+    except TracerError as error:
+        found, mend = error.what, error.mend
+    return Finding(
+        "py-spy", not mend, found, "lines of Python code that wait (tracer record --stacks)", mend
+    )
+
+
 def _docker() -> Finding:
     if not shutil.which("docker"):
         return Finding("Docker", False, "no client", "containers", "apt-get install docker.io")
@@ -221,5 +234,6 @@ _OPTIONAL: tuple[Callable[[], Finding], ...] = (
     _bcc,
     _headers,
     _perf,
+    _py_spy,
     _docker,
 )

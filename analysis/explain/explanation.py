@@ -17,6 +17,7 @@ from tracer.analysis.findings.finding import Finding
 from tracer.analysis.findings.waits import waits
 from tracer.analysis.findings.window import Scope, lossy, whole
 from tracer.analysis.views.critical_path import main_steps
+from tracer.analysis.views.sync_parts import DATA
 from tracer.analysis.views.threads import same_work
 from tracer.probes.errors import BadTrace, UsageError
 from tracer.store.trace import Trace
@@ -279,15 +280,30 @@ def _query(group: dict[str, Any], where: str) -> str:
 
 
 def _segments(trace: Trace, step: dict[Any, Any], most: int) -> list[dict[str, Any]]:
-    """Returns the longest segments of a step, in order of time."""
+    """Returns the longest segments of a step, in order of time.
+
+    A wait for the data of several owners is one segment: nobody knows when each one's was written.
+    """
     frame = trace.sql(
         f"""
+        WITH path AS (
+            SELECT *, coalesce(kind = 'sync' AND detail = '{DATA}' AND lag(kind) OVER of_step = kind
+                AND lag(detail) OVER of_step = detail AND lag(tid) OVER of_step = tid
+                AND lag(by_tid) OVER of_step = by_tid
+                AND lag(phase) OVER of_step IS NOT DISTINCT FROM phase, false) AS goes_on
+            FROM critical_path WHERE {_of_step(step)} WINDOW of_step AS (ORDER BY ts)
+        ), joined AS (
+            SELECT *, count(*) FILTER (NOT goes_on) OVER (ORDER BY ts ROWS UNBOUNDED PRECEDING)
+                AS number
+            FROM path
+        )
         SELECT * FROM (
-            SELECT ts, dur_ns, phase, pid, tid, comm, tid = step_tid AS own, kind, call, detail,
-                by_tid, by_comm, certainty
-            FROM critical_path
-            WHERE {_of_step(step)}
-            ORDER BY dur_ns DESC, ts LIMIT {most}
+            SELECT min(ts) AS ts, sum(dur_ns)::BIGINT AS dur_ns, any_value(phase) AS phase,
+                any_value(pid) AS pid, any_value(tid) AS tid, any_value(comm) AS comm,
+                any_value(tid = step_tid) AS own, any_value(kind) AS kind, any_value(call) AS call,
+                any_value(detail) AS detail, any_value(by_tid) AS by_tid,
+                any_value(by_comm) AS by_comm, any_value(certainty) AS certainty
+            FROM joined GROUP BY number ORDER BY dur_ns DESC, ts LIMIT {most}
         ) ORDER BY ts
         """
     )

@@ -8,9 +8,8 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from tracer.analysis.views.flushes import flushes
+from tracer.analysis.views.request_data import make_request_data
 from tracer.analysis.views.requests import requests
-from tracer.analysis.views.threads import owns
 from tracer.store.trace import Trace
 
 STORAGE = ("disk", "fault", "sync", "dirty")
@@ -21,35 +20,24 @@ _MOST = 5
 # A wait for a known device asks for that device; another one for all of them.
 _SERVED = """
 CREATE OR REPLACE TEMP TABLE served AS
-SELECT s.number, r.dev, r.operation, r.comm, r.tid = s.tid AS own, r.sector, r.nr_sector,
-    r.queue_ns, r.pid
+SELECT s.number, r.row AS request, r.dev, r.operation, r.comm, r.tid = s.tid AS own, r.sector,
+    r.nr_sector, r.queue_ns, r.issue_ns, r.pid
 FROM storage_waits s JOIN requests r
     ON r.issue_ns < s.until AND r.complete_ns > s.ts AND (s.device IS NULL OR r.dev = s.device)
 WHERE r.nr_sector >= 0
 """
 
-# The data of a request is that of the bio at its first sector. A process whose data another thread
-# writes is named if it alone dirtied the file, or if all who did share a container or a target.
-_WHOSE = f"""
-CREATE OR REPLACE TEMP TABLE whose_data AS
-SELECT f.dev, f.sector, f.ts, any_value(f.dirtier) AS dirtier,
-    any_value(coalesce('container ' || left(f.container, 12), 'target ' || f.target,
-        if(f.dirtiers = 1, p.comm, NULL))) AS name
-FROM flushes f
-SEMI JOIN served r ON f.dev = r.dev AND f.sector = r.sector AND f.ts = r.queue_ns
-LEFT JOIN threads p ON {owns("p", "f", "dirtier")}
-WHERE f.dirtier IS NOT NULL GROUP BY ALL
-"""
-_OF_NOBODY = """
-CREATE OR REPLACE TEMP TABLE whose_data AS
-SELECT dev, sector, queue_ns AS ts, NULL::INT AS dirtier, NULL::VARCHAR AS name FROM served LIMIT 0
+# A process whose data another thread writes is named if it alone dirtied the file, or if all who
+# did share a container or a target.
+_WHOM = """
+if(w.dirtier != r.pid, coalesce('container ' || left(w.container, 12), 'target ' || w.target,
+    if(w.dirtiers = 1, w.comm, NULL)), NULL)
 """
 
 _SUMS = f"""
-SELECT r.number, r.dev, r.operation, r.comm, if(w.dirtier != r.pid, w.name, NULL) AS for_whom,
-    r.own, count(*) AS requests, sum(r.nr_sector::HUGEINT * {_SECTOR_BYTES})::DOUBLE AS bytes
-FROM served r LEFT JOIN whose_data w
-    ON r.dev = w.dev AND r.sector = w.sector AND r.queue_ns = w.ts
+SELECT r.number, r.dev, r.operation, r.comm, {_WHOM} AS for_whom, r.own, count(*) AS requests,
+    sum(r.nr_sector::HUGEINT * {_SECTOR_BYTES})::DOUBLE AS bytes
+FROM served r LEFT JOIN request_data w USING (request)
 GROUP BY ALL ORDER BY r.number, bytes DESC, r.dev, r.operation, r.comm, for_whom
 """
 
@@ -85,14 +73,9 @@ def add_meanwhile(trace: Trace, segments: Sequence[dict[str, Any]]) -> None:
         ),
     )
     trace.execute(_SERVED)
-    written = "dirty" in trace.tables and trace.rows(
-        "SELECT 1 FROM served WHERE operation = 'write' LIMIT 1"
-    )
-    if written:
-        flushes(trace)
-    trace.execute(_WHOSE if written else _OF_NOBODY)
+    make_request_data(trace, "(FROM served WHERE operation = 'write')")
     found = trace.sql(_SUMS)
-    for table in ("storage_waits", "served", "whose_data"):
+    for table in ("storage_waits", "served", "request_data"):
         trace.execute(f"DROP TABLE {table}")
     rows = found.astype(object).where(found.notna(), None)
     for number, own in rows.groupby("number", sort=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import pandas as pd
 
@@ -18,28 +19,45 @@ _MOST_STACKS = 2000
 """Most stacks that are drawn, those with the most time."""
 
 _QUERY = f"""
-SELECT comm, stack, kind, call, detail, by_comm, sum(dur_ns)::DOUBLE / 1e6 AS ms
-FROM critical_path WHERE {{main}} AND kind != '{RUN}' AND dur_ns > 0 GROUP BY ALL
-ORDER BY ms DESC LIMIT {_MOST_STACKS}
+WITH stacks AS (
+    SELECT comm, stack, kind, call, detail, by_comm, sum(dur_ns)::DOUBLE / 1e6 AS ms
+    FROM critical_path WHERE {{main}} AND kind != '{RUN}' AND dur_ns > 0 GROUP BY ALL
+)
+SELECT *, count(*) OVER () AS stacks, sum(ms) OVER () AS all_ms FROM stacks
+ORDER BY ms DESC, comm, stack, kind, call, detail, by_comm LIMIT {_MOST_STACKS}
 """
 
 
-def waiting_boxes(trace: Trace) -> pd.DataFrame:
-    """Returns the boxes of a flame graph of waiting time, the root's depth being 0.
+@dataclass(frozen=True)
+class Waiting:
+    """The waiting time of steps as a flame graph draws it."""
 
-    Columns: depth, from_ms, ms, name (short), said (the whole name). Empty if the trace has no
-    looks at Python stacks.
+    boxes: pd.DataFrame
+    """Columns: depth (the root's is 0), from_ms, ms, name (short), said (the whole name)."""
+    more_stacks: int = 0
+    """Stacks that are left out, those with the least time."""
+    more_share: float = 0.0
+    """Their share of all waiting time."""
+
+
+def waiting_boxes(trace: Trace) -> Waiting:
+    """Returns the waiting time on the critical paths of steps, as boxes of a flame graph.
+
+    There are no boxes if the trace has no looks at Python stacks.
     """
     columns = ["depth", "from_ms", "ms", "name", "said"]
     if "python_stacks" not in trace.tables:
-        return pd.DataFrame(columns=columns)
-    stacks = [
-        (_frames(comm, stack, *wait), ms)
-        for comm, stack, *wait, ms in trace.rows(_QUERY.format(main=main_steps(trace)))
-    ]
-    least = _LEAST_SHARE * sum(ms for _, ms in stacks)
+        return Waiting(pd.DataFrame(columns=columns))
+    rows = trace.rows(_QUERY.format(main=main_steps(trace)))
+    stacks = [(_frames(comm, stack, *wait), ms) for comm, stack, *wait, ms, _, _ in rows]
+    drawn_ms = sum(ms for _, ms in stacks)
+    least = _LEAST_SHARE * drawn_ms
     found = [one for one in _boxes(sorted(stacks), 0, 0.0) if one[2] >= least]
-    return pd.DataFrame(found, columns=columns)
+    boxes = pd.DataFrame(found, columns=columns)
+    if not rows or rows[0][-2] == len(rows):
+        return Waiting(boxes)
+    *_, count, all_ms = rows[0]
+    return Waiting(boxes, count - len(rows), 1 - drawn_ms / all_ms)
 
 
 def _frames(comm: str | None, stack: str | None, *wait: str) -> tuple[str, ...]:

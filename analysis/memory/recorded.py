@@ -20,7 +20,7 @@ _NO_EPOCH = -1
 
 _FILES = "SELECT base, pages FROM page_files ORDER BY file"
 _RUNS = f"""
-SELECT u.row, u.ts, f.base + u.first AS first, u.pages, u.file, u.kind, u.tid, u.read,
+SELECT u.row, u.ts, f.base + u.first AS first, u.first AS index, u.pages, u.file, u.kind, u.tid, u.read,
     coalesce(u.target, '') AS target, coalesce(u.epoch, {_NO_EPOCH}) AS epoch
 FROM {IN_CONTEXT} u JOIN page_files f USING (file)
 ORDER BY u.row
@@ -52,12 +52,12 @@ def recorded(trace: Trace) -> Recorded:
     read = np.bincount(groups, weights=rows["read"], minlength=len(found)).astype(np.int64)
     used = rows["kind"].isin(list(_KINDS)).to_numpy() & (rows["pages"] > 0).to_numpy()
     kept = rows[used]
-    readers = pd.factorize(kept["tid"].to_numpy(np.int64) * (len(files) + 1) + kept["file"])[0]
+    readers = _readers(kept, len(files))
     runs = PageRuns(
         first=kept["first"].to_numpy(np.int64),
         pages=kept["pages"].to_numpy(np.int32),
         file=kept["file"].to_numpy(np.int32),
-        reader=readers.astype(np.int32),
+        reader=readers,
         tenant=targets[used].astype(np.int32),
         kind=kept["kind"].map(_KINDS).to_numpy(np.int8),
         group=groups[used].astype(np.int32),
@@ -70,3 +70,16 @@ def recorded(trace: Trace) -> Recorded:
     named["epoch"] = named["epoch"].astype("Int64").where(named["epoch"] != _NO_EPOCH)
     page = trace.manifest["host"].get("page_size", 4096)
     return Recorded(runs, named, [name or None for name in names], read, page)
+
+
+def _readers(kept: pd.DataFrame, files: int) -> NDArray[np.int32]:
+    """Returns a number for each time that a thread opens a file.
+
+    No event tells of that, so a thread that reads the first page of a file is taken to have opened
+    it anew.
+    """
+    thread = kept["tid"].to_numpy(np.int64) * (files + 1) + kept["file"].to_numpy(np.int64)
+    begins = (kept["index"] == 0) & (kept["kind"] == ACCESS)
+    opened = begins.groupby(thread).cumsum().to_numpy(np.int64)
+    numbers = pd.MultiIndex.from_arrays([thread, opened])
+    return pd.factorize(numbers)[0].astype(np.int32)

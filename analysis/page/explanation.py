@@ -9,6 +9,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from tracer.analysis.explain.explanation import Explanation, Part, SlowStep
+from tracer.analysis.explain.waiting import Waiting
 from tracer.analysis.explain.words import duration, meanwhile, step_name, steps_name, what, where
 from tracer.analysis.figures import critical_path as draw
 from tracer.analysis.figures.flame import flame
@@ -32,9 +33,7 @@ class Section:
     table: PageTable | None
 
 
-def explanation_page(
-    title: str, found: Explanation, times: pd.DataFrame, waiting: pd.DataFrame
-) -> str:
+def explanation_page(title: str, found: Explanation, times: pd.DataFrame, waiting: Waiting) -> str:
     """Returns the self-contained page.
 
     `times`: as `tracer.analysis.explain.over_time` returns. `waiting`: as `waiting_boxes` of
@@ -48,7 +47,7 @@ def explanation_page(
             draw.step_times(times) if len(times) else None,
             _table(found.parts, with_typical=False),
         ),
-        *([_waiting(waiting)] if len(waiting) else []),
+        *([_waiting(waiting)] if len(waiting.boxes) else []),
         *(_of_step(number, step, found) for number, step in enumerate(found.slowest)),
     ]
     return render(
@@ -74,16 +73,19 @@ def _tiles(found: Explanation) -> list[Tile]:
     ]
 
 
-def _waiting(boxes: pd.DataFrame) -> Section:
-    return Section(
-        "waiting",
-        "Where the steps waited",
+def _waiting(waiting: Waiting) -> Section:
+    about = (
         "A box is as wide as the time that steps waited in a function and in what it called, which "
         "stands above it. The kind of the wait is at the top. Looks at Python stacks, five a "
-        "second, tell the functions; a short wait between two looks has none.",
-        flame(boxes),
-        None,
+        "second, tell the functions; a short wait between two looks has none."
     )
+    if waiting.more_stacks:
+        about += (
+            f" {waiting.more_stacks:,} more stacks with less time"
+            f" ({percent(100 * waiting.more_share)} of the waiting time) are left out:"
+            " tracer export --format folded."
+        )
+    return Section("waiting", "Where the steps waited", about, flame(waiting.boxes), None)
 
 
 def _of_step(number: int, step: SlowStep, found: Explanation) -> Section:

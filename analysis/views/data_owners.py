@@ -1,15 +1,16 @@
-"""Processes whose data a commit of the journal wrote while a thread waited for it.
+"""Owners of the data that a commit of the journal wrote while a thread waited for it.
 
-The data of a wait is that of the write requests that the journal's disk served during it. Its
-owner is the dirtier (`tracer.analysis.views.flushes`) of the most sectors. A request counts as a
-whole for the bio at its first sector.
+The data of a wait is that of the write requests that the journal's disk served during it
+(`tracer.analysis.views.request_data`). An owner is a process that dirtied data, with the target and
+the container of all who dirtied it. A wait for data of several owners becomes one wait for each of
+them: they share its time as they share the sectors, since the events do not tell which request the
+journal's thread waited for at a time. The disk may have written the data in another order.
 """
 
 from __future__ import annotations
 
-from tracer.analysis.views.flushes import flushes
+from tracer.analysis.views.request_data import make_request_data
 from tracer.analysis.views.requests import requests
-from tracer.analysis.views.threads import owns
 from tracer.probes.schema import Column, Type
 from tracer.store.trace import Trace
 
@@ -17,7 +18,7 @@ COLUMNS = (
     Column(
         "for_pid",
         Type.INT32,
-        "sync, data: process that dirtied most of the data that the journal's disk wrote "
+        "sync, data: process that last dirtied this part of the data that the journal's disk wrote "
         "meanwhile; null: not known, or no such wait",
     ),
     Column("for_comm", Type.TEXT, "name of that process"),
@@ -26,40 +27,58 @@ COLUMNS = (
 )
 """Columns of a wait that name the owner of its data."""
 
-_SERVED = """
+_LONGEST = 1 << 32
+"""Sectors that no request has more of."""
+
+_SERVED = f"""
 CREATE OR REPLACE TEMP TABLE served_data AS
 WITH waits AS (
-    SELECT row, ts, ts::HUGEINT + dur_ns AS until, by_tid FROM wait_parts
-    WHERE kind = 'sync' AND detail = 'data' AND dur_ns > 0
+    SELECT row, ts, dur_ns, ts::HUGEINT + dur_ns AS until, by_tid FROM wait_parts
+    WHERE kind = 'sync' AND detail = 'data' AND dur_ns > 0 AND until < {1 << 63}
 ), disks AS (
-    SELECT DISTINCT tid, disk FROM commit_writes
+    SELECT tid, disk FROM commit_writes
+    UNION
+    SELECT tid, coalesce(p.disk, j.dev) FROM journal j LEFT JOIN partitions p USING (dev)
 ), meanwhile AS MATERIALIZED (
-    SELECT w.row, w.ts, w.by_tid, r.dev, r.sector, r.nr_sector, r.queue_ns
+    SELECT w.row, w.ts, w.dur_ns, w.by_tid, r.row AS request, r.dev, r.sector, r.nr_sector,
+        r.queue_ns, r.issue_ns
     FROM waits w JOIN (FROM requests WHERE operation = 'write') r
         ON r.issue_ns < w.until AND r.complete_ns > w.ts
 )
-SELECT m.row, m.ts, m.dev, m.sector, m.nr_sector, m.queue_ns
+SELECT m.* EXCLUDE (by_tid)
 FROM meanwhile m JOIN disks d ON m.by_tid = d.tid AND m.dev = d.disk
 """
 
+# The largest part comes first. The ends of the parts are rounded, so that they add up.
 _OWNERS = f"""
 CREATE OR REPLACE TEMP TABLE data_owners AS
-WITH bios AS (
-    SELECT dev, sector, ts, any_value(dirtier) AS dirtier, any_value(target) AS target,
-        any_value(container) AS container
-    FROM flushes WHERE dirtier IS NOT NULL GROUP BY ALL
-), owned AS (
-    SELECT s.row, s.ts, b.dirtier, b.target, b.container, sum(s.nr_sector::HUGEINT) AS sectors,
-        max(b.ts) AS moment
-    FROM served_data s JOIN bios b ON s.dev = b.dev AND s.sector = b.sector AND s.queue_ns = b.ts
+WITH owned AS (
+    SELECT s.row, s.ts, s.dur_ns, d.dirtier, d.comm, d.target, d.container,
+        sum(least(s.nr_sector, {_LONGEST})::HUGEINT) AS sectors
+    FROM served_data s JOIN request_data d USING (request) WHERE s.nr_sector > 0
     GROUP BY ALL
-), most AS (
-    SELECT row, ts, unnest(arg_max({{'for_pid': dirtier, 'for_target': target,
-        'for_container': container, 'moment': moment}}, (sectors, -dirtier)))
-    FROM owned GROUP BY row, ts
+), shared AS (
+    SELECT *, count(*) OVER of_wait AS owners, sum(sectors) OVER of_wait AS whole,
+        sum(sectors) OVER (PARTITION BY row, ts ORDER BY sectors DESC, dirtier NULLS LAST,
+            comm NULLS LAST, target NULLS LAST, container NULLS LAST
+            ROWS UNBOUNDED PRECEDING) AS upto
+    FROM owned WINDOW of_wait AS (PARTITION BY row, ts)
+), ends AS (
+    SELECT *, dur_ns * (upto - sectors) // whole AS "from", dur_ns * upto // whole AS "to"
+    FROM shared
 )
-SELECT m.row, m.ts, m.for_pid, p.comm AS for_comm, m.for_target, m.for_container
-FROM most m LEFT JOIN threads p ON {owns("p", "m", "for_pid", "moment")}
+SELECT row, ts AS began, CAST(ts + "from" AS BIGINT) AS ts, CAST("to" - "from" AS BIGINT) AS dur_ns,
+    owners > 1 AS shared, dirtier AS for_pid, comm AS for_comm, target AS for_target,
+    container AS for_container
+FROM ends WHERE "to" > "from"
+"""
+
+_SPLIT = """
+CREATE OR REPLACE TEMP TABLE wait_parts AS
+SELECT w.* REPLACE (coalesce(d.ts, w.ts) AS ts, coalesce(d.dur_ns, w.dur_ns) AS dur_ns,
+    if(d.shared, 'inferred', w.certainty) AS certainty)
+FROM wait_parts w
+LEFT JOIN data_owners d ON w.row = d.row AND w.ts = d.began AND w.detail = 'data'
 """
 
 _NONE = """
@@ -74,16 +93,20 @@ def make_no_owners(trace: Trace) -> None:
     trace.execute(_NONE)
 
 
-def make_data_owners(trace: Trace) -> None:
-    """Makes the table data_owners: row, ts (of `wait_parts`), for_pid, for_comm, for_target, ...
+def split_by_owner(trace: Trace) -> None:
+    """Splits the waits for data in `wait_parts` by the owners of the data.
 
-    Needs `wait_parts`, `commit_writes` (`tracer.analysis.views.sync_parts`) and `threads`.
+    The parts of a wait follow one another and fill it. Makes the table data_owners: row, ts (of the
+    new `wait_parts`), for_pid, for_comm, for_target, for_container. Needs `wait_parts`,
+    `commit_writes` and `partitions` (`tracer.analysis.views.sync_parts`).
     """
     found = "SELECT 1 FROM wait_parts WHERE kind = 'sync' AND detail = 'data' LIMIT 1"
     if "dirty" not in trace.tables or not trace.rows(found):
         return
     requests(trace)
-    flushes(trace)
     trace.execute(_SERVED)
+    make_request_data(trace, "served_data")
     trace.execute(_OWNERS)
-    trace.execute("DROP TABLE served_data")
+    trace.execute(_SPLIT)
+    for table in ("served_data", "request_data"):
+        trace.execute(f"DROP TABLE {table}")

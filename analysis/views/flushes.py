@@ -86,10 +86,11 @@ WITH asked AS (
     SELECT a.*, c.since FROM asked a
     ASOF JOIN cleaned c ON a.node = c.node AND a.at_ns >= c."end"
 ), last_dirtied AS (
-    SELECT a.id, d.ts, d.pid FROM (SELECT id, node, at_ns FROM asked) a
+    SELECT a.id, d.ts, d.who.pid, d.who.life FROM (SELECT id, node, at_ns FROM asked) a
     -- The last of several at one time.
     ASOF JOIN (
-        SELECT ts, node, arg_max(pid, row) AS pid FROM dirtied WHERE folio GROUP BY ts, node) d
+        SELECT ts, node, arg_max({{'pid': pid, 'life': life}}, row) AS who FROM dirtied WHERE folio
+        GROUP BY ts, node) d
         ON a.node = d.node AND a.at_ns >= d.ts
 ), with_parts AS (
     -- Pages of others may have been in the way of a direct write.
@@ -112,6 +113,7 @@ WITH asked AS (
 ), whose AS (
     SELECT a.id, a.ts, a.since,
         CASE WHEN a.direct THEN a.pid WHEN d.ts >= a.since THEN d.pid END AS dirtier,
+        if(a.direct, v.life, d.life) AS life,
         coalesce(p.dirtiers, 0) + (w.id IS NOT NULL)::BIGINT AS dirtiers,
         CASE WHEN w.id IS NULL THEN p.target
             WHEN p.id IS NULL OR p.target = w.target THEN w.target END AS target,
@@ -120,12 +122,12 @@ WITH asked AS (
         coalesce(p.mine, 0) + (w.target IS NOT NULL)::BIGINT AS mine,
         coalesce(p.known, 0) + (w.life IS NOT NULL)::BIGINT AS known
     FROM cleaned_at a LEFT JOIN last_dirtied d USING (id) LEFT JOIN parted p USING (id)
-    LEFT JOIN strangers w USING (id)
+    LEFT JOIN strangers w USING (id) LEFT JOIN writers v USING (id)
 )
-SELECT * EXCLUDE (mine, known),
+SELECT w.* EXCLUDE (mine, known, life, target, container), o.comm, w.target, w.container,
     CASE WHEN mine = dirtiers THEN 'target' WHEN mine > 0 THEN 'shared'
         WHEN known > 0 THEN 'other' END AS whose
-FROM whose WHERE dirtier IS NOT NULL
+FROM whose w LEFT JOIN threads o USING (life) WHERE dirtier IS NOT NULL
 """
 
 _PHASE = """
@@ -152,7 +154,8 @@ WITH subvolumes AS (
 SELECT r.ts, r.dev, r.sector, r.nr_sector, r.rwbs, r.page, r.pages, r.ino, r.root,
     CASE WHEN NOT r.metadata AND r.ts >= coalesce(f.born_ns, r.ts)
         AND r.ts > coalesce(z.last_freed, -1) THEN f.path END AS path,
-    r.reason, r.call, r.pid, r.comm, d.dirtier, d.target, d.container, p.phase,
+    r.reason, r.call, r.pid, r.comm, d.dirtier, d.comm AS dirtier_comm, d.target, d.container,
+    p.phase,
     CASE WHEN d.id IS NOT NULL THEN d.whose ELSE o.whose END AS whose,
     CASE WHEN r.certainty = 'exact' AND (d.dirtiers > 1 OR NOT r.direct AND d.id IS NOT NULL AND (
             -- Others may have dirtied it before the recording, while events were lost, or it may
@@ -222,6 +225,7 @@ FLUSHES = View(
             Type.INT32,
             "process that last dirtied a page of the inode, or wrote directly",
         ),
+        Column("dirtier_comm", Type.TEXT, "name of that process"),
         Column(
             "target", Type.TEXT, "target of the dirtier; null also if the dirtiers have several"
         ),

@@ -18,7 +18,7 @@ part `data` is then too short.
 
 from __future__ import annotations
 
-from tracer.analysis.views.data_owners import make_data_owners, make_no_owners
+from tracer.analysis.views.data_owners import make_no_owners, split_by_owner
 from tracer.analysis.views.volumes import make_partitions
 from tracer.store.trace import Trace
 
@@ -63,7 +63,7 @@ WITH done AS (
     FROM commit_writes w JOIN (
         SELECT b.*, coalesce(p.disk, b.dev) AS disk FROM block b LEFT JOIN partitions p USING (dev)
         WHERE event = 'complete' AND nr_sector > 0
-    ) e ON e.disk = w.disk AND e.ts >= w.ts AND e.ts < w.ended
+    ) e ON e.disk = w.disk AND e.ts > w.ts AND e.ts < w.ended
         AND w.sector >= e.sector AND w.sector < e.sector + e.nr_sector::UBIGINT
     WHERE NOT w.record GROUP BY ALL
 ), records AS (
@@ -126,8 +126,9 @@ def split(trace: Trace) -> None:
     """Splits the waits for the journal in `wait_parts` where the journal's thread went on.
 
     `wait_parts` has row, ts, dur_ns, kind, detail and by_tid, among others. A wait for the journal
-    has the kind sync and the detail journal. Its pieces follow one another and fill it. Makes the
-    table `data_owners` (`tracer.analysis.views.data_owners`).
+    has the kind sync and the detail journal. Its pieces follow one another and fill it. The owners
+    of data split those for data, too; makes their table `data_owners`
+    (`tracer.analysis.views.data_owners`).
     """
     make_no_owners(trace)
     found = f"SELECT 1 FROM wait_parts WHERE kind = 'sync' AND detail = '{JOURNAL}' LIMIT 1"
@@ -137,6 +138,6 @@ def split(trace: Trace) -> None:
     make_partitions(trace)
     for made in (_COMMITS, _WRITES, _WRITTEN, _MARKS, _PIECES, _SPLIT):
         trace.execute(made)
-    make_data_owners(trace)
+    split_by_owner(trace)
     for table in ("commits", "commit_writes", "commits_written", "commit_marks", "sync_pieces"):
         trace.execute(f"DROP TABLE {table}")

@@ -12,7 +12,8 @@ own context up to that moment, and whoever woke it:
 - reclaim: it waited for memory that others had to give up.
 - sync: a call that makes data durable, another call in which a file system syncs (a write to an
   O_SYNC file), or another call that waited for the journal's thread. A wait for the journal's
-  thread is several rows, by what that thread did meanwhile (`analysis/views/sync_parts.py`).
+  thread is several rows, by what that thread did meanwhile (`analysis/views/sync_parts.py`), and a
+  wait for data by whose data it was (`analysis/views/data_owners.py`).
 - fault: a major page fault; in user mode without a fault's event, an uninterruptible sleep that an
   interrupt ended.
 - lock: futex; or an uninterruptible sleep in another call that a thread ended, which is how a

@@ -4,6 +4,8 @@ Features are hidden for real, in a mount namespace of the test's own.
 """
 
 import json
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -26,6 +28,8 @@ NOT_NEEDED = {
     "kernel headers": NO_HEADERS,
     "bcc": NO_BCC,
     "perf": "mount --bind /dev/null $(command -v perf)",
+    "py-spy": f"for path in {Path(sys.executable).parent}/py-spy $(command -v py-spy);"
+    " do [ ! -e $path ] || mount --bind /dev/null $path; done",
     "Docker": "mount --bind /dev/null $(command -v docker);"
     " [ ! -S /var/run/docker.sock ] || mount --bind /dev/null /var/run/docker.sock",
 }

@@ -1,7 +1,7 @@
-"""Waits of an fsync for the data of a neighbour, who belongs to no target.
+"""Waits of an fsync for the data of two neighbours, who belong to no target.
 
 ext4 writes the data of files in a commit before the commit, whosever they are. The disk's own log
-tells how long it wrote the neighbour's blocks. Meanwhile the neighbour writes to another disk, too.
+tells how long it wrote each neighbour's blocks. Meanwhile they write to another disk, too.
 """
 
 from __future__ import annotations
@@ -13,19 +13,20 @@ import sys
 
 import pytest
 
-from tests.kernel.test_planted_syncs import BLOCK, REQUEST_MS, blocks_of, run
 from tests.support.planted import CHARGED, MISTAKEN, MS, during, load, windows
 from tests.support.slow_disk import slow_disk
+from tests.support.slow_ext4 import BLOCK, REQUEST_MS, blocks_of, run
 from tracer.analysis.report.waits import waits_table
 from tracer.analysis.views.critical_path import critical_path
 
-SIZES = (4, 9, 23)
-"""Files that the neighbour lengthens before each step; each is one request."""
+SIZES = {"neighbour": (4, 9, 23), "tenant": (17, 5, 0)}
+"""Files that each neighbour lengthens before each step; each is one request."""
+STEPS_OF_ALL = list(zip(*SIZES.values(), strict=True))
 
 NEIGHBOUR = f"""
 import os, sys, threading
-folder, elsewhere, ask, answer = sys.argv[1:]
-files = [os.open(f"{{folder}}/other{{n}}", os.O_RDWR) for n in range({max(SIZES)})]
+folder, elsewhere, ask, answer, *names = sys.argv[1:]
+files = [os.open(f"{{folder}}/{{name}}", os.O_RDWR) for name in names]
 
 def write_elsewhere():
     file = os.open(elsewhere, os.O_CREAT | os.O_RDWR)
@@ -43,29 +44,33 @@ with open(ask) as asked, open(answer, "w", buffering=1) as answered:
 
 STEPS = load(f"""
 own = os.open(sys.argv[1] + "/own", os.O_RDWR)
-ask, answer = open(sys.argv[2], "w", buffering=1), open(sys.argv[3])
-asked = iter([*((count, 2 * n + 2) for n, count in enumerate({SIZES})), (0, 0)])
+pipes = [(open(ask, "w", buffering=1), open(answer))
+         for ask, answer in zip(sys.argv[2::2], sys.argv[3::2])]
+asked = iter([*((counts, 2 * n + 2) for n, counts in enumerate({STEPS_OF_ALL})),
+              ([0] * len(pipes), 0)])
 
 def prepare():
-    print(*next(asked), file=ask)
-    answer.readline()
+    counts, block = next(asked)
+    for (ask, answer), count in zip(pipes, counts):
+        print(count, block, file=ask)
+        answer.readline()
     os.pwrite(own, os.urandom({BLOCK}), os.fstat(own).st_size)
 
-steps([*(lambda: os.fsync(own) for _ in {SIZES}), nothing], prepare)
+steps([*(lambda: os.fsync(own) for _ in {STEPS_OF_ALL}), nothing], prepare)
 """)
 
 
+def files_of(neighbour: str) -> list[str]:
+    return [f"{neighbour}{n}" for n in range(max(SIZES[neighbour]))]
+
+
 @pytest.fixture(scope="module")
-def beside_a_neighbour(record_loads, tmp_path_factory):
-    """The recording, the requests of the journal's disk, and the neighbour's blocks."""
+def beside_neighbours(record_loads, tmp_path_factory):
+    """The recording, the requests of the journal's disk, and each neighbour's blocks."""
     folder = tmp_path_factory.mktemp("neighbours")
-    mount, python = folder / "mount", folder / "neighbour"
+    mount = folder / "mount"
     mount.mkdir()
-    python.symlink_to(sys.executable)  # its name is that of the process
     (folder / "steps.py").write_text(STEPS)
-    pipes = [folder / "ask", folder / "answer"]
-    for pipe in pipes:
-        os.mkfifo(pipe)
     with contextlib.ExitStack() as stack:
         disk = stack.enter_context(slow_disk(folder, "d", REQUEST_MS))
         run("mkfs.ext4", "-q", "-b", BLOCK, "-E", "lazy_itable_init=0,lazy_journal_init=0",
@@ -73,20 +78,29 @@ def beside_a_neighbour(record_loads, tmp_path_factory):
         options = "nodelalloc,no_prefetch_block_bitmaps,commit=600"
         run("mount", "-o", options, disk.device, mount)
         stack.callback(lambda: os.path.ismount(mount) and run("umount", mount))
-        for name in ("own", *(f"other{n}" for n in range(max(SIZES)))):
+        for name in ("own", *(file for each in SIZES for file in files_of(each))):
             (mount / name).write_bytes(b"x")
         run("sync", "-f", mount)
-        neighbour = subprocess.Popen(
-            [python, "-S", "-E", "-c", NEIGHBOUR, mount, folder / "elsewhere", *pipes]
-        )
-        try:
+        pipes = []
+        with contextlib.ExitStack() as running:
+            for name in SIZES:
+                python, ask, answer = (folder / f"{name}{end}" for end in ("", ".ask", ".answer"))
+                python.symlink_to(sys.executable)  # its name is that of the process
+                for pipe in (ask, answer):
+                    os.mkfifo(pipe)
+                pipes += [ask, answer]
+                elsewhere = folder / f"{name}.elsewhere"
+                told = [mount, elsewhere, ask, answer, *files_of(name)]
+                neighbour = subprocess.Popen([python, "-S", "-E", "-c", NEIGHBOUR, *told])
+                running.callback(neighbour.wait)
+                running.callback(neighbour.kill)
             command = ["/usr/bin/python3", "-S", "-E", folder / "steps.py", mount, *pipes]
             found = record_loads({"steps": command}, "-e", "default,sched")
-        finally:
-            neighbour.kill()
-            neighbour.wait()
         run("umount", mount)
-        blocks = set().union(*(blocks_of(disk, f"/other{n}") for n in range(max(SIZES))))
+        blocks = {
+            name: set().union(*(blocks_of(disk, f"/{file}") for file in files_of(name)))
+            for name in SIZES
+        }
         critical_path(found.trace)
         yield found, disk.requests(), blocks
 
@@ -100,12 +114,13 @@ def written_for(requests, blocks, window) -> int:
     )
 
 
-def test_the_neighbour_is_charged(beside_a_neighbour):
-    found, requests, blocks = beside_a_neighbour
+@pytest.mark.parametrize("neighbour", SIZES)
+def test_each_neighbour_is_charged(beside_neighbours, neighbour):
+    found, requests, blocks = beside_neighbours
     *planted, control = windows(found, "steps")
-    theirs = "kind = 'sync' AND for_comm = 'neighbour'"
-    for window, count in zip(planted, SIZES, strict=True):
-        truth = written_for(requests, blocks, window)
+    theirs = f"kind = 'sync' AND for_comm = '{neighbour}'"
+    for window, count in zip(planted, SIZES[neighbour], strict=True):
+        truth = written_for(requests, blocks[neighbour], window)
         assert truth >= 0.5 * count * REQUEST_MS * MS
         told = during(found, "steps", window, theirs)
         assert told == pytest.approx(truth, abs=(1 - CHARGED) * (window[1] - window[0]))
@@ -113,16 +128,17 @@ def test_the_neighbour_is_charged(beside_a_neighbour):
     assert during(found, "steps", control, theirs) <= MISTAKEN * length
 
 
-def test_blame_names_the_neighbour(beside_a_neighbour):
-    found, requests, blocks = beside_a_neighbour
-    truth = sum(written_for(requests, blocks, one) for one in windows(found, "steps"))
+def test_blame_names_each_neighbour(beside_neighbours):
+    found, requests, blocks = beside_neighbours
     table = waits_table(found.trace)
-    [charged] = table[(table["kind"] == "sync") & (table["blamed"] == "neighbour")]["path_s"]
-    assert charged == pytest.approx(truth / 1e9, rel=0.1)
+    for name in SIZES:
+        truth = sum(written_for(requests, blocks[name], one) for one in windows(found, "steps"))
+        [charged] = table[(table["kind"] == "sync") & (table["blamed"] == name)]["path_s"]
+        assert charged == pytest.approx(truth / 1e9, rel=0.1)
 
 
-def test_own_data_is_not_charged_to_others(beside_a_neighbour):
+def test_own_data_is_not_charged_to_others(beside_neighbours):
     """Each step's own page is written before the call waits for the journal."""
-    found, _, _ = beside_a_neighbour
+    found, _, _ = beside_neighbours
     others = "SELECT count(*) FROM waits WHERE for_pid IS NOT NULL AND detail != 'data'"
     assert found.one(others) == 0

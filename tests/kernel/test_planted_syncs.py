@@ -6,18 +6,15 @@ where the blocks lie: in the file that is synced, in other files, or in the jour
 
 from __future__ import annotations
 
-import subprocess
-
 import pytest
 
 from tests.support.planted import CHARGED, MISTAKEN, MS, during, load, windows
 from tests.support.slow_disk import slow_disk
+from tests.support.slow_ext4 import BLOCK, REQUEST_MS, blocks_of, run
 from tracer.analysis.views.critical_path import critical_path
 
 pytestmark = pytest.mark.kernel
 
-REQUEST_MS = 20
-BLOCK = 4096
 JOURNAL = "<8>"
 """The journal's inode, as debugfs takes it."""
 # Every second block, so that no two of them make one request.
@@ -82,17 +79,6 @@ def synced(record_loads, tmp_path_factory):
         places["journal"] = blocks_of(disk, JOURNAL)
         critical_path(found.trace)
         yield found, disk.requests(), places
-
-
-def run(*command: object) -> str:
-    words = list(map(str, command))
-    return subprocess.run(words, check=True, capture_output=True, text=True).stdout
-
-
-def blocks_of(disk, inode: str) -> set[int]:
-    found = set(map(int, run("debugfs", "-R", f"blocks {inode}", disk.device).split()))
-    assert found
-    return found
 
 
 def truth(requests, places, window) -> dict[str, int]:

@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from tests.kernel.test_planted_syncs import run
 from tests.support.planted import load
 from tests.support.slow_disk import slow_disk
+from tests.support.slow_ext4 import run
 from tracer.analysis.explain.explanation import explain
 from tracer.analysis.explain.words import meanwhile
 

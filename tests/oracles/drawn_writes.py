@@ -82,7 +82,8 @@ class Track:
         ):
             row = {"pid": pid, "tid": pid, "role": role, "target": target, "ppid": ppid}
             start = self.now - 1 if case % 2 else None
-            self.tables["processes"].append(row | {"comm": role, "start_ns": start})
+            row |= {"comm": f"{role}{pid}", "container_id": numbers.choice([None, "c", "d"])}
+            self.tables["processes"].append(row | {"start_ns": start})
         self.number = {base + n: base + n - 20 * (case % 2) for n in range(8)}
         """The number of each thread."""
         self.recorded, self.unused = {base, base + 1}, [base + 8, base + 9]
@@ -329,7 +330,7 @@ class Track:
         if target:
             self.recorded.add(new)
         row = {"pid": new, "tid": new, "role": "child" if target else "other", "target": target}
-        row |= {"ppid": 1, "comm": "sh", "start_ns": self.tick()}
+        row |= {"ppid": 1, "comm": f"sh{new}", "start_ns": self.tick()}
         self.tables["processes"].append(row)
         self.number[new] = self.number[pid]
 

@@ -102,7 +102,7 @@ class Flushes(Replay):
         row = {name: bio[name] for name in ("ts", "dev", "sector")}
         row |= {"reason": by.reason, "call": it.name, "ino": ino, "root": root}
         row |= {"certainty": by.certainty, "dirtier": None, "dirtiers": None, "target": None}
-        row["whose"] = None
+        row |= {"dirtier_comm": None, "container": None, "whose": None}
         if ino is not None and not it.metadata:
             event = it.said.event if it.said else None
             if it.direct and row["reason"] == "direct" and event != "writepages_start":
@@ -165,13 +165,16 @@ class Flushes(Replay):
 
     def parts(self, row: Row, processes: set[int], dirtier: int, doubted: bool) -> Row:
         targets = {self.of_process[pid]["target"] for pid in processes}
+        containers = {self.of_process[pid].get("container_id") for pid in processes}
         whose = "target" if None not in targets else "shared" if len(targets) > 1 else "other"
         doubted = (doubted or len(processes) > 1) and row["certainty"] == "exact"
         return {
             "dirtier": dirtier,
+            "dirtier_comm": self.of_process[dirtier]["comm"],
             "dirtiers": len(processes),
             "whose": whose,
             "target": targets.pop() if len(targets) == 1 else None,
+            "container": containers.pop() if len(containers) == 1 else None,
             "certainty": "ambiguous" if doubted else row["certainty"],
         }
 

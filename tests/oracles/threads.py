@@ -69,7 +69,7 @@ class Replay:
         self.start = manifest["clock"]["start_ns"]
         self.threads: dict[int, Thread] = {}
         self.queued: dict[int, Task] = {}
-        self.of_process = {row["pid"]: row for row in tables["processes"]}
+        self.of_process = {row["tid"]: row for row in tables["processes"]}
         kernel = [row["tid"] for row in tables["processes"] if row.get("ppid") == 2]
         self.kernel = set(kernel)
         self.calls: dict[int, list[Row]] = {}

@@ -20,8 +20,8 @@ _NO_EPOCH = -1
 
 _FILES = "SELECT base, pages FROM page_files ORDER BY file"
 _RUNS = f"""
-SELECT u.row, u.ts, f.base + u.first AS first, u.first AS index, u.pages, u.file, u.kind, u.tid, u.read,
-    coalesce(u.target, '') AS target, coalesce(u.epoch, {_NO_EPOCH}) AS epoch
+SELECT u.row, u.ts, f.base + u.first AS first, u.first AS index, u.pages, u.file, u.kind, u.tid,
+    u.read, coalesce(u.target, '') AS target, coalesce(u.epoch, {_NO_EPOCH}) AS epoch
 FROM {IN_CONTEXT} u JOIN page_files f USING (file)
 ORDER BY u.row
 """

@@ -32,7 +32,6 @@ from tracer.analysis.views.page_states import (
     ADD,
     AHEAD,
     ASYNC,
-    BATCH_FOLIOS,
     BEGIN,
     BIO,
     DELETE,
@@ -159,17 +158,19 @@ def _follow(
             file = thread["file"]
             if thread["last"] != ACCESS or thread["event"] <= thread["returned"]:
                 continue  # a call that read none of these files
+            if thread["call_ts"] < event["index"]:
+                continue  # the access was of another call
             thread["returned"] = now
             visible = min(thread["end"], ends[file]) - thread["call_first"]
             hidden = -(-(event["pages"] - visible * page_bytes) // page_bytes)
-            if hidden < 1 or hidden > min(BATCH_FOLIOS - 1, thread["call_first"]):
+            if hidden < 1 or hidden > thread["call_first"]:
                 continue
             use_pages(
                 pages, base[file], thread["call_first"] - hidden, thread["call_first"], tid,
                 thread["began"], use,
             )  # fmt: skip
         elif kind in (BIO, WAIT):
-            file = thread["device_file"] - 1
+            file = (thread["bio_file"] if kind == BIO else thread["device_file"]) - 1
             if file < 0:
                 continue
             if kind == BIO:
@@ -190,16 +191,24 @@ def _follow(
                 if use["read"] > 0:
                     files[file]["cold"] = 1
             elif kind in (SYNC, ASYNC, AHEAD):
-                thread["reads"] = thread["device_file"] = file + 1
+                thread["reads"] = thread["device_file"] = thread["bio_file"] = file + 1
                 thread["reads_from"] = first
                 thread["reads_to"] = end if kind == AHEAD else ends[file]
                 thread["cut"] = 1
+                if kind != AHEAD:
+                    # What a fault reads, no call has asked for.
+                    faults = thread["last"] == FAULT and thread["file"] == file
+                    faults = faults and first <= thread["first"]
+                    thread["asks"] = np.uint8(not faults)
+                    thread["asks_to"] = first + event["pages"]
+                    thread["marked"] = np.uint8(kind == ASYNC and not faults)
                 continue
             elif kind == MAP:
                 thread["window"] = file + 1
                 thread["window_first"], thread["window_end"] = first, end
                 thread["window_ts"], thread["window_pid"] = event["ts"], event["pid"]
                 files[file]["pid"], files[file]["tid"] = event["pid"], tid
+                thread["bio_file"] = 0
                 continue
             elif kind == ACCESS:
                 wanted = first + event["pages"]
@@ -207,12 +216,12 @@ def _follow(
                 access(
                     pages, base[file], first, end, wanted, told_next, file, tid, now, thread, use
                 )
+                if thread["call_first"] == first:
+                    thread["call_ts"] = event["ts"]
             else:
                 fault(pages, base[file], first, file, tid, now, thread, use)
         if kind == DELETE:
             use["pid"], use["tid"] = files[file]["pid"], files[file]["tid"]
-            if use["tid"] == 0:
-                use["pid"], use["tid"] = event["pid"], tid
         else:
             if kind not in (BIO, WAIT):
                 files[file]["pid"], files[file]["tid"] = event["pid"], tid

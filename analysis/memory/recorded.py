@@ -46,11 +46,14 @@ def recorded(trace: Trace) -> Recorded:
     page_uses(trace)
     files = trace.arrow(_FILES)
     rows = trace.arrow(_RUNS).to_pandas()
+    used = rows["kind"].isin(list(_KINDS)).to_numpy() & (rows["pages"] > 0).to_numpy()
+    # Whoever uses no page, and only removes files or reads ahead, is no tenant.
+    using = rows["target"].isin(rows["target"][used].unique()).to_numpy()
+    rows, used = rows[using], used[using]
     targets, names = pd.factorize(rows["target"])
     keys = pd.MultiIndex.from_arrays([targets, rows["epoch"]])
     groups, found = pd.factorize(keys, sort=True)
     read = np.bincount(groups, weights=rows["read"], minlength=len(found)).astype(np.int64)
-    used = rows["kind"].isin(list(_KINDS)).to_numpy() & (rows["pages"] > 0).to_numpy()
     kept = rows[used]
     readers = _readers(kept, len(files))
     runs = PageRuns(

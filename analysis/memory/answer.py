@@ -23,16 +23,20 @@ BOUNDS = ("lru", "min", RESIDENT)
 """Models beside the kernel's: without read-ahead, so their pages read are those missed."""
 _KIB = 1 << 10
 
-_OWN = """
+_MOST = 1 << 62
+"""More bytes of memory than any machine has."""
+
+_OWN = f"""
 SELECT target, max(memory - cached) AS own FROM (
     SELECT target, ts, max(value) FILTER (name = 'cgroup_memory') AS memory,
         max(value) FILTER (name = 'cgroup_page_cache') AS cached
-    FROM samples WHERE target IS NOT NULL AND isfinite(value) GROUP BY ALL
+    FROM samples WHERE target IS NOT NULL AND value BETWEEN 0 AND {_MOST} GROUP BY ALL
 ) WHERE memory >= cached GROUP BY target
 """
-_LIMITS = """
+_LIMITS = f"""
 SELECT target, min(value) AS bytes FROM samples
-WHERE name = 'cgroup_memory_max' AND target IS NOT NULL AND value > 0 GROUP BY target
+WHERE name = 'cgroup_memory_max' AND target IS NOT NULL AND value BETWEEN 1 AND {_MOST}
+GROUP BY target
 """
 _READ_OF = """
 SELECT dev FROM page_uses WHERE read > 0 AND target IS NOT NULL
@@ -98,8 +102,8 @@ def answer_memory(
         "min": predict(taken.runs, wanted, model="min").read,
         RESIDENT: resident_misses(taken.runs, wanted),
     }
-    reads = _frame(taken, memory, wanted, found)
-    as_recorded = [[limits.get(name or "", 1 << 62) for name in taken.targets]]
+    reads = _frame(taken, memory, own_bytes, found)
+    as_recorded = [[limits.get(name or "", _MOST) for name in taken.targets]]
     again = predict(
         taken.runs, _capacities(taken, as_recorded, own_bytes), pages, KERNEL, large_folios=large
     )
@@ -123,7 +127,7 @@ def _capacities(
     found = np.empty((len(taken.targets), len(memory)), np.int64)
     for at, amounts in enumerate(memory):
         for tenant, (name, amount) in enumerate(zip(taken.targets, amounts, strict=True)):
-            free = max(0, amount - (own.get(name) or 0)) if name is not None else 1 << 62
+            free = max(0, amount - (own.get(name) or 0)) if name is not None else _MOST
             found[tenant, at] = min(free // taken.page_bytes, max(1, taken.runs.all_pages))
     return found
 
@@ -131,18 +135,19 @@ def _capacities(
 def _frame(
     taken: Recorded,
     memory: Sequence[int],
-    capacities: NDArray[np.int64],
+    own: dict[str, int | None],
     found: dict[str, NDArray[np.int64]],
 ) -> pd.DataFrame:
     used = taken.runs.accessed()
     parts = []
     for at, amount in enumerate(memory):
+        free = {name: max(0, amount - (mine or 0)) for name, mine in own.items()}
         part = taken.groups.assign(
             memory_bytes=amount,
             used_pages=_padded(used, len(taken.groups)),
             recorded_pages=taken.read,
         )
-        part["cache_bytes"] = capacities[part["tenant"], at] * taken.page_bytes
+        part["cache_bytes"] = part["target"].map(free)
         for model, pages in found.items():
             part[f"{model}_pages"] = _padded(pages[:, at], len(taken.groups))
         parts.append(part[part["target"].notna()].drop(columns="tenant"))

@@ -12,12 +12,13 @@ from tracer.store.trace import Trace
 
 def enough_pages(taken: Recorded) -> NDArray[np.int64]:
     """Returns the least capacity of each tenant at which LRU misses only pages that are new."""
+    runs = taken.runs.only_used()
     low = np.zeros(len(taken.targets), np.int64)
-    high = np.full(len(taken.targets), max(1, taken.runs.all_pages), np.int64)
+    high = np.full(len(taken.targets), max(1, runs.all_pages), np.int64)
     tenants = taken.groups["tenant"].to_numpy(np.int64)
     while np.any(low < high):
         middle = (low + high) // 2
-        found = lru_misses(taken.runs, middle[: taken.runs.tenants, None])
+        found = lru_misses(runs, middle[: runs.tenants, None])
         again = np.bincount(
             tenants[: len(found.cold)],
             weights=found.missed[:, 0] - found.cold,

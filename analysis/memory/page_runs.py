@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,6 +110,30 @@ class PageRuns:
     @property
     def groups(self) -> int:
         return _codes(self.group)
+
+    def only_used(self) -> PageRuns:
+        """Returns these runs with only the pages that a run uses, as pages of one file.
+
+        Models without read-ahead miss the same pages, in memory for the used pages only. A file may
+        have 2^28 pages and none of them in use.
+        """
+        order = np.argsort(self.first, kind="stable")
+        first = self.first[order]
+        end = np.maximum.accumulate(first + self.pages[order])
+        begins = np.ones(len(first), np.bool_)
+        begins[1:] = first[1:] >= end[:-1]
+        # Pages that no run uses, before each run.
+        gaps = np.where(begins, first - np.concatenate(([0], end))[:-1], 0).cumsum()
+        renumbered = np.empty_like(self.first)
+        renumbered[order] = first - gaps
+        used = end[-1:] - gaps[-1:]
+        return replace(
+            self,
+            first=renumbered,
+            file=np.zeros_like(self.file),
+            base=np.zeros(len(used), np.int64),
+            size_pages=used,
+        )
 
     def accessed(self) -> NDArray[np.int64]:
         """Returns the pages read or faulted in, by group (int64[groups])."""

@@ -101,7 +101,8 @@ def predict(
     accessed = runs.accessed()
     simulate = MODELS[model].simulate
     if simulate is None:
-        count = lru_misses(runs, wanted).missed if model == "lru" else best_misses(runs, wanted)
+        used = runs.only_used()
+        count = lru_misses(used, wanted).missed if model == "lru" else best_misses(used, wanted)
         return Predicted(accessed, count, count)
 
     def one(capacity: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -20,15 +20,17 @@ _KINDS = {ACCESS: READ, TOUCHED: FAULT, MAPPED: FAULT, ADD: WRITE}
 _NO_EPOCH = -1
 
 _FILES = "SELECT base, pages FROM page_files ORDER BY file"
+# Whoever uses no page, and only removes files or reads ahead, is no tenant.
 _GROUPS = f"""
 CREATE OR REPLACE TEMP TABLE page_groups AS
+WITH sums AS (
+    SELECT coalesce(target, '') AS target, coalesce(epoch, {_NO_EPOCH}) AS epoch,
+        sum(read)::BIGINT AS read, bool_or(kind IN {tuple(_KINDS)} AND pages > 0) AS uses
+    FROM {IN_CONTEXT} GROUP BY ALL
+), users AS (FROM sums QUALIFY bool_or(uses) OVER (PARTITION BY target))
 SELECT (row_number() OVER (ORDER BY target, epoch) - 1)::INTEGER AS number,
-    (dense_rank() OVER (ORDER BY target) - 1)::INTEGER AS tenant, target, epoch,
-    sum(read)::BIGINT AS read
-FROM (
-    SELECT coalesce(target, '') AS target, coalesce(epoch, {_NO_EPOCH}) AS epoch, read
-    FROM {IN_CONTEXT}
-) GROUP BY target, epoch
+    (dense_rank() OVER (ORDER BY target) - 1)::INTEGER AS tenant, target, epoch, read
+FROM users
 """
 _RUNS = f"""
 SELECT u.ts, f.base + u.first AS first, u.first AS index, u.pages::INTEGER AS pages,

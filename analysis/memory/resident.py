@@ -24,6 +24,7 @@ def resident_misses(runs: PageRuns, capacities: ArrayLike) -> NDArray[np.int64]:
     `capacities`: int[capacity], the same for all tenants, or int[tenant, capacity]. Raises
     UsageError for a capacity below 0.
     """
+    runs = runs.only_used()
     wanted = by_tenant(runs, capacities)
     missed = np.zeros((runs.groups, wanted.shape[1]), np.int64)
     for at in range(wanted.shape[1]):

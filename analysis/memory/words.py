@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pandas as pd
 
-from tracer.analysis.findings.finding import name, size
+from tracer.analysis.findings.finding import name, percent, size
 from tracer.analysis.memory.answer import BOUNDS, KERNEL, MemoryAnswer
 
 HEADINGS = {KERNEL: "kernel", "lru": "LRU", "min": "best", "resident": "kept"}
 """Headings of the models' columns."""
 NOTE = (
-    "MiB read from disk. Kernel: by its lists of pages and its read-ahead. LRU, best and kept are "
-    "without read-ahead; best evicts what is used last of all, kept never evicts."
+    "MiB; all but used are read from disk. Later: mean of the epochs after the first. Kernel: by "
+    "its lists of pages and its read-ahead. LRU, best and kept are without read-ahead; best evicts "
+    "the page whose next use is the farthest away, kept never evicts."
 )
 _MIB = 1 << 20
 
@@ -34,8 +35,14 @@ def _split(part: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
     counted = part[part["epoch"].notna()].sort_values("epoch")
     outside = part[part["epoch"].isna()]
     first, later = counted.head(1), counted.iloc[1:]
-    parts = [("none", outside), ("first", first), ("later, mean", later)]
+    parts = [("none", outside), ("first", first), ("later", later)]
     return [(label, rows) for label, rows in parts if len(rows)]
+
+
+def _compared(error: float) -> str:
+    if round(error, 3) == 0:
+        return "as much as was read"
+    return f"{percent(100 * abs(error))} {'more' if error > 0 else 'less'} than was read"
 
 
 def basis(found: MemoryAnswer) -> list[str]:
@@ -59,8 +66,7 @@ def basis(found: MemoryAnswer) -> list[str]:
             at = f"at its limit of {size(limit)}" if limit else "without a limit"
             said.append(
                 f"{shown}: of the recording itself, {at}, the kernel's model reads"
-                f" {abs(found.error[target]):.1%} {'more' if found.error[target] >= 0 else 'less'}"
-                " than was read."
+                f" {_compared(found.error[target])}."
             )
     if found.warm_pages:
         said.append(

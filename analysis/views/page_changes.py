@@ -85,11 +85,15 @@ def add(
             and thread["first"] <= index < thread["counted"]
             and (goes_on or page["flags"] & TAKEN_FOR_CACHED != 0)
         )
+        if index != waited_for:
+            if page["flags"] & TAKEN_FOR_CACHED and page["mapped"] > 0:
+                # A window was taken to map it.
+                use["accessed"] -= 1
+                use["mapped"] -= 1
+            page["mapped"] = 0
         page["flags"] = KNOWN | CACHED
         page["by"] = tid
         page["added"] = now
-        if index != waited_for:
-            page["mapped"] = 0
         if reads:
             use["read"] += 1
             if page["evicted"] > 0:
@@ -213,7 +217,12 @@ def fault(
     """Uses the page of a fault."""
     page = pages[base + index]
     repeated = thread["last"] == FAULT and thread["file"] == file and thread["first"] == index
-    if not (repeated and thread["mended"] > 0):
+    taken = page["flags"] & TAKEN_FOR_CACHED and page["mapped"] > 0 and page["mapped_by"] == tid
+    if repeated and thread["mended"] > 0:
+        pass
+    elif taken:
+        use["mapped"] -= 1  # a window was taken to map it
+    else:
         use["accessed"] += 1
         use["kind"], use["first"], use["pages"] = FAULT, index, 1
     thread["mended"] = 0
@@ -236,7 +245,6 @@ def fault(
 def map_window(
     pages: NDArray[np.void],
     base: int,
-    cold: bool,
     tid: int,
     now: int,
     thread: NDArray[np.void],
@@ -244,13 +252,13 @@ def map_window(
 ) -> None:
     """Uses the pages of a window that the kernel has mapped now.
 
-    `cold`: pages of the file were read in the recording, so the unknown ones are not cached.
+    Unknown pages are taken for cached. If one is not, its fault or its addition tells so later.
     """
     first, end = base + thread["window_first"], base + thread["window_end"]
     new = False
     for place in range(first, end):
         page = pages[place]
-        there = page["flags"] & CACHED or not (cold or page["flags"] & KNOWN)
+        there = page["flags"] & CACHED or not page["flags"] & KNOWN
         if there and not (page["mapped_by"] == tid and page["mapped"] > thread["remapped"]):
             new = True
     of_fault = thread["last"] == FAULT and base + thread["first"] >= first
@@ -258,7 +266,7 @@ def map_window(
         thread["remapped"] = now - 1
     for place in range(first, end):
         page = pages[place]
-        if not page["flags"] & CACHED and (cold or page["flags"] & KNOWN):
+        if page["flags"] & KNOWN and not page["flags"] & CACHED:
             continue
         if page["mapped_by"] == tid and page["mapped"] > thread["remapped"]:
             continue
@@ -270,6 +278,15 @@ def map_window(
         use_page(page, page["by"] == tid)
         page["mapped"], page["mapped_by"] = now, tid
     thread["last"] = MAP
+
+
+@compiled
+def look_ahead(pages: NDArray[np.void], base: int, first: int, end: int) -> None:
+    """Takes unknown pages of a read-ahead for cached: right after it, the others are added."""
+    for place in range(base + first, base + end):
+        page = pages[place]
+        if not page["flags"] & KNOWN:
+            page["flags"] = KNOWN | CACHED | TAKEN_FOR_CACHED
 
 
 @compiled

@@ -111,7 +111,6 @@ FILE = np.dtype(
     [
         ("pid", "i4"),  # the process and thread that used it last
         ("tid", "i4"),
-        ("cold", "u1"),  # 1: pages of it were read in the recording
     ],
     align=True,
 )

@@ -104,7 +104,10 @@ SELECT try_cast(ts::HUGEINT + dur_ns AS BIGINT) AS ts, {RETURN} AS kind, coalesc
     tid, ts AS "index", ret AS pages
 FROM syscalls WHERE name IN {READ} AND ret > 0 AND dur_ns >= 0
 """
-_RECLAIMERS = "SELECT DISTINCT tid FROM processes WHERE tid > 0 AND starts_with(comm, 'kswapd')"
+_RECLAIMERS = """
+SELECT DISTINCT tid FROM processes
+WHERE tid > 0 AND (starts_with(comm, 'kswapd') OR starts_with(comm, 'kdamond'))
+"""
 
 _MADE = f"""
 CREATE OR REPLACE TEMP VIEW {VIEW} AS

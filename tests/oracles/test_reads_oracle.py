@@ -19,7 +19,8 @@ pytestmark = pytest.mark.slow
 
 CASES_OF_A_TRACE = 20
 TARGETS = [
-    {"name": name, "role": "target", "kind": "pid", "pid": pid} for name, pid in (("a", 1), ("b", 2))
+    {"name": name, "role": "target", "kind": "pid", "pid": pid}
+    for name, pid in (("a", 1), ("b", 2))
 ]
 WITHOUT_FAULTS = {"faults": 0}
 

@@ -62,8 +62,9 @@ def add(
     thread: NDArray[np.void],
     counters: Ints,
     use: NDArray[np.void],
-) -> None:
-    """Brings pages into the cache."""
+) -> bool:
+    """Brings pages into the cache; returns whether one is read that no event tells to have left."""
+    cold = False
     waited_for = thread["missing"] - 1 if thread["file"] == file else -1
     faults = first <= waited_for < end
     in_call = thread["last"] == ACCESS and thread["file"] == file
@@ -80,6 +81,7 @@ def add(
     for index in range(first, end):
         page = pages[base + index]
         # An access took it for cached, or it was evicted before its batch came.
+        cold = cold or (reads and page["flags"] in (0, KNOWN | CACHED | TAKEN_FOR_CACHED))
         missed = (
             in_call
             and thread["first"] <= index < thread["counted"]
@@ -109,6 +111,7 @@ def add(
         thread["missing"] = 0
     if reads:
         thread["device_file"] = thread["bio_file"] = file + 1
+    return cold
 
 
 @compiled
@@ -139,7 +142,11 @@ def access(
         goes_on = goes_on and told_next > 0
     else:
         # A batch ends at its size, or where pages were missing or are read ahead.
-        goes_on = goes_on and (first - thread["first"] >= BATCH_FOLIOS or thread["cut"] > 0)
+        goes_on = goes_on and (
+            first - thread["first"] >= BATCH_FOLIOS
+            or thread["cut"] > 0
+            or first >= thread["counted"]
+        )
     begin: Any = first
     if goes_on:
         # A batch before this one may not have been logged.

@@ -187,8 +187,9 @@ def _follow(
             if kind == DELETE:
                 delete(pages, base[file], first, end, thread["reclaims"] != 0, counters, use)
             elif kind == ADD:
-                add(pages, base[file], first, end, told, file, tid, now, thread, counters, use)
-                if use["read"] > 0:
+                if add(
+                    pages, base[file], first, end, told, file, tid, now, thread, counters, use
+                ):
                     files[file]["cold"] = 1
             elif kind in (SYNC, ASYNC, AHEAD):
                 thread["reads"] = thread["device_file"] = thread["bio_file"] = file + 1

@@ -143,7 +143,11 @@ def access(
         goes_on = goes_on and told_next > 0
     else:
         # A batch ends at its size, or where pages were missing or are read ahead.
-        goes_on = goes_on and (first - thread["first"] >= BATCH_FOLIOS or thread["cut"] > 0)
+        goes_on = goes_on and (
+            first - thread["first"] >= BATCH_FOLIOS
+            or thread["cut"] > 0
+            or first >= thread["counted"]
+        )
     begin: Any = first
     if goes_on:
         # A batch before this one may not have been logged.

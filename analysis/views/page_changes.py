@@ -212,6 +212,7 @@ def fault(
     base: int,
     index: int,
     file: int,
+    pid: int,
     tid: int,
     now: int,
     thread: NDArray[np.void],
@@ -230,7 +231,7 @@ def fault(
     else:
         thread["missing"] = index + 1
         thread["mended"] = 1
-    page["mapped"], page["mapped_by"] = now, tid
+    page["mapped"], page["mapped_by"] = now, pid
     thread["last"] = FAULT
     thread["file"] = file
     thread["first"], thread["end"] = index, index + 1
@@ -253,12 +254,13 @@ def map_window(
 
     `cold`: pages of the file were read in the recording, so the unknown ones are not cached.
     """
+    pid = thread["window_pid"]
     first, end = base + thread["window_first"], base + thread["window_end"]
     new = False
     for place in range(first, end):
         page = pages[place]
         there = page["flags"] & CACHED or not (cold or page["flags"] & KNOWN)
-        if there and not (page["mapped_by"] == tid and page["mapped"] > thread["remapped"]):
+        if there and not (page["mapped_by"] == pid and page["mapped"] > thread["remapped"]):
             new = True
     of_fault = thread["last"] == FAULT and base + thread["first"] >= first
     if not new and not (of_fault and base + thread["first"] < end):
@@ -267,7 +269,7 @@ def map_window(
         page = pages[place]
         if not page["flags"] & CACHED and (cold or page["flags"] & KNOWN):
             continue
-        if page["mapped_by"] == tid and page["mapped"] > thread["remapped"]:
+        if page["mapped_by"] == pid and page["mapped"] > thread["remapped"]:
             continue
         if use["accessed"] == 0:
             use["kind"], use["first"] = MAP, place - base
@@ -275,7 +277,7 @@ def map_window(
         use["accessed"] += 1
         use["mapped"] += 1
         use_page(page, page["by"] == tid)
-        page["mapped"], page["mapped_by"] = now, tid
+        page["mapped"], page["mapped_by"] = now, pid
     thread["last"] = MAP
 
 

@@ -203,6 +203,8 @@ def _follow(
                     thread["asks"] = np.uint8(not faults)
                     thread["asks_to"] = first + event["pages"]
                     thread["marked"] = np.uint8(kind == ASYNC and not faults)
+                    if kind == ASYNC and faults:
+                        thread["mended"] = 1
                 continue
             elif kind == MAP:
                 thread["window"] = file + 1
@@ -220,7 +222,7 @@ def _follow(
                 if thread["call_first"] == first:
                     thread["call_ts"] = event["ts"]
             else:
-                fault(pages, base[file], first, file, tid, now, thread, use)
+                fault(pages, base[file], first, file, event["pid"], tid, now, thread, use)
         if kind == DELETE:
             use["pid"], use["tid"] = files[file]["pid"], files[file]["tid"]
         else:

@@ -24,6 +24,7 @@ class Programs(Kernel):
         super().__init__(numbers, options)
         self.weights = EVERYTHING | options.get("weights", {})
         self.made: list[File] = []
+        self.mapper: dict[File, Thread] = {}
         self.begun: dict[Process, int] = {}
         self.of_case: dict[int, list[File]] = {}
         kswapd = {"pid": 50, "tid": 50, "comm": "kswapd0", "role": "other", "ppid": 2}
@@ -182,6 +183,9 @@ class Programs(Kernel):
     def faults(self, thread: Thread, file: File) -> Steps:
         """Touches pages of the mapped file; the kernel maps pages around, or does not."""
         around = file.ino % 4 > 0
+        # The view does not follow the page tables of several threads: it may count pages twice.
+        if self.mapper.setdefault(file, thread) is not thread:
+            return
         pages = [self.numbers.randrange(file.size) for _ in range(self.numbers.choice([1, 3, 9]))]
         for page in sorted(pages) if self.chance(0.5) else pages:
             yield from self.touch(thread, file, page, around)

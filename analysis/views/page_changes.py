@@ -110,6 +110,9 @@ def add(
     if faults:
         thread["missing"] = 0
     if reads:
+        if thread["bio_file"] != file + 1:
+            thread["to_read"] = 0
+        thread["to_read"] += end - first
         thread["device_file"] = thread["bio_file"] = file + 1
     return cold
 
@@ -170,7 +173,7 @@ def access(
     thread["counted"] = index
     thread["event"] = now
     thread["missing"] = 0
-    thread["reads"] = thread["asks"] = thread["bio_file"] = 0
+    thread["reads"] = thread["asks"] = thread["bio_file"] = thread["to_read"] = 0
     thread["cut"] = marked
 
 
@@ -237,7 +240,7 @@ def fault(
     thread["first"], thread["end"] = index, index + 1
     thread["event"] = now
     thread["device_file"] = file + 1
-    thread["reads"] = thread["asks"] = thread["bio_file"] = 0
+    thread["reads"] = thread["asks"] = thread["bio_file"] = thread["to_read"] = 0
 
 
 @compiled

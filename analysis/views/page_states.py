@@ -102,6 +102,7 @@ THREAD = np.dtype(
         ("missing", "i8"),  # 1 + the page that its fault waits for
         ("mended", "u1"),  # 1: its last fault read pages, and may be repeated
         ("device_file", "i4"),  # 1 + file that it read last, for its waits
+        ("to_read", "i8"),  # pages that it has added, and no bio of its has read yet
         ("bio_file", "i4"),  # 1 + file of which it reads pages from the device now, for its bios
         ("reclaims", "u1"),
     ],

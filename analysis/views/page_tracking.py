@@ -174,7 +174,9 @@ def _follow(
             if file < 0:
                 continue
             if kind == BIO:
-                use["disk_bytes"] = event["pages"]
+                # The bios of these pages; others are of a read past the cache.
+                use["disk_bytes"] = min(event["pages"], thread["to_read"] * page_bytes)
+                thread["to_read"] -= -(-use["disk_bytes"] // page_bytes)
             else:
                 use["wait_ns"] = event["pages"]
         elif file < 0:
@@ -187,11 +189,11 @@ def _follow(
             if kind == DELETE:
                 delete(pages, base[file], first, end, thread["reclaims"] != 0, counters, use)
             elif kind == ADD:
-                if add(
-                    pages, base[file], first, end, told, file, tid, now, thread, counters, use
-                ):
+                if add(pages, base[file], first, end, told, file, tid, now, thread, counters, use):
                     files[file]["cold"] = 1
             elif kind in (SYNC, ASYNC, AHEAD):
+                if thread["bio_file"] != file + 1:
+                    thread["to_read"] = 0
                 thread["reads"] = thread["device_file"] = thread["bio_file"] = file + 1
                 thread["reads_from"] = first
                 thread["reads_to"] = end if kind == AHEAD else ends[file]
@@ -211,7 +213,7 @@ def _follow(
                 thread["window_first"], thread["window_end"] = first, end
                 thread["window_ts"], thread["window_pid"] = event["ts"], event["pid"]
                 files[file]["pid"], files[file]["tid"] = event["pid"], tid
-                thread["bio_file"] = 0
+                thread["bio_file"] = thread["to_read"] = 0
                 continue
             elif kind == ACCESS:
                 wanted = first + event["pages"]

@@ -67,7 +67,7 @@ class Kernel:
         """Reads pages of the file that are not in the cache; reclaims some before, if need be."""
         thread, file = access.thread, access.file
         wanted = [p for p in range(first, min(first + pages, file.size)) if p not in file.folios]
-        if wanted and self.chance(0.15):
+        if wanted and self.chance(self.options.get("reclaims", 0.15)):
             yield from self.reclaim(thread)
             wanted = [p for p in wanted if p not in file.folios]
         brought: list[int] = []

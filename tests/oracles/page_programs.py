@@ -213,9 +213,9 @@ class Programs(Kernel):
 
     def delete_all(self, thread: Thread, file: File, first: int) -> Steps:
         for page in sorted(file.folios):
-            if page >= first and page in file.folios and self.free(file, page):
-                if file.folios[page][0] >= first:
-                    self.delete(thread, file, page, evicted=False)
+            begin = file.folios.get(page, (-1,))[0]
+            if begin >= first and self.free(file, page):
+                self.delete(thread, file, page, evicted=False)
         yield
 
     def direct(self, thread: Thread, _: File) -> Steps:

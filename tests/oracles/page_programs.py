@@ -162,13 +162,15 @@ class Programs(Kernel):
     def advise(self, thread: Thread, file: File) -> Steps:
         """Pages are read that nobody has asked for yet."""
         call = self.call(thread, self.numbers.choice(["fadvise64", "readahead", "madvise"]))
-        access = Access(thread, file)
+        access, thread.advised = Access(thread, file), True
         first = self.numbers.randrange(file.size)
         yield from self.ahead(access, first, min(file.size - first, 32))
         file.busy.subtract(dict.fromkeys(access.own, 1))
         self.done(thread, call, 0)
 
     def write(self, thread: Thread, file: File) -> Steps:
+        if thread.advised:
+            return  # no event tells that it reads ahead no longer
         call = self.call(thread, "pwrite64")
         first = self.numbers.randrange(file.size)
         last = min(first + self.numbers.choice([1, 4, 40]), file.size)
@@ -220,6 +222,8 @@ class Programs(Kernel):
 
     def direct(self, thread: Thread, _: File) -> Steps:
         """A read of the device past the cache."""
+        if thread.advised:
+            return
         call = self.call(thread, "pread64")
         self.bio(thread, 8, "R")
         self.done(thread, call, 8 * PAGE)

@@ -228,7 +228,7 @@ def _follow(
         if kind == DELETE:
             use["pid"], use["tid"] = files[file]["pid"], files[file]["tid"]
         else:
-            if kind not in (BIO, WAIT):
+            if kind not in (BIO, WAIT, RETURN):
                 files[file]["pid"], files[file]["tid"] = event["pid"], tid
             use["pid"], use["tid"] = event["pid"], tid
         if (

@@ -151,7 +151,9 @@ class Kernel:
                 yield from self.ahead(access, mark + 1, self.numbers.choice([4, 16, 32]))
             elif whole and len(batch) > 1 and known and self.chance(0.1):
                 batch.pop()  # still being read: the kernel logs nothing of the batch
+                user = file.user
                 self.account.use(access, set(batch), set(batch))
+                file.user = user
                 at = batch[-1] + 1
                 continue
             continues = not thread.called if known else None

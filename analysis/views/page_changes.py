@@ -112,6 +112,9 @@ def add(
     if faults:
         thread["missing"] = 0
     if reads:
+        if thread["bio_file"] != file + 1:
+            thread["to_read"] = 0
+        thread["to_read"] += end - first
         thread["device_file"] = thread["bio_file"] = file + 1
 
 
@@ -171,7 +174,7 @@ def access(
     thread["counted"] = index
     thread["event"] = now
     thread["missing"] = 0
-    thread["reads"] = thread["asks"] = thread["bio_file"] = 0
+    thread["reads"] = thread["asks"] = thread["bio_file"] = thread["to_read"] = 0
     thread["cut"] = marked
 
 
@@ -213,6 +216,7 @@ def fault(
     base: int,
     index: int,
     file: int,
+    pid: int,
     tid: int,
     now: int,
     thread: NDArray[np.void],
@@ -221,7 +225,7 @@ def fault(
     """Uses the page of a fault."""
     page = pages[base + index]
     repeated = thread["last"] == FAULT and thread["file"] == file and thread["first"] == index
-    taken = page["flags"] & TAKEN_FOR_CACHED and page["mapped"] > 0 and page["mapped_by"] == tid
+    taken = page["flags"] & TAKEN_FOR_CACHED and page["mapped"] > 0 and page["mapped_by"] == pid
     if repeated and thread["mended"] > 0:
         pass
     elif taken:
@@ -236,13 +240,13 @@ def fault(
     else:
         thread["missing"] = index + 1
         thread["mended"] = 1
-    page["mapped"], page["mapped_by"] = now, tid
+    page["mapped"], page["mapped_by"] = now, pid
     thread["last"] = FAULT
     thread["file"] = file
     thread["first"], thread["end"] = index, index + 1
     thread["event"] = now
     thread["device_file"] = file + 1
-    thread["reads"] = thread["asks"] = thread["bio_file"] = 0
+    thread["reads"] = thread["asks"] = thread["bio_file"] = thread["to_read"] = 0
 
 
 @compiled
@@ -258,12 +262,13 @@ def map_window(
 
     Unknown pages are taken for cached. If one is not, its fault or its addition tells so later.
     """
+    pid = thread["window_pid"]
     first, end = base + thread["window_first"], base + thread["window_end"]
     new = False
     for place in range(first, end):
         page = pages[place]
         there = page["flags"] & CACHED or not page["flags"] & KNOWN
-        if there and not (page["mapped_by"] == tid and page["mapped"] > thread["remapped"]):
+        if there and not (page["mapped_by"] == pid and page["mapped"] > thread["remapped"]):
             new = True
     of_fault = thread["last"] == FAULT and base + thread["first"] >= first
     if not new and not (of_fault and base + thread["first"] < end):
@@ -272,7 +277,7 @@ def map_window(
         page = pages[place]
         if page["flags"] & KNOWN and not page["flags"] & CACHED:
             continue
-        if page["mapped_by"] == tid and page["mapped"] > thread["remapped"]:
+        if page["mapped_by"] == pid and page["mapped"] > thread["remapped"]:
             continue
         if use["accessed"] == 0:
             use["kind"], use["first"] = MAP, place - base
@@ -280,7 +285,7 @@ def map_window(
         use["accessed"] += 1
         use["mapped"] += 1
         use_page(page, page["by"] == tid)
-        page["mapped"], page["mapped_by"] = now, tid
+        page["mapped"], page["mapped_by"] = now, pid
     thread["last"] = MAP
 
 

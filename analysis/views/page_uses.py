@@ -82,7 +82,7 @@ _ROWS = f"""
 SELECT ts, list_position({list(KINDS)}, event) - 1 AS kind, coalesce(pid, 0) AS pid, tid, dev, ino,
     least("index", {1 << 52})::BIGINT AS "index", coalesce(pages, 1) AS pages,
     coalesce(continues::TINYINT, -1) AS continues
-FROM page_cache WHERE "index" IS NOT NULL
+FROM page_cache WHERE "index" IS NOT NULL AND event IN {KINDS[:BIO]}
 """
 
 # A read of metadata (M) belongs to no file.

@@ -62,8 +62,9 @@ def add(
     thread: NDArray[np.void],
     counters: Ints,
     use: NDArray[np.void],
-) -> None:
-    """Brings pages into the cache."""
+) -> bool:
+    """Brings pages into the cache; returns whether one is read that no event tells to have left."""
+    cold = False
     waited_for = thread["missing"] - 1 if thread["file"] == file else -1
     faults = first <= waited_for < end
     in_call = thread["last"] == ACCESS and thread["file"] == file
@@ -79,6 +80,7 @@ def add(
     )
     for index in range(first, end):
         page = pages[base + index]
+        cold = cold or (reads and page["flags"] in (0, KNOWN | CACHED | TAKEN_FOR_CACHED))
         # An access took it for cached, or it was evicted before its batch came.
         missed = (
             in_call
@@ -116,6 +118,7 @@ def add(
             thread["to_read"] = 0
         thread["to_read"] += end - first
         thread["device_file"] = thread["bio_file"] = file + 1
+    return cold
 
 
 @compiled
@@ -253,6 +256,7 @@ def fault(
 def map_window(
     pages: NDArray[np.void],
     base: int,
+    cold: bool,
     tid: int,
     now: int,
     thread: NDArray[np.void],
@@ -260,14 +264,15 @@ def map_window(
 ) -> None:
     """Uses the pages of a window that the kernel has mapped now.
 
-    Unknown pages are taken for cached. If one is not, its fault or its addition tells so later.
+    Unknown pages are taken for cached, except if the file is `cold`: a page of it was read that
+    was not there before. If one is not cached, its fault or its addition tells so later.
     """
     pid = thread["window_pid"]
     first, end = base + thread["window_first"], base + thread["window_end"]
     new = False
     for place in range(first, end):
         page = pages[place]
-        there = page["flags"] & CACHED or not page["flags"] & KNOWN
+        there = page["flags"] & CACHED or not (cold or page["flags"] & KNOWN)
         if there and not (page["mapped_by"] == pid and page["mapped"] > thread["remapped"]):
             new = True
     of_fault = thread["last"] == FAULT and base + thread["first"] >= first
@@ -275,7 +280,7 @@ def map_window(
         thread["remapped"] = now - 1
     for place in range(first, end):
         page = pages[place]
-        if page["flags"] & KNOWN and not page["flags"] & CACHED:
+        if not page["flags"] & CACHED and (cold or page["flags"] & KNOWN):
             continue
         if page["mapped_by"] == pid and page["mapped"] > thread["remapped"]:
             continue

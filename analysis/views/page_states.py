@@ -112,6 +112,7 @@ FILE = np.dtype(
     [
         ("pid", "i4"),  # the process and thread that used it last
         ("tid", "i4"),
+        ("cold", "u1"),  # 1: a page of it was read that was not in the cache before
     ],
     align=True,
 )

@@ -148,7 +148,8 @@ def _follow(
             )
             use = uses[made]
             if not fails:
-                map_window(pages, base[mapped_file], tid, now, thread, use)
+                cold = files[mapped_file]["cold"] != 0
+                map_window(pages, base[mapped_file], cold, tid, now, thread, use)
             thread["window"] = 0
             if use["accessed"] > 0:
                 use["ts"], use["file"] = thread["window_ts"], mapped_file
@@ -198,7 +199,8 @@ def _follow(
             if kind == DELETE:
                 delete(pages, base[file], first, end, thread["reclaims"] != 0, counters, use)
             elif kind == ADD:
-                add(pages, base[file], first, end, told, file, tid, now, thread, counters, use)
+                if add(pages, base[file], first, end, told, file, tid, now, thread, counters, use):
+                    files[file]["cold"] = 1
             elif kind in (SYNC, ASYNC, AHEAD):
                 if thread["bio_file"] != file + 1:
                     thread["to_read"] = 0

@@ -64,7 +64,7 @@ def add(
     use: NDArray[np.void],
 ) -> bool:
     """Brings pages into the cache; returns whether one is read that no event tells to have left."""
-    cold = False
+    cold: Any = False
     waited_for = thread["missing"] - 1 if thread["file"] == file else -1
     faults = first <= waited_for < end
     in_call = thread["last"] == ACCESS and thread["file"] == file
@@ -118,7 +118,7 @@ def add(
             thread["to_read"] = 0
         thread["to_read"] += end - first
         thread["device_file"] = thread["bio_file"] = file + 1
-    return cold
+    return bool(cold)
 
 
 @compiled

@@ -57,6 +57,7 @@ def add(
     end: int,
     told: bool,
     file: int,
+    pid: int,
     tid: int,
     now: int,
     thread: NDArray[np.void],
@@ -88,8 +89,9 @@ def add(
             and (goes_on or page["flags"] & TAKEN_FOR_CACHED != 0)
         )
         if index != waited_for:
-            if page["flags"] & TAKEN_FOR_CACHED and page["mapped"] > 0:
-                # A window was taken to map it.
+            taken = page["flags"] & TAKEN_FOR_CACHED and page["mapped"] > thread["remapped"]
+            if taken and page["mapped_by"] == pid and thread["last"] == FAULT:
+                # A window before the fault was taken to map it.
                 use["accessed"] -= 1
                 use["mapped"] -= 1
             page["mapped"] = 0

@@ -199,7 +199,10 @@ def _follow(
             if kind == DELETE:
                 delete(pages, base[file], first, end, thread["reclaims"] != 0, counters, use)
             elif kind == ADD:
-                if add(pages, base[file], first, end, told, file, tid, now, thread, counters, use):
+                if add(
+                    pages, base[file], first, end, told, file, event["pid"], tid, now, thread,
+                    counters, use,
+                ):  # fmt: skip
                     files[file]["cold"] = 1
             elif kind in (SYNC, ASYNC, AHEAD):
                 if thread["bio_file"] != file + 1:

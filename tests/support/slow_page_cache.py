@@ -41,7 +41,7 @@ def lru_misses(runs, capacity_by_tenant):
 
 
 def fewest_misses(runs, capacity):
-    """Returns the fewest pages that a cache can miss: tries each way to evict, or not to take in."""
+    """Returns the fewest pages that a cache can miss: tries each way to evict, or to keep."""
     stream = [(page, kind != WRITE) for _, page, kind in accesses(runs)]
 
     @cache

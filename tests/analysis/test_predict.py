@@ -131,6 +131,7 @@ def test_only_one_trace_is_predicted(tracer, tmp_path):
     assert tracer("predict", "none.trace", "--memory", "1M", status=None).status != 0
 
 
+@pytest.mark.slow
 def test_a_page_is_never_replaced_unless_forced(tracer, tmp_path):
     make_loop(tmp_path / "a.trace")
     verb = ("predict", "a.trace", "--memory", "512K,2M", "--html")
@@ -145,6 +146,7 @@ def test_a_page_is_never_replaced_unless_forced(tracer, tmp_path):
     tracer(*verb, "missing/x.html", status=2)
 
 
+@pytest.mark.slow
 def test_names_of_an_enemy_speak_to_no_terminal_and_are_text_on_the_page(tracer, tmp_path):
     process = {"pid": 7, "tid": 7, "role": "target", "target": EVIL, "comm": EVIL, "ppid": 1}
     make_loop(tmp_path / "a.trace", processes=[process])

@@ -19,7 +19,7 @@ from tracer.analysis.report.reads import EVICTIONS, READS_BY_EPOCH, READS_BY_FIL
 TABLES = (READS_BY_EPOCH, READS_BY_FILE, EVICTIONS)
 FILE, DATA = 12, 13
 COUNTS = ("accessed_mib", "read_mib", "unused_mib", "evicted_mib", "refaulted_mib")
-PROCESSES = [
+EVERYBODY = [
     *PROCESSES,
     {"pid": 40, "tid": 40, "role": "other", "comm": "db", "container_id": "c0ffee" * 8, "ppid": 1},
     {"pid": 51, "tid": 51, "role": "other", "comm": "kworker/3:1", "ppid": 2},
@@ -49,7 +49,7 @@ def story():
 def tables_of(made, **more):
     return {
         **made.tables,
-        "processes": PROCESSES,
+        "processes": EVERYBODY,
         "files": [{"dev": DEV, "ino": FILE, "path": "/data/train.bin", "size": 2 << 20}],
         **more,
     }
@@ -81,13 +81,8 @@ def test_reads_by_epoch(trace):
         ("job", 1): (128 + 256, 232, 128, 128 + 232, 232),
         ("peer", None): (256, 256, 0, 0, 0),
     }
-    hits = dict(zip(zip(found["target"], found["epoch"], strict=True), found["hit_percent"]))
-    assert hits == {
-        (None, None): 100,
-        ("job", 0): 0,
-        ("job", 1): pytest.approx(100 * (384 - 232) / 384),
-        ("peer", None): 0,
-    }
+    assert found["target"].tolist() == [None, "job", "job", "peer"]
+    assert found["hit_percent"].tolist() == [100, 0, pytest.approx(100 * (384 - 232) / 384), 0]
     assert found["amplification"].tolist() == [0, 2, pytest.approx(232 / 384), 1]
 
 
@@ -177,6 +172,7 @@ def test_the_evicter_of_whom_nothing_is_known_is_unknown(tmp_path):
     assert found.to_numpy().tolist() == [[None, "unknown", 8 / 256, 1]]
 
 
+@pytest.mark.slow
 def test_the_report_has_the_tables_in_80_columns(tracer, tmp_path):
     made = story()
     made.evict(range(100), DATA, KSWAPD)

@@ -148,7 +148,7 @@ def test_pages_of_another_process_are_no_misses_if_its_memory_holds_them(answere
 
 
 @pytest.mark.parametrize("tid", [JOB, PEER, OTHER])
-def test_who_uses_no_page_takes_no_part(answered, tid):
+def test_a_process_that_uses_no_page_takes_no_part(answered, tid):
     made = looped(pages=20, epochs=2)
     made.bring_in(0, 10, ino=99, tid=tid)
     made.add_event(tid, "delete", 0, 10, ino=98)

@@ -58,14 +58,15 @@ class MemoryAnswer:
     limit_bytes: dict[str, int]
     """Memory limit of each target in the recording; targets without one are left out."""
     error: dict[str, float]
-    """Error of the kernel's model by target: pages that it reads at the recording's own limit, divided
-    by those recorded, less 1."""
+    """Error of the kernel's model by target: pages that it reads at the limit of the recording, divided by
+    those recorded, less 1."""
     enough_bytes: dict[str, int]
     """Least memory at which plain LRU reads no page twice, own memory included."""
     read_ahead_bytes: int
     page_bytes: int
     warm_pages: int
-    """Pages that were in the cache before the recording, and not in that of the prediction."""
+    """Pages that targets without a limit read in the model, and not in the recording: at most that
+    many were in the cache before."""
 
 
 def answer_memory(

@@ -6,7 +6,7 @@ from collections import OrderedDict
 
 import pytest
 
-from tests.support.budget import run_within
+from tests.support.budget import run_within, within_budget
 from tests.support.page_events import (
     DEV,
     INO,
@@ -273,6 +273,8 @@ def hostile(folder):
 @pytest.mark.slow
 def test_impossible_pages_take_little_memory(tmp_path):
     hostile(tmp_path / "compiled.trace")
-    # The address space may be larger: of the pages of files, only those touched take memory.
+    # Addresses are taken for all pages of the files, and memory only for those in use.
     used, enough, more = run_within(64 << 30, hostile, tmp_path / "a.trace")
     assert (used, enough) == (20, 20) and more < 256
+    error = within_budget(hostile, tmp_path / "b.trace")
+    assert error is not None and "ulimit" in str(error)

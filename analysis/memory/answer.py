@@ -58,8 +58,8 @@ class MemoryAnswer:
     limit_bytes: dict[str, int]
     """Memory limit of each target in the recording; targets without one are left out."""
     error: dict[str, float]
-    """Error of the kernel's model by target: pages that it reads at the limit of the recording,
-    divided by those recorded, less 1."""
+    """Pages that the kernel's model reads at the recording's own limit, divided by those recorded,
+    less 1; by target."""
     enough_bytes: dict[str, int]
     """Least memory at which plain LRU reads no page twice, own memory included."""
     read_ahead_bytes: int

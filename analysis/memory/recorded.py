@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,11 +20,24 @@ _KINDS = {ACCESS: READ, TOUCHED: FAULT, MAPPED: FAULT, ADD: WRITE}
 _NO_EPOCH = -1
 
 _FILES = "SELECT base, pages FROM page_files ORDER BY file"
+# Whoever uses no page, and only removes files or reads ahead, is no tenant.
+_GROUPS = f"""
+CREATE OR REPLACE TEMP TABLE page_groups AS
+WITH sums AS (
+    SELECT coalesce(target, '') AS target, coalesce(epoch, {_NO_EPOCH}) AS epoch,
+        sum(read)::BIGINT AS read, bool_or(kind IN {tuple(_KINDS)} AND pages > 0) AS uses
+    FROM {IN_CONTEXT} GROUP BY ALL
+), users AS (FROM sums QUALIFY bool_or(uses) OVER (PARTITION BY target))
+SELECT (row_number() OVER (ORDER BY target, epoch) - 1)::INTEGER AS number,
+    (dense_rank() OVER (ORDER BY target) - 1)::INTEGER AS tenant, target, epoch, read
+FROM users
+"""
 _RUNS = f"""
-SELECT u.row, u.ts, f.base + u.first AS first, u.first AS index, u.pages, u.file, u.kind, u.tid,
-    u.read, coalesce(u.target, '') AS target, coalesce(u.epoch, {_NO_EPOCH}) AS epoch
-FROM {IN_CONTEXT} u JOIN page_files f USING (file)
-ORDER BY u.row
+SELECT u.ts, f.base + u.first AS first, u.first AS index, u.pages::INTEGER AS pages,
+    u.file::INTEGER AS file, u.kind, u.tid, g.number, g.tenant
+FROM {IN_CONTEXT} u JOIN page_files f USING (file) JOIN page_groups g
+    ON coalesce(u.target, '') = g.target AND coalesce(u.epoch, {_NO_EPOCH}) = g.epoch
+WHERE u.kind IN {tuple(_KINDS)} AND u.pages > 0 ORDER BY u.row
 """
 
 
@@ -45,44 +59,45 @@ def recorded(trace: Trace) -> Recorded:
     """Returns the accesses of all processes. Needs the table page_cache."""
     page_uses(trace)
     files = trace.arrow(_FILES)
-    rows = trace.arrow(_RUNS).to_pandas()
-    used = rows["kind"].isin(list(_KINDS)).to_numpy() & (rows["pages"] > 0).to_numpy()
-    # Whoever uses no page, and only removes files or reads ahead, is no tenant.
-    using = rows["target"].isin(rows["target"][used].unique()).to_numpy()
-    rows, used = rows[using], used[using]
-    targets, names = pd.factorize(rows["target"])
-    keys = pd.MultiIndex.from_arrays([targets, rows["epoch"]])
-    groups, found = pd.factorize(keys, sort=True)
-    read = np.bincount(groups, weights=rows["read"], minlength=len(found)).astype(np.int64)
-    kept = rows[used]
-    readers = _readers(kept, len(files))
+    trace.execute(_GROUPS)
+    groups = trace.sql("SELECT tenant, target, epoch, read FROM page_groups ORDER BY number")
+    found = trace.arrow(_RUNS)
+    rows = {name: found[name].to_numpy() for name in found.column_names}
+    kinds = np.zeros(max(_KINDS) + 1, np.int8)
+    kinds[list(_KINDS)] = list(_KINDS.values())
     runs = PageRuns(
-        first=kept["first"].to_numpy(np.int64),
-        pages=kept["pages"].to_numpy(np.int32),
-        file=kept["file"].to_numpy(np.int32),
-        reader=readers,
-        tenant=targets[used].astype(np.int32),
-        kind=kept["kind"].map(_KINDS).to_numpy(np.int8),
-        group=groups[used].astype(np.int32),
+        first=rows["first"],
+        pages=rows["pages"],
+        file=rows["file"],
+        reader=_readers(rows, len(files)),
+        tenant=rows["tenant"],
+        kind=kinds[rows["kind"]],
+        group=rows["number"],
         base=files["base"].to_numpy().astype(np.int64),
         size_pages=files["pages"].to_numpy().astype(np.int64),
-        ts=kept["ts"].to_numpy(np.int64),
+        ts=rows["ts"],
     )
-    named = pd.DataFrame(list(found), columns=["tenant", "epoch"])
-    named["target"] = pd.Series([names[code] or None for code in named["tenant"]], dtype=object)
-    named["epoch"] = named["epoch"].astype("Int64").where(named["epoch"] != _NO_EPOCH)
+    names = groups.groupby("tenant", sort=True)["target"].first()
+    groups["target"] = pd.Series([name or None for name in groups["target"]], dtype=object)
+    groups["epoch"] = groups["epoch"].astype("Int64").where(groups["epoch"] != _NO_EPOCH)
     page = trace.manifest["host"].get("page_size", 4096)
-    return Recorded(runs, named, [name or None for name in names], read, page)
+    return Recorded(
+        runs,
+        groups.drop(columns="read"),
+        [name or None for name in names],
+        groups["read"].to_numpy(np.int64),
+        page,
+    )
 
 
-def _readers(kept: pd.DataFrame, files: int) -> NDArray[np.int32]:
+def _readers(rows: dict[str, NDArray[Any]], files: int) -> NDArray[np.int32]:
     """Returns a number for each time that a thread opens a file.
 
     No event tells of that, so a thread that reads the first page of a file is taken to have opened
     it anew.
     """
-    thread = kept["tid"].to_numpy(np.int64) * (files + 1) + kept["file"].to_numpy(np.int64)
-    begins = (kept["index"] == 0) & (kept["kind"] == ACCESS)
-    opened = begins.groupby(thread).cumsum().to_numpy(np.int64)
-    numbers = pd.MultiIndex.from_arrays([thread, opened])
-    return pd.factorize(numbers)[0].astype(np.int32)
+    thread = pd.factorize(rows["tid"].astype(np.int64) * (files + 1) + rows["file"])[0]
+    begins = (rows["index"] == 0) & (rows["kind"] == ACCESS)
+    opened = pd.Series(begins).groupby(thread).cumsum().to_numpy(np.int64)
+    numbers: NDArray[np.int32] = pd.factorize(thread * (len(thread) + 1) + opened)[0].astype("i4")
+    return numbers

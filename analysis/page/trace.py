@@ -100,7 +100,7 @@ def _groups(shown: Timeline) -> list[tuple[str, list[DrawnLane]]]:
         figure = draw_lane(lane, shown.axis.length_s, shown.losses)
         table = None
         if lane.kind is Kind.FILES:
-            table = page_table("files", table_of(lane), "", "")
+            table = page_table(f"files-{number}", table_of(lane), "", "")
         groups.setdefault(lane.group, []).append(DrawnLane(f"lane-{number}", lane, figure, table))
     return list(groups.items())
 

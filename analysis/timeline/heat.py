@@ -169,9 +169,21 @@ def files(trace: Trace, axis: Axis, most: int = MOST_FILES) -> Lane:
         "CASE WHEN path IS NOT NULL THEN path WHEN ino IS NOT NULL"
         f" THEN concat('inode ', ino, ' of ', dev) ELSE '{_NO_FILE}' END"
     )
+    rows = f"SELECT ts, {name} AS file, pages FROM {flushes(trace)} WHERE NOT own"
+    frame, query = by_file(trace, axis, rows, most)
+    return Lane("Heat maps", "Files written back, by time", "pages", Kind.FILES, frame, "", query)
+
+
+def by_file(
+    trace: Trace, axis: Axis, rows: str, most: int = MOST_FILES
+) -> tuple[pd.DataFrame, str]:
+    """Returns the frame of a heat map of files, and the SQL that gives its numbers.
+
+    `rows`: a query for ts (ns), file and pages. Columns: as those of `files`.
+    """
     query = (
-        f"SELECT {name} AS file, {axis.bin('ts')} AS bin, sum(pages) AS pages"
-        f" FROM {flushes(trace)} WHERE NOT own AND pages > 0 AND {axis.within('ts')} GROUP BY ALL"
+        f"SELECT file, {axis.bin('ts')} AS bin, sum(pages) AS pages"
+        f" FROM ({rows}) WHERE pages > 0 AND {axis.within('ts')} GROUP BY ALL"
     )
     frame = trace.sql(
         f"""
@@ -187,8 +199,7 @@ def files(trace: Trace, axis: Axis, most: int = MOST_FILES) -> Lane:
         GROUP BY bin, least(place, {most}), 4 ORDER BY row, bin
         """
     )
-    title = "Files written back, by time"
-    return Lane("Heat maps", title, "pages", Kind.FILES, frame, "", query)
+    return frame, query
 
 
 def _size(bytes_: int) -> str:

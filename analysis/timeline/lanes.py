@@ -15,6 +15,7 @@ from tracer.analysis.timeline.heat import heat_lanes
 from tracer.analysis.timeline.lane import Kind, Lane
 from tracer.analysis.timeline.losses import losses
 from tracer.analysis.timeline.phases import phases
+from tracer.analysis.timeline.reads import page_cache_lanes
 from tracer.analysis.timeline.samples import sample_lanes
 from tracer.probes.errors import BadTrace
 from tracer.store.trace import Trace
@@ -31,6 +32,7 @@ _MAKERS: tuple[tuple[Callable[[Trace, Axis], Lane | list[Lane] | None], tuple[st
     (calls, ("syscalls",)),
     (sample_lanes, ("samples",)),
     (heat_lanes, ("block",)),
+    (page_cache_lanes, ("page_cache", "processes")),
 )
 """Functions that make lanes, each with the tables that it needs."""
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from tracer.analysis.views.page_states import (
     ACCESS,
     ADD,
+    ASKED,
     BATCH_FOLIOS,
     CACHED,
     FAULT,
@@ -66,6 +67,7 @@ def add(
     waited_for = thread["missing"] - 1 if thread["file"] == file else -1
     faults = first <= waited_for < end
     in_call = thread["last"] == ACCESS and thread["file"] == file
+    goes_on = in_call and thread["asks"] and thread["asks_to"] == thread["end"]
     reads = (
         faults
         or not told
@@ -77,14 +79,21 @@ def add(
     )
     for index in range(first, end):
         page = pages[base + index]
-        # An access took it for cached.
-        counted = in_call and thread["first"] <= index < thread["counted"]
-        missed = counted and page["flags"] & TAKEN_FOR_CACHED != 0
+        # An access took it for cached, or it was evicted before its batch came.
+        missed = (
+            in_call
+            and thread["first"] <= index < thread["counted"]
+            and (goes_on or page["flags"] & TAKEN_FOR_CACHED != 0)
+        )
+        if index != waited_for:
+            if page["flags"] & TAKEN_FOR_CACHED and page["mapped"] > 0:
+                # A window was taken to map it.
+                use["accessed"] -= 1
+                use["mapped"] -= 1
+            page["mapped"] = 0
         page["flags"] = KNOWN | CACHED
         page["by"] = tid
         page["added"] = now
-        if index != waited_for:
-            page["mapped"] = 0
         if reads:
             use["read"] += 1
             if page["evicted"] > 0:
@@ -94,6 +103,8 @@ def add(
                 use["missed"] += 1
             else:
                 page["flags"] = KNOWN | CACHED | FRESH
+                if thread["asks"] or not told:
+                    page["flags"] |= ASKED
         page["evicted"] = 0
     if not reads:
         use["written"] = end - first
@@ -101,7 +112,7 @@ def add(
     if faults:
         thread["missing"] = 0
     if reads:
-        thread["device_file"] = file + 1
+        thread["device_file"] = thread["bio_file"] = file + 1
 
 
 @compiled
@@ -119,6 +130,9 @@ def access(
     use: NDArray[np.void],
 ) -> None:
     """Uses the pages of a batch of a call that reads."""
+    # Its batch ends at a mark; the rest of the call comes in another one.
+    marked = thread["marked"]
+    thread["marked"] = 0
     goes_on = (
         thread["last"] == ACCESS
         and thread["file"] == file
@@ -129,10 +143,18 @@ def access(
         goes_on = goes_on and told_next > 0
     else:
         # A batch ends at its size, or where pages were missing or are read ahead.
-        goes_on = goes_on and (first - thread["first"] >= BATCH_FOLIOS or thread["cut"] > 0)
+        goes_on = goes_on and (
+            first - thread["first"] >= BATCH_FOLIOS
+            or thread["cut"] > 0
+            or first >= thread["counted"]
+        )
     begin: Any = first
     if goes_on:
-        begin = max(first, thread["counted"])
+        # A batch before this one may not have been logged.
+        begin = thread["counted"]
+        # Others may have brought in pages since they were counted.
+        for place in range(base + thread["first"], base + min(first + BATCH_FOLIOS, begin)):
+            pages[place]["flags"] = (pages[place]["flags"] | FRESH) ^ FRESH
     else:
         thread["began"] = thread["event"]
         thread["call_first"] = first
@@ -149,8 +171,8 @@ def access(
     thread["counted"] = index
     thread["event"] = now
     thread["missing"] = 0
-    thread["reads"] = 0
-    thread["cut"] = 0
+    thread["reads"] = thread["asks"] = thread["bio_file"] = 0
+    thread["cut"] = marked
 
 
 @compiled
@@ -168,10 +190,21 @@ def use_pages(
     for place in range(base + first, base + end):
         page = pages[place]
         use["accessed"] += 1
-        if page["flags"] & FRESH and page["by"] == tid and page["added"] > began:
+        own = page["by"] == tid
+        if own and page["flags"] & ASKED and page["added"] > began:
             use["missed"] += 1
-        known = page["flags"] & KNOWN
-        page["flags"] = KNOWN | CACHED if known else KNOWN | CACHED | TAKEN_FOR_CACHED
+        use_page(page, own)
+
+
+@compiled
+def use_page(page: NDArray[np.void], own: bool) -> None:
+    """Marks a page as used: it is in the cache. `own`: by the thread that brought it in."""
+    if not page["flags"] & KNOWN:
+        page["flags"] = KNOWN | CACHED | TAKEN_FOR_CACHED
+    elif own:
+        page["flags"] = KNOWN | CACHED | (page["flags"] & TAKEN_FOR_CACHED)
+    else:
+        page["flags"] = KNOWN | CACHED | (page["flags"] & (ASKED | TAKEN_FOR_CACHED))
 
 
 @compiled
@@ -188,12 +221,17 @@ def fault(
     """Uses the page of a fault."""
     page = pages[base + index]
     repeated = thread["last"] == FAULT and thread["file"] == file and thread["first"] == index
-    if not (repeated and thread["mended"] > 0):
+    taken = page["flags"] & TAKEN_FOR_CACHED and page["mapped"] > 0 and page["mapped_by"] == tid
+    if repeated and thread["mended"] > 0:
+        pass
+    elif taken:
+        use["mapped"] -= 1  # a window was taken to map it
+    else:
         use["accessed"] += 1
         use["kind"], use["first"], use["pages"] = FAULT, index, 1
     thread["mended"] = 0
     if page["flags"] & CACHED and not page["flags"] & TAKEN_FOR_CACHED:
-        page["flags"] = KNOWN | CACHED
+        use_page(page, page["by"] == tid)
         thread["missing"] = 0
     else:
         thread["missing"] = index + 1
@@ -204,14 +242,13 @@ def fault(
     thread["first"], thread["end"] = index, index + 1
     thread["event"] = now
     thread["device_file"] = file + 1
-    thread["reads"] = 0
+    thread["reads"] = thread["asks"] = thread["bio_file"] = 0
 
 
 @compiled
 def map_window(
     pages: NDArray[np.void],
     base: int,
-    cold: bool,
     tid: int,
     now: int,
     thread: NDArray[np.void],
@@ -219,13 +256,13 @@ def map_window(
 ) -> None:
     """Uses the pages of a window that the kernel has mapped now.
 
-    `cold`: pages of the file were read in the recording, so the unknown ones are not cached.
+    Unknown pages are taken for cached. If one is not, its fault or its addition tells so later.
     """
     first, end = base + thread["window_first"], base + thread["window_end"]
     new = False
     for place in range(first, end):
         page = pages[place]
-        there = page["flags"] & CACHED or not (cold or page["flags"] & KNOWN)
+        there = page["flags"] & CACHED or not page["flags"] & KNOWN
         if there and not (page["mapped_by"] == tid and page["mapped"] > thread["remapped"]):
             new = True
     of_fault = thread["last"] == FAULT and base + thread["first"] >= first
@@ -233,7 +270,7 @@ def map_window(
         thread["remapped"] = now - 1
     for place in range(first, end):
         page = pages[place]
-        if not page["flags"] & CACHED and (cold or page["flags"] & KNOWN):
+        if page["flags"] & KNOWN and not page["flags"] & CACHED:
             continue
         if page["mapped_by"] == tid and page["mapped"] > thread["remapped"]:
             continue
@@ -242,10 +279,18 @@ def map_window(
         use["pages"] = place - base + 1 - use["first"]
         use["accessed"] += 1
         use["mapped"] += 1
-        known = page["flags"] & KNOWN
-        page["flags"] = KNOWN | CACHED if known else KNOWN | CACHED | TAKEN_FOR_CACHED
+        use_page(page, page["by"] == tid)
         page["mapped"], page["mapped_by"] = now, tid
     thread["last"] = MAP
+
+
+@compiled
+def look_ahead(pages: NDArray[np.void], base: int, first: int, end: int) -> None:
+    """Takes unknown pages of a read-ahead for cached: right after it, the others are added."""
+    for place in range(base + first, base + end):
+        page = pages[place]
+        if not page["flags"] & KNOWN:
+            page["flags"] = KNOWN | CACHED | TAKEN_FOR_CACHED
 
 
 @compiled

@@ -29,7 +29,7 @@ EVENT = np.dtype(
         ("pid", "i4"),
         ("tid", "i4"),
         ("file", "i4"),  # number of the file; not of the last five kinds
-        ("index", "i8"),  # first page
+        ("index", "i8"),  # first page; return: ns, time at which the call began
         ("pages", "i8"),  # bio, return: bytes; wait: ns
         ("continues", "i1"),  # access: 1 if it is of the same call as the one before; -1: not known
     ]
@@ -73,9 +73,9 @@ PAGE = np.dtype(
     ],
     align=True,
 )
-KNOWN, CACHED, FRESH, TAKEN_FOR_CACHED = 1, 2, 4, 8
+KNOWN, CACHED, FRESH, TAKEN_FOR_CACHED, ASKED = 1, 2, 4, 8, 16
 """Flags of a page: some event named it; it is in the cache; it was read and not used yet; nothing
-but an access told that it is in the cache."""
+but an access told that it is in the cache; a call brought it in and has not accessed it yet."""
 
 THREAD = np.dtype(
     [
@@ -93,14 +93,19 @@ THREAD = np.dtype(
         ("event", "i8"),  # number of that event
         ("began", "i8"),  # number of the event after which its call began
         ("call_first", "i8"),  # first page of the call's first access
+        ("call_ts", "i8"),  # ns, time of that access
         ("returned", "i8"),  # number of the last return of a call that read
         ("reads", "i4"),  # 1 + file of which it reads pages from .. to
         ("reads_from", "i8"),
         ("reads_to", "i8"),
-        ("cut", "u1"),  # 1: it has reached pages that are not there, since its last access
+        ("asks", "u1"),  # 1: its call has begun to read pages, since its last access
+        ("asks_to", "i8"),  # end of the call's pages
+        ("marked", "u1"),  # 1: it has reached the mark of pages read ahead, where its batch ends
+        ("cut", "u1"),  # 1: its last batch ended there, or the next one lacks pages
         ("missing", "i8"),  # 1 + the page that its fault waits for
         ("mended", "u1"),  # 1: its last fault lacked its page, and may be repeated
-        ("device_file", "i4"),  # 1 + file that it read last, for its bios and waits
+        ("device_file", "i4"),  # 1 + file that it read last, for its waits
+        ("bio_file", "i4"),  # 1 + file of which it reads pages from the device now, for its bios
         ("reclaims", "u1"),
     ],
     align=True,
@@ -109,7 +114,6 @@ FILE = np.dtype(
     [
         ("pid", "i4"),  # the process and thread that used it last
         ("tid", "i4"),
-        ("cold", "u1"),  # 1: pages of it were read in the recording
     ],
     align=True,
 )

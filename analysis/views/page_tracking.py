@@ -24,6 +24,7 @@ from tracer.analysis.views.page_changes import (
     count_fresh,
     delete,
     fault,
+    look_ahead,
     map_window,
     use_pages,
 )
@@ -32,7 +33,6 @@ from tracer.analysis.views.page_states import (
     ADD,
     AHEAD,
     ASYNC,
-    BATCH_FOLIOS,
     BEGIN,
     BIO,
     DELETE,
@@ -53,7 +53,11 @@ from tracer.analysis.views.page_states import (
 )
 from tracer.analysis.views.stretches import Ints
 from tracer.probes.compiled import compiled
+from tracer.probes.errors import BadTrace
 from tracer.probes.limits import PID_LIMIT
+
+_MOST_LOOKS = 1 << 35
+"""Most looks at a page, of all events: 100 million events of 300 pages each."""
 
 
 class PageTracking:
@@ -72,7 +76,7 @@ class PageTracking:
         self._pages = untouched(int((base + end).max(initial=0)), PAGE)
         self._threads = untouched(PID_LIMIT, THREAD)
         self._files = np.zeros(len(base), FILE)
-        self._counters = np.zeros(2, np.int64)
+        self._counters = np.zeros(3, np.int64)
         self._windows = np.zeros(0, np.int64)
         reclaimers = reclaimers[(reclaimers > 0) & (reclaimers < PID_LIMIT)]
         self._threads["reclaims"][reclaimers] = 1
@@ -81,7 +85,7 @@ class PageTracking:
         """Applies events (`EVENT`); returns what they did (`USE`), without those that did nothing.
 
         A miss is counted at the access. Where the access or fault comes before the page, it is
-        counted at the event that adds the page.
+        counted at the event that adds the page. Raises BadTrace for too many pages.
         """
         mapping = np.unique(events["tid"][events["kind"] == MAP])
         self._windows = np.union1d(self._windows, mapping)
@@ -91,6 +95,8 @@ class PageTracking:
             events, self._base, self._end, self._page_bytes, self._told, self._pages,
             self._threads, self._files, self._counters, uses,
         )  # fmt: skip
+        if self._counters[2] > _MOST_LOOKS:
+            raise BadTrace("the events of the page cache overlap too often", "the trace is damaged")
         return uses[:made]
 
     def finish(self, ts: int) -> NDArray[np.void]:
@@ -142,8 +148,7 @@ def _follow(
             )
             use = uses[made]
             if not fails:
-                cold = files[mapped_file]["cold"] != 0
-                map_window(pages, base[mapped_file], cold, tid, now, thread, use)
+                map_window(pages, base[mapped_file], tid, now, thread, use)
             thread["window"] = 0
             if use["accessed"] > 0:
                 use["ts"], use["file"] = thread["window_ts"], mapped_file
@@ -159,17 +164,19 @@ def _follow(
             file = thread["file"]
             if thread["last"] != ACCESS or thread["event"] <= thread["returned"]:
                 continue  # a call that read none of these files
+            if thread["call_ts"] < event["index"]:
+                continue  # the access was of another call
             thread["returned"] = now
             visible = min(thread["end"], ends[file]) - thread["call_first"]
             hidden = -(-(event["pages"] - visible * page_bytes) // page_bytes)
-            if hidden < 1 or hidden > min(BATCH_FOLIOS - 1, thread["call_first"]):
+            if hidden < 1 or hidden > thread["call_first"]:
                 continue
             use_pages(
                 pages, base[file], thread["call_first"] - hidden, thread["call_first"], tid,
                 thread["began"], use,
             )  # fmt: skip
         elif kind in (BIO, WAIT):
-            file = thread["device_file"] - 1
+            file = (thread["bio_file"] if kind == BIO else thread["device_file"]) - 1
             if file < 0:
                 continue
             if kind == BIO:
@@ -183,23 +190,35 @@ def _follow(
             if first < 0 or first >= ends[file]:
                 continue
             end = min(first + min(max(event["pages"], 1), MOST_PAGES), ends[file])
+            counters[2] += end - first
+            if counters[2] > _MOST_LOOKS:
+                return made
             if kind == DELETE:
                 delete(pages, base[file], first, end, thread["reclaims"] != 0, counters, use)
             elif kind == ADD:
                 add(pages, base[file], first, end, told, file, tid, now, thread, counters, use)
-                if use["read"] > 0:
-                    files[file]["cold"] = 1
             elif kind in (SYNC, ASYNC, AHEAD):
-                thread["reads"] = thread["device_file"] = file + 1
+                thread["reads"] = thread["device_file"] = thread["bio_file"] = file + 1
                 thread["reads_from"] = first
                 thread["reads_to"] = end if kind == AHEAD else ends[file]
                 thread["cut"] = 1
+                if kind == AHEAD:
+                    if thread["last"] == FAULT and thread["file"] == file:
+                        look_ahead(pages, base[file], first, end)
+                else:
+                    # What a fault reads, no call has asked for.
+                    faults = thread["last"] == FAULT and thread["file"] == file
+                    faults = faults and first <= thread["first"]
+                    thread["asks"] = np.uint8(not faults)
+                    thread["asks_to"] = first + event["pages"]
+                    thread["marked"] = np.uint8(kind == ASYNC and not faults)
                 continue
             elif kind == MAP:
                 thread["window"] = file + 1
                 thread["window_first"], thread["window_end"] = first, end
                 thread["window_ts"], thread["window_pid"] = event["ts"], event["pid"]
                 files[file]["pid"], files[file]["tid"] = event["pid"], tid
+                thread["bio_file"] = 0
                 continue
             elif kind == ACCESS:
                 wanted = first + event["pages"]
@@ -207,19 +226,19 @@ def _follow(
                 access(
                     pages, base[file], first, end, wanted, told_next, file, tid, now, thread, use
                 )
+                if thread["call_first"] == first:
+                    thread["call_ts"] = event["ts"]
             else:
                 fault(pages, base[file], first, file, tid, now, thread, use)
         if kind == DELETE:
             use["pid"], use["tid"] = files[file]["pid"], files[file]["tid"]
-            if use["tid"] == 0:
-                use["pid"], use["tid"] = event["pid"], tid
         else:
             if kind not in (BIO, WAIT):
                 files[file]["pid"], files[file]["tid"] = event["pid"], tid
             use["pid"], use["tid"] = event["pid"], tid
         if (
             use["accessed"] or use["missed"] or use["read"] or use["evicted"] or use["removed"]
-            or use["written"] or use["disk_bytes"] or use["wait_ns"]
+            or use["mapped"] or use["written"] or use["disk_bytes"] or use["wait_ns"]
         ):  # fmt: skip
             use["ts"], use["file"] = event["ts"], file
             use["by_pid"], use["by_tid"] = event["pid"], tid

@@ -101,14 +101,17 @@ WHERE kind IN ('disk', 'fault') AND dur_ns > 0
 """
 _RETURNS = f"""
 SELECT try_cast(ts::HUGEINT + dur_ns AS BIGINT) AS ts, {RETURN} AS kind, coalesce(pid, 0) AS pid,
-    tid, ret AS pages
+    tid, ts AS "index", ret AS pages
 FROM syscalls WHERE name IN {READ} AND ret > 0 AND dur_ns >= 0
 """
-_RECLAIMERS = "SELECT DISTINCT tid FROM processes WHERE tid > 0 AND starts_with(comm, 'kswapd')"
+_RECLAIMERS = """
+SELECT DISTINCT tid FROM processes
+WHERE tid > 0 AND (starts_with(comm, 'kswapd') OR starts_with(comm, 'kdamond'))
+"""
 
 _MADE = f"""
 CREATE OR REPLACE TEMP VIEW {VIEW} AS
-SELECT u.ts, u.pid, u.tid, u.by_pid, u.by_tid, f.dev, f.ino,
+SELECT u.ts, nullif(u.pid, 0) AS pid, nullif(u.tid, 0) AS tid, u.by_pid, u.by_tid, f.dev, f.ino,
     -- A file that was made after this use has the number of the one that was used.
     if(n.born_ns > u.ts, NULL, n.path) AS path,
     {", ".join(f"u.{name}" for name in COUNTS)},

@@ -1,0 +1,86 @@
+"""Lanes of the page cache: pages used, pages in it, and the files that are read."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from tracer.analysis.timeline.axis import Axis
+from tracer.analysis.timeline.binned import count_query, counted
+from tracer.analysis.timeline.heat import MOST_COLUMNS, by_file
+from tracer.analysis.timeline.lane import Kind, Lane
+from tracer.analysis.views.page_uses import page_uses
+from tracer.store.trace import Trace
+
+_MIB = 1 << 20
+_OF_TARGETS = "target IS NOT NULL"
+
+
+def page_cache_lanes(trace: Trace, axis: Axis) -> list[Lane]:
+    """Returns the lanes of the targets' use of the page cache. Needs the table page_cache."""
+    page_uses(trace)
+    page = int(trace.manifest["host"].get("page_size", 4096))
+    return [
+        _used(trace, axis, page),
+        _cached(trace, axis, page),
+        *(lane for lane in (_files(trace, axis),) if len(lane.frame)),
+    ]
+
+
+def _used(trace: Trace, axis: Axis, page: int) -> Lane:
+    rows = (
+        f"SELECT ts, 'in the cache' AS series, (accessed - missed) * {page} AS amount"
+        f" FROM page_uses WHERE {_OF_TARGETS} AND accessed > missed UNION ALL"
+        f" SELECT ts, 'missed', missed * {page} FROM page_uses WHERE {_OF_TARGETS} AND missed > 0"
+    )
+    return Lane(
+        "Memory",
+        "Files used through the page cache",
+        "MiB/s",
+        Kind.AREAS,
+        counted(trace, axis, rows, a_second=1 / _MIB),
+        "Pages that calls read, that faults touch, and that are mapped around them.",
+        count_query(axis, rows),
+    )
+
+
+def _cached(trace: Trace, axis: Axis, page: int) -> Lane:
+    """Draws the growth of the cache. Columns: series (target), at_s, value (MiB)."""
+    query = (
+        f"SELECT target, {axis.bin('ts')} AS bin,"
+        f" sum(read + written - evicted - removed) * {page} / {_MIB} AS grown FROM page_uses"
+        f" WHERE {_OF_TARGETS} AND {axis.within('ts')} GROUP BY ALL ORDER BY target, bin"
+    )
+    found = trace.sql(query)
+    frame = pd.concat(
+        [
+            pd.DataFrame(
+                {
+                    "series": str(target),
+                    "at_s": np.arange(1, axis.bins + 1) * axis.width_s,
+                    "value": np.cumsum(np.bincount(part["bin"], part["grown"], axis.bins)),
+                }
+            )
+            for target, part in found.groupby("target")
+        ]
+        or [pd.DataFrame(columns=["series", "at_s", "value"])],
+        ignore_index=True,
+    )
+    return Lane(
+        "Memory",
+        "Growth of the files in the page cache",
+        "MiB",
+        Kind.LINES,
+        frame,
+        "Pages brought in since the recording began, without those taken out. Below 0: pages left"
+        " that were there before.",
+        query,
+    )
+
+
+def _files(trace: Trace, axis: Axis) -> Lane:
+    name = "coalesce(path, concat('inode ', ino, ' of ', dev))"
+    rows = f"SELECT ts, {name} AS file, read AS pages FROM page_uses WHERE {_OF_TARGETS}"
+    frame, query = by_file(trace, axis.coarser(MOST_COLUMNS), rows)
+    note = "Pages that calls and faults of the targets brought into the cache."
+    return Lane("Heat maps", "Files read, by time", "pages", Kind.FILES, frame, note, query)

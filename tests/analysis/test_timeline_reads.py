@@ -1,0 +1,81 @@
+"""Lanes of the page cache: sums over the lane are those of the view."""
+
+import pytest
+
+from tests.support.traces import make_trace
+from tracer.analysis.timeline.axis import Axis
+from tracer.analysis.timeline.lane import Kind
+from tracer.analysis.timeline.reads import page_cache_lanes
+
+MS, S = 10**6, 10**9
+TENTHS = Axis(0, S - 1, S // 10)
+"""A second in ten bins."""
+PAGE = 4096
+MIB = 1 << 20
+JOB, OTHER = 7, 9
+PROCESSES = [
+    {"pid": JOB, "tid": JOB, "role": "target", "target": "job", "comm": "python"},
+    {"pid": OTHER, "tid": OTHER, "role": "other", "comm": "cat"},
+]
+TARGETS = [{"name": "job", "role": "target", "kind": "pid", "pid": JOB}]
+
+
+def event(ms, name, index, pages=1, pid=JOB, ino=12):
+    return {"ts": int(ms * MS), "pid": pid, "tid": pid, "event": name, "dev": "254:0", "ino": ino,
+            "index": index, "pages": pages}  # fmt: skip
+
+
+def read(ms, index, pages, ahead=0, **of):
+    """A read that lacks all of its pages, and brings in more behind them."""
+    adds = [event(ms + n / 1000, "add", index + n, **of) for n in range(pages + ahead)]
+    return [
+        event(ms, "sync_read_ahead", index, pages, **of),
+        *adds,
+        event(ms + 1, "access", index, pages, **of),
+    ]
+
+
+@pytest.fixture
+def lanes(tmp_path):
+    rows = [
+        *read(10, 0, 3, ahead=2),
+        event(120, "access", 3, 2),
+        *read(230, 0, 4, ino=13),
+        *read(340, 0, 50, pid=OTHER, ino=14),
+        event(450, "delete", 0, 2),
+    ]
+    tables = {"page_cache": rows, "processes": PROCESSES}
+    with make_trace(tmp_path / "t", tables, targets=TARGETS) as trace:
+        return page_cache_lanes(trace, TENTHS)
+
+
+def test_used_pages_are_told_apart_by_whether_they_were_missed(lanes):
+    used = lanes[0].frame
+    pages = used.drop(columns=["from_s", "to_s"]) * 0.1 * MIB / PAGE
+    assert pages["missed"].tolist() == pytest.approx([3, 0, 4, 0, 0, 0, 0, 0, 0, 0])
+    assert pages["in the cache"].tolist() == pytest.approx([0, 2, 0, 0, 0, 0, 0, 0, 0, 0])
+
+
+def test_the_cache_grows_by_what_is_read_and_shrinks_by_what_leaves(lanes):
+    grown = lanes[1].frame
+    assert set(grown["series"]) == {"job"}
+    pages = grown["value"] * MIB / PAGE
+    assert pages.tolist() == pytest.approx([5, 5, 9, 9, 7, 7, 7, 7, 7, 7])
+
+
+def test_files_that_targets_read_are_rows(lanes):
+    files = lanes[2]
+    assert files.kind is Kind.FILES
+    found = files.frame[["file", "from_s", "pages"]].to_numpy().tolist()
+    assert found == [
+        ["inode 12 of 254:0", 0.0, 5],
+        ["inode 13 of 254:0", pytest.approx(0.2), 4],
+    ]
+
+
+def test_without_events_there_is_nothing_to_draw(tmp_path):
+    tables = {"page_cache": [], "processes": PROCESSES}
+    with make_trace(tmp_path / "t", tables, targets=TARGETS) as trace:
+        used, grown, *rest = page_cache_lanes(trace, TENTHS)
+    assert list(used.frame.columns) == ["from_s", "to_s"]
+    assert grown.frame.empty and rest == []

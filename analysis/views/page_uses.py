@@ -82,7 +82,7 @@ _ROWS = f"""
 SELECT ts, list_position({list(KINDS)}, event) - 1 AS kind, coalesce(pid, 0) AS pid, tid, dev, ino,
     least("index", {1 << 52})::BIGINT AS "index", coalesce(pages, 1) AS pages,
     coalesce(continues::TINYINT, -1) AS continues
-FROM page_cache WHERE "index" IS NOT NULL
+FROM page_cache WHERE "index" IS NOT NULL AND event IN {KINDS[:BIO]}
 """
 
 # A read of metadata (M) belongs to no file.
@@ -191,7 +191,8 @@ def _events(rows: pa.Table | pa.RecordBatch) -> NDArray[np.void]:
     events = np.zeros(rows.num_rows, EVENT)
     for name in ("ts", "kind", "pid", "tid", "index", "pages", "continues"):
         if name in rows.schema.names:
-            events[name] = rows.column(name).to_numpy(zero_copy_only=False)
+            filled = rows.column(name).fill_null(NOTHING)
+            events[name] = filled.to_numpy(zero_copy_only=False)
     events["file"] = NOTHING
     return events
 

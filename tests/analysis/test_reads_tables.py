@@ -163,6 +163,18 @@ def test_no_events_make_an_empty_table(tmp_path, table):
     assert len(found) == 0
 
 
+def test_unknown_events_do_nothing(tmp_path):
+    made = PageEvents()
+    made.read(0, 8)
+    for event in ("nonsense", "bio", "wait", "begin", "return"):
+        made.add_event(JOB, event, 0, 8)
+    with make_trace(tmp_path / "t", tables_of(made), targets=TWO) as trace:
+        assert READS_BY_EPOCH.of(trace)["accessed_mib"].tolist() == [8 / 256]
+        view = trace.sql("SELECT * FROM page_uses")
+    assert view["accessed"].sum() == view["read"].sum() == 8
+    assert view["disk_bytes"].sum() == view["wait_ns"].sum() == 0
+
+
 def test_the_evicter_of_whom_nothing_is_known_is_unknown(tmp_path):
     made = PageEvents()
     made.read(0, 8, tid=OTHER)

@@ -62,8 +62,9 @@ def add(
     thread: NDArray[np.void],
     counters: Ints,
     use: NDArray[np.void],
-) -> None:
-    """Brings pages into the cache."""
+) -> bool:
+    """Brings pages into the cache; returns whether one is read that no event tells to have left."""
+    cold: Any = False
     waited_for = thread["missing"] - 1 if thread["file"] == file else -1
     faults = first <= waited_for < end
     in_call = thread["last"] == ACCESS and thread["file"] == file
@@ -79,6 +80,7 @@ def add(
     )
     for index in range(first, end):
         page = pages[base + index]
+        cold = cold or (reads and page["flags"] in (0, KNOWN | CACHED | TAKEN_FOR_CACHED))
         # An access took it for cached, or it was evicted before its batch came.
         missed = (
             in_call
@@ -112,7 +114,11 @@ def add(
     if faults:
         thread["missing"] = 0
     if reads:
+        if thread["bio_file"] != file + 1:
+            thread["to_read"] = 0
+        thread["to_read"] += end - first
         thread["device_file"] = thread["bio_file"] = file + 1
+    return bool(cold)
 
 
 @compiled
@@ -171,7 +177,7 @@ def access(
     thread["counted"] = index
     thread["event"] = now
     thread["missing"] = 0
-    thread["reads"] = thread["asks"] = thread["bio_file"] = 0
+    thread["reads"] = thread["asks"] = thread["bio_file"] = thread["to_read"] = 0
     thread["cut"] = marked
 
 
@@ -213,6 +219,7 @@ def fault(
     base: int,
     index: int,
     file: int,
+    pid: int,
     tid: int,
     now: int,
     thread: NDArray[np.void],
@@ -221,7 +228,7 @@ def fault(
     """Uses the page of a fault."""
     page = pages[base + index]
     repeated = thread["last"] == FAULT and thread["file"] == file and thread["first"] == index
-    taken = page["flags"] & TAKEN_FOR_CACHED and page["mapped"] > 0 and page["mapped_by"] == tid
+    taken = page["flags"] & TAKEN_FOR_CACHED and page["mapped"] > 0 and page["mapped_by"] == pid
     if repeated and thread["mended"] > 0:
         pass
     elif taken:
@@ -236,19 +243,20 @@ def fault(
     else:
         thread["missing"] = index + 1
         thread["mended"] = 1
-    page["mapped"], page["mapped_by"] = now, tid
+    page["mapped"], page["mapped_by"] = now, pid
     thread["last"] = FAULT
     thread["file"] = file
     thread["first"], thread["end"] = index, index + 1
     thread["event"] = now
     thread["device_file"] = file + 1
-    thread["reads"] = thread["asks"] = thread["bio_file"] = 0
+    thread["reads"] = thread["asks"] = thread["bio_file"] = thread["to_read"] = 0
 
 
 @compiled
 def map_window(
     pages: NDArray[np.void],
     base: int,
+    cold: bool,
     tid: int,
     now: int,
     thread: NDArray[np.void],
@@ -256,23 +264,25 @@ def map_window(
 ) -> None:
     """Uses the pages of a window that the kernel has mapped now.
 
-    Unknown pages are taken for cached. If one is not, its fault or its addition tells so later.
+    Unknown pages are taken for cached, except if the file is `cold`: a page of it was read that
+    was not there before. If one is not cached, its fault or its addition tells so later.
     """
+    pid = thread["window_pid"]
     first, end = base + thread["window_first"], base + thread["window_end"]
     new = False
     for place in range(first, end):
         page = pages[place]
-        there = page["flags"] & CACHED or not page["flags"] & KNOWN
-        if there and not (page["mapped_by"] == tid and page["mapped"] > thread["remapped"]):
+        there = page["flags"] & CACHED or not (cold or page["flags"] & KNOWN)
+        if there and not (page["mapped_by"] == pid and page["mapped"] > thread["remapped"]):
             new = True
     of_fault = thread["last"] == FAULT and base + thread["first"] >= first
     if not new and not (of_fault and base + thread["first"] < end):
         thread["remapped"] = now - 1
     for place in range(first, end):
         page = pages[place]
-        if page["flags"] & KNOWN and not page["flags"] & CACHED:
+        if not page["flags"] & CACHED and (cold or page["flags"] & KNOWN):
             continue
-        if page["mapped_by"] == tid and page["mapped"] > thread["remapped"]:
+        if page["mapped_by"] == pid and page["mapped"] > thread["remapped"]:
             continue
         if use["accessed"] == 0:
             use["kind"], use["first"] = MAP, place - base
@@ -280,7 +290,7 @@ def map_window(
         use["accessed"] += 1
         use["mapped"] += 1
         use_page(page, page["by"] == tid)
-        page["mapped"], page["mapped_by"] = now, tid
+        page["mapped"], page["mapped_by"] = now, pid
     thread["last"] = MAP
 
 

@@ -69,7 +69,7 @@ PAGE = np.dtype(
         ("added", "i8"),  # number of the event that added it
         ("evicted", "i8"),  # pages evicted before it; 0: it was not evicted since it was added
         ("mapped", "i8"),  # number of the event that mapped it
-        ("mapped_by", "i4"),
+        ("mapped_by", "i4"),  # the process that mapped it last
     ],
     align=True,
 )
@@ -103,8 +103,9 @@ THREAD = np.dtype(
         ("marked", "u1"),  # 1: it has reached the mark of pages read ahead, where its batch ends
         ("cut", "u1"),  # 1: its last batch ended there, or the next one lacks pages
         ("missing", "i8"),  # 1 + the page that its fault waits for
-        ("mended", "u1"),  # 1: its last fault lacked its page, and may be repeated
+        ("mended", "u1"),  # 1: its last fault read pages, and may be repeated
         ("device_file", "i4"),  # 1 + file that it read last, for its waits
+        ("to_read", "i8"),  # pages that it has added, and no bio of its has read yet
         ("bio_file", "i4"),  # 1 + file of which it reads pages from the device now, for its bios
         ("reclaims", "u1"),
     ],
@@ -114,6 +115,7 @@ FILE = np.dtype(
     [
         ("pid", "i4"),  # the process and thread that used it last
         ("tid", "i4"),
+        ("cold", "u1"),  # 1: a page of it was read that was not in the cache before
     ],
     align=True,
 )

@@ -148,7 +148,8 @@ def _follow(
             )
             use = uses[made]
             if not fails:
-                map_window(pages, base[mapped_file], tid, now, thread, use)
+                cold = files[mapped_file]["cold"] != 0
+                map_window(pages, base[mapped_file], cold, tid, now, thread, use)
             thread["window"] = 0
             if use["accessed"] > 0:
                 use["ts"], use["file"] = thread["window_ts"], mapped_file
@@ -180,7 +181,9 @@ def _follow(
             if file < 0:
                 continue
             if kind == BIO:
-                use["disk_bytes"] = event["pages"]
+                # The bios of these pages; others are of a read past the cache.
+                use["disk_bytes"] = min(event["pages"], thread["to_read"] * page_bytes)
+                thread["to_read"] -= -(-use["disk_bytes"] // page_bytes)
             else:
                 use["wait_ns"] = event["pages"]
         elif file < 0:
@@ -196,8 +199,11 @@ def _follow(
             if kind == DELETE:
                 delete(pages, base[file], first, end, thread["reclaims"] != 0, counters, use)
             elif kind == ADD:
-                add(pages, base[file], first, end, told, file, tid, now, thread, counters, use)
+                if add(pages, base[file], first, end, told, file, tid, now, thread, counters, use):
+                    files[file]["cold"] = 1
             elif kind in (SYNC, ASYNC, AHEAD):
+                if thread["bio_file"] != file + 1:
+                    thread["to_read"] = 0
                 thread["reads"] = thread["device_file"] = thread["bio_file"] = file + 1
                 thread["reads_from"] = first
                 thread["reads_to"] = end if kind == AHEAD else ends[file]
@@ -212,13 +218,15 @@ def _follow(
                     thread["asks"] = np.uint8(not faults)
                     thread["asks_to"] = first + event["pages"]
                     thread["marked"] = np.uint8(kind == ASYNC and not faults)
+                    if kind == ASYNC and faults:
+                        thread["mended"] = 1
                 continue
             elif kind == MAP:
                 thread["window"] = file + 1
                 thread["window_first"], thread["window_end"] = first, end
                 thread["window_ts"], thread["window_pid"] = event["ts"], event["pid"]
                 files[file]["pid"], files[file]["tid"] = event["pid"], tid
-                thread["bio_file"] = 0
+                thread["bio_file"] = thread["to_read"] = 0
                 continue
             elif kind == ACCESS:
                 wanted = first + event["pages"]
@@ -229,11 +237,11 @@ def _follow(
                 if thread["call_first"] == first:
                     thread["call_ts"] = event["ts"]
             else:
-                fault(pages, base[file], first, file, tid, now, thread, use)
+                fault(pages, base[file], first, file, event["pid"], tid, now, thread, use)
         if kind == DELETE:
             use["pid"], use["tid"] = files[file]["pid"], files[file]["tid"]
         else:
-            if kind not in (BIO, WAIT):
+            if kind not in (BIO, WAIT, RETURN):
                 files[file]["pid"], files[file]["tid"] = event["pid"], tid
             use["pid"], use["tid"] = event["pid"], tid
         if (

@@ -46,6 +46,8 @@ class Thread:
     """True if it has made a call since its last access."""
     begun: bool = False
     """True if a call of its has been recorded."""
+    advised: bool = False
+    """True if it has asked for pages that it does not read."""
     asked: tuple[File, int] | None = None
     """File and last page that its last call wanted."""
 

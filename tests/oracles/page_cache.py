@@ -67,7 +67,7 @@ class Kernel:
         """Reads pages of the file that are not in the cache; reclaims some before, if need be."""
         thread, file = access.thread, access.file
         wanted = [p for p in range(first, min(first + pages, file.size)) if p not in file.folios]
-        if wanted and self.chance(0.15):
+        if wanted and self.chance(self.options.get("reclaims", 0.15)):
             yield from self.reclaim(thread)
             wanted = [p for p in wanted if p not in file.folios]
         brought: list[int] = []
@@ -151,7 +151,9 @@ class Kernel:
                 yield from self.ahead(access, mark + 1, self.numbers.choice([4, 16, 32]))
             elif whole and len(batch) > 1 and known and self.chance(0.1):
                 batch.pop()  # still being read: the kernel logs nothing of the batch
+                user = file.user
                 self.account.use(access, set(batch), set(batch))
+                file.user = user
                 at = batch[-1] + 1
                 continue
             continues = not thread.called if known else None
@@ -188,7 +190,7 @@ class Kernel:
                 if page in table:
                     break
             self.event(thread, file, "fault", page, 1)
-            ready = page in file.folios and file.folios[page][0] not in file.marks
+            ready = page in file.folios and (faulted or file.folios[page][0] not in file.marks)
             if not ready:
                 yield from self.fault(access, page)
             if page not in file.folios:
@@ -205,7 +207,8 @@ class Kernel:
         file, table = access.file, access.thread.process.tables[access.file]
         first = page - page % WINDOW
         window = range(first, min(first + WINDOW, file.size))
-        there = {p for p in window if p in file.folios and file.folios[p][0] not in file.marks}
+        # (A kernel leaves out the page with the mark, but no event tells which one that is.)
+        there = {p for p in window if p in file.folios}
         if not there:
             return
         self.event(access.thread, file, "map", first, len(window))

@@ -24,6 +24,7 @@ class Programs(Kernel):
         super().__init__(numbers, options)
         self.weights = EVERYTHING | options.get("weights", {})
         self.made: list[File] = []
+        self.mapper: dict[File, Thread] = {}
         self.begun: dict[Process, int] = {}
         self.of_case: dict[int, list[File]] = {}
         kswapd = {"pid": 50, "tid": 50, "comm": "kswapd0", "role": "other", "ppid": 2}
@@ -161,13 +162,15 @@ class Programs(Kernel):
     def advise(self, thread: Thread, file: File) -> Steps:
         """Pages are read that nobody has asked for yet."""
         call = self.call(thread, self.numbers.choice(["fadvise64", "readahead", "madvise"]))
-        access = Access(thread, file)
+        access, thread.advised = Access(thread, file), True
         first = self.numbers.randrange(file.size)
         yield from self.ahead(access, first, min(file.size - first, 32))
         file.busy.subtract(dict.fromkeys(access.own, 1))
         self.done(thread, call, 0)
 
     def write(self, thread: Thread, file: File) -> Steps:
+        if thread.advised:
+            return  # no event tells that it reads ahead no longer
         call = self.call(thread, "pwrite64")
         first = self.numbers.randrange(file.size)
         last = min(first + self.numbers.choice([1, 4, 40]), file.size)
@@ -182,6 +185,9 @@ class Programs(Kernel):
     def faults(self, thread: Thread, file: File) -> Steps:
         """Touches pages of the mapped file; the kernel maps pages around, or does not."""
         around = file.ino % 4 > 0
+        # The view does not follow the page tables of several threads: it may count pages twice.
+        if self.mapper.setdefault(file, thread) is not thread:
+            return
         pages = [self.numbers.randrange(file.size) for _ in range(self.numbers.choice([1, 3, 9]))]
         for page in sorted(pages) if self.chance(0.5) else pages:
             yield from self.touch(thread, file, page, around)
@@ -209,13 +215,15 @@ class Programs(Kernel):
 
     def delete_all(self, thread: Thread, file: File, first: int) -> Steps:
         for page in sorted(file.folios):
-            if page >= first and page in file.folios and self.free(file, page):
-                if file.folios[page][0] >= first:
-                    self.delete(thread, file, page, evicted=False)
+            begin = file.folios.get(page, (-1,))[0]
+            if begin >= first and self.free(file, page):
+                self.delete(thread, file, page, evicted=False)
         yield
 
     def direct(self, thread: Thread, _: File) -> Steps:
         """A read of the device past the cache."""
+        if thread.advised:
+            return
         call = self.call(thread, "pread64")
         self.bio(thread, 8, "R")
         self.done(thread, call, 8 * PAGE)

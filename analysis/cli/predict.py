@@ -77,6 +77,8 @@ def predict(
     from tracer.sizes import parse_size
 
     amounts = sorted({parse_size(part) for part in memory.split(",")})
+    if amounts[0] == 0:
+        raise UsageError("a target without memory cannot run", "give --memory more than 0 bytes")
     own = None if own_memory is None else parse_size(own_memory)
     ahead = None if read_ahead is None else parse_size(read_ahead)
     sources = find_traces([trace])

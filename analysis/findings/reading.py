@@ -45,8 +45,9 @@ def _again(trace: Trace, over: Window, page: int) -> list[Finding]:
     answer = ask(
         trace,
         "SELECT 100.0 * sum(refaulted) / nullif(sum(accessed), 0) AS value, target,"
-        " sum(refaulted)::BIGINT AS pages, count(DISTINCT epoch) AS epochs FROM reads"
-        " WHERE target IS NOT NULL AND epoch > (SELECT min(epoch) FROM reads)"
+        " sum(refaulted)::BIGINT AS pages, count(DISTINCT epoch) AS epochs"
+        " FROM (SELECT *, min(epoch) OVER (PARTITION BY target) AS first_epoch FROM reads)"
+        " WHERE target IS NOT NULL AND epoch > first_epoch"
         f" GROUP BY target HAVING sum(refaulted) >= {_FEW_PAGES}"
         " ORDER BY pages DESC, target LIMIT 1",
     )
@@ -70,9 +71,13 @@ def _again(trace: Trace, over: Window, page: int) -> list[Finding]:
 def _in_vain(trace: Trace, over: Window, page: int) -> list[Finding]:
     answer = ask(
         trace,
-        "SELECT 100.0 * sum(unused) / nullif(sum(read_ahead), 0) AS value,"
-        " sum(unused)::BIGINT AS pages, sum(accessed)::BIGINT AS used FROM reads"
-        f" WHERE target IS NOT NULL HAVING sum(unused) >= {_FEW_PAGES}",
+        # Unused pages count for the last user of a file, even if another process read them ahead.
+        "WITH files AS (SELECT sum(read_ahead) AS ahead, sum(accessed) AS accessed,"
+        "     least(sum(unused), sum(read_ahead)) AS unused"
+        " FROM reads WHERE target IS NOT NULL GROUP BY target, dev, ino)"
+        " SELECT 100.0 * sum(unused) / nullif(sum(ahead), 0) AS value,"
+        " sum(unused)::BIGINT AS pages, sum(accessed)::BIGINT AS used FROM files"
+        f" HAVING sum(unused) >= {_FEW_PAGES}",
     )
     if answer is None or answer.value < _WASTED:
         return []
@@ -91,7 +96,7 @@ def _by_others(trace: Trace, over: Window, page: int) -> list[Finding]:
     answer = ask(
         trace,
         "WITH evictions AS ("
-        " SELECT u.target, p.target AS by_target, p.comm, sum(u.evicted)::BIGINT AS pages"
+        " SELECT u.target, coalesce(p.target, p.comm) AS evicter, sum(u.evicted)::BIGINT AS pages"
         " FROM page_uses u JOIN (SELECT pid, any_value(target) AS target, any_value(comm) AS comm,"
         "     bool_or(ppid = 2 OR pid = 2) AS kernel FROM processes WHERE tid = pid GROUP BY pid) p"
         "     ON u.by_pid = p.pid"
@@ -99,7 +104,7 @@ def _by_others(trace: Trace, over: Window, page: int) -> list[Finding]:
         "     AND p.target IS DISTINCT FROM u.target GROUP BY ALL)"
         " SELECT 100.0 * pages / nullif((SELECT sum(evicted) FROM page_uses u"
         "     WHERE u.target = e.target), 0) AS value, target,"
-        f" coalesce(by_target, comm) AS evicter, pages FROM evictions e WHERE pages >= {_FEW_PAGES}"
+        f" evicter, pages FROM evictions e WHERE pages >= {_FEW_PAGES}"
         " ORDER BY pages DESC, target, evicter LIMIT 1",
     )
     if answer is None:

@@ -65,7 +65,8 @@ class MemoryAnswer:
     read_ahead_bytes: int
     page_bytes: int
     warm_pages: int
-    """Pages that were in the cache before the recording, and not in that of the prediction."""
+    """Pages that targets without a limit read in the model, and not in the recording: at most that
+    many were in the cache before."""
 
 
 def answer_memory(

@@ -3,8 +3,9 @@
 MIN evicts the page whose next use is farthest away (Belady, A study of replacement algorithms for a
 virtual-storage computer, IBM Systems Journal 1966). It knows the future, so it is a bound, not a
 policy to build. A page that is written next, as a whole, is of no use before: it is evicted first.
-Each page that is accessed is cached. There is no read-ahead, and each tenant has a cache of its
-own, as in lru.py.
+A page whose next use is farther away than those of all cached pages is not taken in; the kernel
+would have to, but so the number is a bound for caches that need not. There is no read-ahead, and
+each tenant has a cache of its own, as in lru.py.
 """
 
 from __future__ import annotations
@@ -136,15 +137,21 @@ def _pass(
             if capacity == 0 or due[p] == following[i]:
                 continue
             if not hit and cached == capacity:
-                while cached == capacity:
+                while True:
                     farthest = heap[0]
+                    victim = used[farthest] if farthest < n else farthest - n
+                    current = due[victim] == farthest
+                    if current and farthest < following[i]:
+                        break
                     size -= 1
                     heap[0] = heap[size]
                     _sift_down(heap, 0, size)
-                    victim = used[farthest] if farthest < n else farthest - n
-                    if due[victim] == farthest:
+                    if current:
                         due[victim] = _NEVER
                         cached -= 1
+                        break
+                if cached == capacity:
+                    continue  # its own next use is the farthest away
             if not hit:
                 cached += 1
             due[p] = _NEVER

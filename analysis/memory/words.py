@@ -70,8 +70,8 @@ def basis(found: MemoryAnswer) -> list[str]:
             )
     if found.warm_pages:
         said.append(
-            f"{size(found.warm_pages * found.page_bytes)} were in memory before the recording; the"
-            " prediction begins with an empty cache."
+            f"Up to {size(found.warm_pages * found.page_bytes)} were in memory before the"
+            " recording; the prediction begins with an empty cache."
         )
     said.append(f"Read-ahead: {size(found.read_ahead_bytes)}.")
     return said

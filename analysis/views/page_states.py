@@ -7,6 +7,9 @@ import mmap
 import numpy as np
 from numpy.typing import NDArray
 
+from tracer.probes.errors import BadTrace
+from tracer.sizes import show_size
+
 KINDS = (
     *("access", "map", "fault", "add", "delete"),
     *("sync_read_ahead", "async_read_ahead", "read_ahead", "bio", "wait", "begin", "end", "return"),
@@ -123,6 +126,16 @@ BATCH_FOLIOS = 31
 
 
 def untouched(count: int, dtype: np.dtype[np.void]) -> NDArray[np.void]:
-    """Returns an array of zeros of which only the touched parts take memory."""
+    """Returns an array of zeros of which only the touched parts take memory.
+
+    Raises BadTrace if this process may not have so many addresses.
+    """
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
-    return np.frombuffer(mmap.mmap(-1, max(1, count) * dtype.itemsize, flags), dtype)
+    size = max(1, count) * dtype.itemsize
+    try:
+        return np.frombuffer(mmap.mmap(-1, size, flags), dtype)
+    except OSError as error:
+        raise BadTrace(
+            f"{show_size(size)} of addresses for the pages of the files: {error.strerror}",
+            "raise ulimit -v and -d, or set vm.overcommit_memory to 0",
+        ) from None

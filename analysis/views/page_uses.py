@@ -191,7 +191,8 @@ def _events(rows: pa.Table | pa.RecordBatch) -> NDArray[np.void]:
     events = np.zeros(rows.num_rows, EVENT)
     for name in ("ts", "kind", "pid", "tid", "index", "pages", "continues"):
         if name in rows.schema.names:
-            events[name] = rows.column(name).to_numpy(zero_copy_only=False)
+            filled = rows.column(name).fill_null(NOTHING)
+            events[name] = filled.to_numpy(zero_copy_only=False)
     events["file"] = NOTHING
     return events
 

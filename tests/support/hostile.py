@@ -28,6 +28,7 @@ _EVENTS = {
     "inode_writeback": ("start", "end"),
     "file_writes": ("writepages_start", "writepages_end", "fsync_start", "fsync", "direct_start"),
     "reclaim": ("memcg_begin", "memcg_end", "direct_begin", "direct_end", "throttled", "oom_kill"),
+    "page_cache": ("access", "add", "fault", "map", "delete", "sync_read_ahead", "read_ahead", "x"),
     "block": ("bio_queue", "insert", "issue", "requeue", "complete"),
 }
 _TEXTS = {

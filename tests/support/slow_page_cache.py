@@ -41,7 +41,7 @@ def lru_misses(runs, capacity_by_tenant):
 
 
 def fewest_misses(runs, capacity):
-    """Returns the fewest pages that a cache can miss: tries each way to evict."""
+    """Returns the fewest pages that a cache can miss: tries each way to evict, or to keep."""
     stream = [(page, kind != WRITE) for _, page, kind in accesses(runs)]
 
     @cache
@@ -51,8 +51,9 @@ def fewest_misses(runs, capacity):
         page, read = stream[at]
         if page in cached:
             return least(at + 1, cached)
-        left = [cached - {gone} for gone in cached] if len(cached) == capacity else [cached]
-        return read + min(least(at + 1, pages | {page}) for pages in left)
+        full = cached | {page}
+        left = [full - {gone} for gone in full] if len(full) > capacity else [full]
+        return read + min(least(at + 1, pages) for pages in left)
 
     return least(0, frozenset())
 

@@ -10,6 +10,7 @@ from tests.support.page_runs import drawn, made
 from tracer.analysis.memory.best import best_misses
 from tracer.analysis.memory.lru import lru_misses
 from tracer.analysis.memory.page_runs import READ, WRITE
+from tracer.analysis.memory.resident import resident_misses
 from tracer.analysis.memory.two_lists import lru_with_read_ahead, two_lists
 
 
@@ -34,6 +35,7 @@ def test_no_model_reads_fewer_pages(seed, tenants):
     for capacity in (1, 2, 9, 40, 63):
         least = best_misses(runs, [capacity]).sum()
         assert least <= lru_misses(runs, [capacity]).missed.sum()
+        assert least <= resident_misses(runs, [capacity]).sum()
         if tenants == 1:  # the others share pages between tenants
             for model in (two_lists, lru_with_read_ahead):
                 assert least <= model(runs, capacity, ra_pages=0).missed.sum()

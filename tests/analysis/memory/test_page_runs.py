@@ -2,8 +2,11 @@
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from tests.support.page_runs import made
+from tests.support.page_runs import drawn, made
+from tracer.analysis.memory.lru import lru_misses
 from tracer.analysis.memory.page_runs import FAULT, READ, WRITE
 from tracer.probes.errors import BadTrace
 
@@ -13,6 +16,23 @@ def test_a_run_lies_in_its_file():
     assert runs.first.tolist() == [4, 2, 8]
     assert runs.all_pages == 9
     assert runs.accessed().tolist() == [4]
+
+
+def test_pages_that_no_run_uses_can_be_left_out():
+    rows = [(1, 7, 3), (0, 1 << 20, 2), (1, 8, 4), (1, 7, 1), (0, 0, 1)]
+    used = made(rows, sizes=[1 << 21, 50]).only_used()
+    assert used.first.tolist() == [3, 1, 4, 3, 0]
+    assert (used.all_pages, used.pages.tolist()) == (8, [3, 2, 4, 1, 1])
+    assert made([], sizes=[9]).only_used().all_pages == 0
+
+
+@settings(deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_without_them_the_misses_are_the_same(seed):
+    runs = drawn(seed, 30, [70, 3, 200], tenants=2)
+    used = runs.only_used()
+    assert used.all_pages < runs.all_pages
+    assert lru_misses(used, [3, 20]).missed.tolist() == lru_misses(runs, [3, 20]).missed.tolist()
 
 
 def test_no_accesses_are_a_stream():

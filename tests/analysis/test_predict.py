@@ -1,0 +1,159 @@
+"""The verb `predict`: its text, JSON and page; wrong arguments; traces that lack what it needs."""
+
+import re
+
+import pytest
+
+from tests.support.page_events import ONE, OTHER, PAGE, TWO, PageEvents, looped, sample
+from tests.support.traces import make_trace
+
+EVIL = "<script>alert(1)</script>\x1b[2J\n\u202e" + "x" * 300
+
+
+def make_loop(folder, **more):
+    """Makes the trace of a job that reads 1 MiB in three epochs; returns its path."""
+    made = looped(pages=256, epochs=3)
+    tables = {**made.tables, **more}
+    make_trace(folder, tables, targets=ONE, clock=made.clock).close()
+    return folder
+
+
+def test_json_has_each_epoch_and_memory(tracer, tmp_path):
+    make_loop(tmp_path / "a.trace")
+    told = tracer("predict", "a.trace", "--memory", "2M,512K,2M", "--read-ahead", 0, "--json").json
+    assert told["trace"] == "a.trace"
+    rows = [
+        (one["memory_bytes"], one["epoch"], one["lru_pages"], one["resident_pages"])
+        for one in told["reads"]
+    ]
+    assert rows == [
+        *((512 << 10, epoch, 256, 128 if epoch else 256) for epoch in range(3)),
+        *((2 << 20, epoch, 0 if epoch else 256, 0 if epoch else 256) for epoch in range(3)),
+    ]
+    assert told["own_bytes"] == {"job": None} and told["enough_bytes"] == {"job": 1 << 20}
+    assert (told["page_bytes"], told["read_ahead_bytes"], told["warm_pages"]) == (PAGE, 0, 0)
+    assert (told["error"], told["limit_bytes"]) == ({"job": 0}, {})
+
+
+def test_the_terminal_has_a_table_per_target_in_80_columns(tracer, tmp_path):
+    made = looped(pages=256, epochs=3)
+    for epoch in range(2):
+        made.read(0, 64, ino=99, tid=9)
+        made.end_epoch(epoch, 9)
+    samples = [
+        *(sample("job", "cgroup_memory", 3 << 30), sample("job", "cgroup_page_cache", 1 << 30)),
+        sample("job", "cgroup_memory_max", 1023 << 30),
+    ]
+    tables = {**made.tables, "samples": samples}
+    make_trace(tmp_path / "a.trace", tables, targets=TWO, clock=made.clock).close()
+    said = tracer("predict", "a.trace", "--memory", "512K,1000.5G").out
+    lines = said.splitlines()
+    assert max(map(len, lines)) <= 80
+    text = " ".join(said.split())
+    assert "job: 2.0 GiB of the memory are its own, the rest page cache." in text
+    assert "peer: its own memory is not known" in text
+    assert "job: with 2.0 GiB, LRU reads no page twice." in text
+    assert "peer: with 256.0 KiB, LRU reads no page twice." in text
+    assert "job: of the recording itself, at its limit of 1,023.0 GiB, the kernel's model" in text
+    assert "peer: of the recording itself, without a limit, the kernel's model" in text
+    assert text.index("Reads of job") < text.index("Reads of peer")
+    rows = [re.split(r"\s{2,}", line.strip()) for line in lines]
+    later = [row for row in rows if row[2:3] == ["later"]]
+    assert [row[:5] for row in later] == [
+        ["512.0 KiB", "0.0 KiB", "later", "1.000", "0.000"],
+        ["1,000.5 GiB", "998.5 GiB", "later", "1.000", "0.000"],
+        ["512.0 KiB", "512.0 KiB", "later", "0.250", "0.000"],
+        ["1,000.5 GiB", "1,000.5 GiB", "later", "0.250", "0.000"],
+    ]
+
+
+def test_memory_before_the_recording_is_said(tracer, tmp_path):
+    made = PageEvents()
+    made.cached = {(12, page) for page in range(256)}
+    made.read(0, 256)
+    make_trace(tmp_path / "a.trace", made.tables, targets=ONE, clock=made.clock).close()
+    said = tracer("predict", "a.trace", "--memory", "1M").out
+    assert "were in memory before the recording" in said
+    assert " none " in said and " first " not in said and " later " not in said
+
+
+@pytest.mark.parametrize("memory", ["", "12X", "0", "1M,,2M", "1M,0", "-1", "nan", "1e9", "1M 2M"])
+def test_a_memory_that_cannot_be_is_refused_in_a_line(tracer, tmp_path, memory):
+    make_loop(tmp_path / "a.trace")
+    ran = tracer("predict", "a.trace", f"--memory={memory}", status=2)
+    assert ran.out == "" and len(ran.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("option", ["--own-memory", "--read-ahead"])
+@pytest.mark.parametrize("value", ["", "x", "-1"])
+def test_other_sizes_that_cannot_be_are_refused_too(tracer, tmp_path, option, value):
+    make_loop(tmp_path / "a.trace")
+    ran = tracer("predict", "a.trace", "--memory", "1M", f"{option}={value}", status=2)
+    assert ran.out == "" and "is not a size" in ran.err
+
+
+def test_the_memory_has_to_be_given(tracer, tmp_path):
+    make_loop(tmp_path / "a.trace")
+    assert "--memory" in tracer("predict", "a.trace", status=2).err
+
+
+@pytest.mark.parametrize("size", ["999999999999999T", "0.001K"])
+def test_any_size_has_an_answer(tracer, tmp_path, size):
+    make_loop(tmp_path / "a.trace")
+    sizes = ("--own-memory", size, "--read-ahead", size)
+    told = tracer("predict", "a.trace", "--memory", f"1M,{size}", *sizes, "--json").json
+    assert len(told["reads"]) == 6
+    tracer("predict", "a.trace", "--memory", f"1M,{size}", *sizes)
+
+
+def test_a_trace_without_the_page_cache_says_how_to_record_it(tracer, tmp_path):
+    make_trace(tmp_path / "a.trace", {"processes": []}).close()
+    ran = tracer("predict", "a.trace", "--memory", "1M", status=None)
+    assert ran.status != 0 and len(ran.err.splitlines()) == 1
+    assert "page_cache" in ran.err and "tracer record -e page_cache" in ran.err
+
+
+def test_a_recording_in_which_no_target_uses_a_file_is_refused(tracer, tmp_path):
+    made = PageEvents()
+    made.read(0, 9, tid=OTHER)
+    for number, events in enumerate((made.events, [])):
+        tables = {**made.tables, "page_cache": events}
+        make_trace(tmp_path / f"{number}.trace", tables, targets=ONE).close()
+        ran = tracer("predict", f"{number}.trace", "--memory", "1M", status=2)
+        assert len(ran.err.splitlines()) == 1 and "no target" in ran.err
+
+
+def test_only_one_trace_is_predicted(tracer, tmp_path):
+    (tmp_path / "all").mkdir()
+    for name in "ab":
+        make_loop(tmp_path / "all" / f"{name}.trace")
+    assert "2 traces" in tracer("predict", "all", "--memory", "1M", status=2).err
+    assert tracer("predict", "none.trace", "--memory", "1M", status=None).status != 0
+
+
+@pytest.mark.slow
+def test_a_page_is_never_replaced_unless_forced(tracer, tmp_path):
+    make_loop(tmp_path / "a.trace")
+    verb = ("predict", "a.trace", "--memory", "512K,2M", "--html")
+    assert tracer(*verb, "x.html").out == ""
+    page = (tmp_path / "x.html").read_text()
+    assert "exists" in tracer(*verb, "x.html", status=2).err
+    (tmp_path / "x.html").write_text("")
+    tracer(*verb, "x.html", "--force")
+    assert (tmp_path / "x.html").read_text() == page == tracer(*verb, "-").out
+    assert tracer(*verb, "y.html", "--json").json["reads"]
+    tracer(*verb, "-", "--json", status=2)
+    tracer(*verb, "missing/x.html", status=2)
+
+
+@pytest.mark.slow
+def test_names_of_an_enemy_speak_to_no_terminal_and_are_text_on_the_page(tracer, tmp_path):
+    process = {"pid": 7, "tid": 7, "role": "target", "target": EVIL, "comm": EVIL, "ppid": 1}
+    make_loop(tmp_path / "a.trace", processes=[process])
+    said = tracer("predict", "a.trace", "--memory", "1M").out
+    assert all(one.isprintable() for one in said.split("\n"))
+    assert max(map(len, said.splitlines())) <= 80
+    text = tracer("predict", "a.trace", "--memory", "1M", "--json").out
+    assert all(one.isprintable() for one in text.split("\n"))
+    page = tracer("predict", "a.trace", "--memory", "1M", "--html", "-").out
+    assert "<script>alert" not in page and "\x1b" not in page and "\u202e" not in page

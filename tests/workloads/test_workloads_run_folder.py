@@ -86,6 +86,6 @@ def test_a_process_is_alive_until_it_ends_or_the_machine_starts_again(monkeypatc
     assert not alive(f"{pid}-{start}-{boot}")
 
 
-@pytest.mark.parametrize("owner", ["", "1", "x-y-z", "1-2-3-4", f"{os.getpid()}-1764031234.56"])
+@pytest.mark.parametrize("owner", ["", "1", "x-y-z", "1-2-3-4", "{pid}-1764031234.56"])
 def test_a_label_that_names_no_process_is_not_alive(owner):
-    assert not alive(owner)
+    assert not alive(owner.format(pid=os.getpid()))

@@ -49,7 +49,7 @@ def names(tmp_path):
         found, _ = find_files(folder, manifest)
         assert {row[1] for row in found} <= {root if btrfs else None}
         assert len({row[0] for row in found}) <= 1
-        return {ino: (path, how) for _, _, ino, path, _, how in found}
+        return {ino: (path, how) for _, _, ino, path, _, _, how in found}
 
     return ask
 

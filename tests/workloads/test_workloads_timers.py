@@ -47,13 +47,14 @@ def test_a_timer_that_is_off_stays_off(machine, tmp_path):
 
 def test_the_next_runner_restores_the_timers_of_a_killed_one(machine, tmp_path):
     root = machine(TIMERS)
-    if os.fork() == 0:
+    pid = os.fork()
+    if pid == 0:
         with (
             PowerModes(True, tmp_path / "state", root) as modes,
             modes.also(WritebackTimers(root), 0.1),
         ):
             os._exit(0)
-    os.wait()
+    os.waitpid(pid, 0)  # no other child's end
     assert timers_of(root) == [300, 50]
     with PowerModes(False, tmp_path / "state", root):
         assert timers_of(root) == [3000, 500]

@@ -22,7 +22,7 @@ _PAGES = "pages"
 _LISTS: dict[str, list[Any]] = {
     THREADS: [[7, 7, 1, "python", "/c"], [8, 7, 1, "worker", None], [9, 9, None, "shim", None]],
     MEMBERS: [[5, 7, 0, -1, 3, False], [6, 8, 1, 0, 4, True], [7, 0, -1, -1, 0, False]],
-    FILES: [["8:0", 12, 0, "/data/x", 4096, "inode"]],
+    FILES: [["8:0", 12, 0, "/data/x", 4096, 8192, "handle"]],
     EXTENTS: [["8:0", 12, 0, 100, 8]],
     maps.FILE: [[7, 5, [["/usr/lib/x.so", [8, 1], 12]], [[4096, 8192, 0, 0]]]],
     samples.FILE: [[5, -1, [["cpu_time", None, 5.5]]], [9, 0, [["cpu_time", None, 6.5]]]],

@@ -97,7 +97,7 @@ PROBE = Probe(
         Event("readahead:page_cache_ra_order", AHEAD, _FOLIO, reads=("size",)),
     ),
     Scope.MACHINE,
-    rate="one per read call, 16 pages mapped, and folio that is cached or evicted",
+    rate="one per read call, per 16 pages mapped, and per folio that is cached or evicted",
     assembler=_assembler,
     by_default=False,
     optional=True,

@@ -110,5 +110,6 @@ def _as_json(found: MemoryAnswer) -> dict[str, Any]:
         "enough_bytes": found.enough_bytes,
         "read_ahead_bytes": found.read_ahead_bytes,
         "page_bytes": found.page_bytes,
+        "lossy": found.lossy,
         "warm_pages": found.warm_pages,
     }

@@ -64,6 +64,8 @@ class MemoryAnswer:
     """Least memory at which plain LRU reads no page twice, own memory included."""
     read_ahead_bytes: int
     page_bytes: int
+    lossy: bool
+    """Events were lost, so pages may be missing."""
     warm_pages: int
     """Pages that targets without a limit read in the model, and not in the recording: at most that
     many were in the cache before."""
@@ -117,6 +119,7 @@ def answer_memory(
         _enough_bytes(taken, own_bytes),
         ahead,
         taken.page_bytes,
+        any(trace.manifest["loss"].values()),
         warm,
     )
 

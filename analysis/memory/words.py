@@ -48,6 +48,8 @@ def _compared(error: float) -> str:
 def basis(found: MemoryAnswer) -> list[str]:
     """Returns sentences on what the prediction rests on, and how good it is."""
     said = []
+    if found.lossy:
+        said.append("Events were lost, so the prediction lacks some accesses.")
     for target in sorted(found.own_bytes):
         mine, shown = found.own_bytes[target], name(target)
         if mine is None:

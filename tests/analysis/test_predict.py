@@ -67,6 +67,17 @@ def test_the_terminal_has_a_table_per_target_in_80_columns(tracer, tmp_path):
     ]
 
 
+def test_lost_events_are_said(tracer, tmp_path):
+    made = looped(pages=256, epochs=3)
+    lost = {"events": 3, "windows": 1, "unknown": 0}
+    for name, loss in (("a.trace", lost), ("b.trace", dict.fromkeys(lost, 0))):
+        make_trace(tmp_path / name, made.tables, targets=ONE, clock=made.clock, loss=loss).close()
+        said = tracer("predict", name, "--memory", "1M").out
+        assert ("Events were lost" in said) == (loss is lost)
+        told = tracer("predict", name, "--memory", "1M", "--json").json
+        assert told["lossy"] == (loss is lost)
+
+
 def test_memory_before_the_recording_is_said(tracer, tmp_path):
     made = PageEvents()
     made.cached = {(12, page) for page in range(256)}

@@ -112,6 +112,14 @@ class Reading:
         query = f"SELECT sum({column}) FROM reads WHERE dev = ? AND path LIKE ?"
         return self.recorded.one(query, self.dev, f"%/{name}") or 0
 
+    def gone(self, name: str, where: str, *parameters: object) -> int:
+        """Returns the pages that left the cache."""
+        query = (
+            "WITH uses AS (FROM page_uses WHERE dev = ? AND path LIKE ?)"
+            f" SELECT coalesce(sum(evicted + removed), 0) FROM uses WHERE {where}"
+        )
+        return self.recorded.one(query, self.dev, f"%/{name}", *parameters)
+
     def sum(self, name: str, place: int) -> int:
         return sum(one[place] for one in self.told[name])
 
@@ -156,8 +164,10 @@ def test_pages_and_misses_are_those_of_the_reader(reading, name):
 def test_pages_in_the_cache_are_those_that_were_brought_in(reading, name):
     told = reading.told[name]
     assert (told[0][BEFORE] > 0) == (name in WARM)
-    assert reading.of(name, "read") == told[-1][THERE] - told[0][BEFORE]
-    assert reading.of(name, "evicted") == reading.of(name, "removed") == 0
+    # A kernel that looks for cold pages (DAMON) may take some at any time; the job takes none.
+    assert reading.gone(name, "by_pid = ?", reading.recorded.pid("reads")) == 0
+    gone = reading.gone(name, "ts > (SELECT min(ts) FROM uses WHERE accessed > 0)")
+    assert reading.of(name, "read") == told[-1][THERE] - told[0][BEFORE] + gone
 
 
 @every_backend
@@ -169,6 +179,6 @@ def test_the_device_reads_all_pages_but_those_of_holes(reading, name):
 
 @every_backend
 def test_pages_read_ahead_and_never_used_are_those_that_no_read_reached(reading):
-    unused = reading.told["far"][-1][THERE] - len(range(0, 1009, 89))
-    assert reading.of("far", "unused") == unused
+    used = len(range(0, 1009, 89))
+    assert reading.of("far", "unused") == reading.of("far", "read") - used > 0
     assert reading.of("cold", "unused") == reading.of("whole", "unused") == 0

@@ -1,6 +1,9 @@
 """Reads of files whose pages are counted by their reader, and by the kernel's call cachestat."""
 
+import contextlib
+import ctypes
 import json
+import mmap
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -124,10 +127,21 @@ class Reading:
         return sum(one[place] for one in self.told[name])
 
 
+@contextlib.contextmanager
+def locked(path):
+    """Keeps a file's pages in the cache. A kernel that takes cold pages (DAMON) takes none."""
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
+        address = ctypes.addressof(ctypes.c_char.from_buffer(mapped))
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.mlock(ctypes.c_void_p(address), ctypes.c_size_t(len(mapped))) != 0:
+            raise OSError(ctypes.get_errno(), "mlock", str(path))
+        yield
+
+
 @pytest.fixture(scope="module")
 def reading(backend, tmp_path_factory):
     folder = tmp_path_factory.mktemp("page_cache")
-    with FileSystems(folder) as make:
+    with FileSystems(folder) as make, contextlib.ExitStack() as kept:
         mount, dev = make(kind="ext4")
         for name, pages in SIZES.items():
             with Path(mount, name).open("wb") as file:
@@ -138,7 +152,7 @@ def reading(backend, tmp_path_factory):
         os.sync()
         Path("/proc/sys/vm/drop_caches").write_text("1")
         for name in WARM:
-            Path(mount, name).read_bytes()
+            kept.enter_context(locked(Path(mount, name)))
         told = folder / "told.json"
         source = LOAD.format(mount=mount, page=PAGE, told=told)
         options = ("-e", "default,page_cache")
@@ -146,6 +160,7 @@ def reading(backend, tmp_path_factory):
         found = {}
         for name, *counts in json.loads(told.read_text()):
             found.setdefault(name, []).append(counts)
+        kept.close()
         reads(recorded.trace)
         yield Reading(recorded, dev, found)
     recorded.trace.close()

@@ -3,9 +3,9 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-# Two processes: one runs the tests of the kernel and Docker one after another, one all others. A
-# third is no faster, since each process compiles the kernels of the models for itself.
-PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadscope
+# Three processes on two CPUs: one runs the tests of the kernel and Docker one after another and
+# often waits, two run all others meanwhile.
+PYTEST := $(BIN)/python -m pytest --numprocesses 3 --dist loadscope
 
 # The time that `make fuzz` gives each of its targets.
 MINUTES ?= 1

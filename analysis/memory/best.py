@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tracer.analysis.heaps import order, pop, push
 from tracer.analysis.memory.lru import by_tenant
 from tracer.analysis.memory.page_runs import WRITE, PageRuns
 from tracer.probes.compiled import compiled
@@ -65,31 +66,6 @@ def _next_uses(
 
 
 @compiled
-def _sift_down(heap: Any, at: int, size: int) -> None:
-    key = heap[at]
-    while True:
-        child = 2 * at + 1
-        if child >= size:
-            break
-        if child + 1 < size and heap[child + 1] > heap[child]:
-            child += 1
-        if heap[child] <= key:
-            break
-        heap[at] = heap[child]
-        at = child
-    heap[at] = key
-
-
-@compiled
-def _push(heap: Any, size: int, key: int) -> None:
-    at = size
-    while at > 0 and heap[(at - 1) >> 1] < key:
-        heap[at] = heap[(at - 1) >> 1]
-        at = (at - 1) >> 1
-    heap[at] = key
-
-
-@compiled
 def _without_outdated(heap: Any, size: int, used: Any, due: Any) -> int:
     # Removes outdated and double entries; returns the number of the others, still a heap.
     n = len(used)
@@ -104,8 +80,7 @@ def _without_outdated(heap: Any, size: int, used: Any, due: Any) -> int:
     for at in range(kept):
         key = heap[at]
         due[used[key] if key < n else key - n] = key
-    for at in range(kept // 2 - 1, -1, -1):
-        _sift_down(heap, at, kept)
+    order(heap, kept)
     return kept
 
 
@@ -143,9 +118,8 @@ def _pass(
                     current = due[victim] == farthest
                     if current and farthest < following[i]:
                         break
+                    pop(heap, size)
                     size -= 1
-                    heap[0] = heap[size]
-                    _sift_down(heap, 0, size)
                     if current:
                         due[victim] = _NEVER
                         cached -= 1
@@ -158,5 +132,5 @@ def _pass(
             if size == len(heap):
                 size = _without_outdated(heap, size, used, due)
             due[p] = following[i]
-            _push(heap, size, following[i])
+            push(heap, size, following[i])
             size += 1

@@ -121,8 +121,3 @@ def predict(
 def _by_group(runs: PageRuns, pages: NDArray[np.int32]) -> NDArray[np.int64]:
     # Whole numbers below 2**53 are exact in the sums of bincount.
     return np.bincount(runs.group, weights=pages, minlength=runs.groups).astype(np.int64)
-
-
-def lines() -> list[str]:
-    """Returns the lines of --help on the models, one per model."""
-    return [f"{model.name}: {model.description}" for model in MODELS.values()]

@@ -27,6 +27,7 @@ from tracer.analysis.flushlayer.curves.places import ABSENT, BLOCK, WORD, below,
 from tracer.analysis.flushlayer.policies.bits import bit, ones
 from tracer.analysis.flushlayer.policies.operations import LOOK, PAST, WRITE
 from tracer.analysis.flushlayer.policies.simulation import Operations, Pages, check
+from tracer.analysis.heaps import pop, push
 from tracer.probes.compiled import compiled
 
 
@@ -63,32 +64,6 @@ def lru_counts(page: Pages, unique: int, op: Operations | None = None) -> LruCou
 
 
 @compiled
-def _push(heap: Any, size: int, key: int) -> None:
-    at = size
-    while at > 0 and heap[(at - 1) >> 1] < key:
-        heap[at] = heap[(at - 1) >> 1]
-        at = (at - 1) >> 1
-    heap[at] = key
-
-
-@compiled
-def _pop(heap: Any, size: int) -> None:
-    key = heap[size - 1]
-    at = 0
-    while True:
-        child = 2 * at + 1
-        if child >= size - 1:
-            break
-        if child + 1 < size - 1 and heap[child + 1] > heap[child]:
-            child += 1
-        if heap[child] <= key:
-            break
-        heap[at] = heap[child]
-        at = child
-    heap[at] = key
-
-
-@compiled
 def _pass(page: Any, op: Any, unique: int, places: int, counts: Any) -> None:
     # counts[:, c]: change from capacity c-1 to c of destaged, resident, write hits and read hits.
     mixed = len(op) > 0
@@ -111,7 +86,7 @@ def _pass(page: Any, op: Any, unique: int, places: int, counts: Any) -> None:
                 continue
             if n_holes:
                 gone = holes[0]
-                _pop(holes, n_holes)
+                pop(holes, n_holes)
                 n_holes -= 1
             else:
                 gone = ABSENT
@@ -141,7 +116,7 @@ def _pass(page: Any, op: Any, unique: int, places: int, counts: Any) -> None:
                     counts[0, depth] -= 1
                 if kind == PAST:
                     mark[p] = ABSENT
-                    _push(holes, n_holes, m)
+                    push(holes, n_holes, m)
                     n_holes += 1
                     continue
                 if kind == WRITE:
@@ -150,8 +125,8 @@ def _pass(page: Any, op: Any, unique: int, places: int, counts: Any) -> None:
                     level[p] = depth
                 if n_holes and holes[0] > m:
                     gone = holes[0]
-                    _pop(holes, n_holes)
-                    _push(holes, n_holes - 1, m)
+                    pop(holes, n_holes)
+                    push(holes, n_holes - 1, m)
         if gone != ABSENT:
             bits[gone >> WORD] ^= bit(gone)
             node = gone >> BLOCK

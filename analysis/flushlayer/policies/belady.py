@@ -16,6 +16,7 @@ import numpy as np
 
 from tracer.analysis.flushlayer.policies.accounting import COPY, DIRTY, EVICTED, RESIDENT, admitted
 from tracer.analysis.flushlayer.policies.operations import LOOK, PAST, READ, WRITE
+from tracer.analysis.heaps import order, pop, push
 from tracer.probes.compiled import compiled
 
 
@@ -37,22 +38,6 @@ def _next_uses(page: Any, op: Any, unique: int) -> Any:
         elif kind == PAST:
             soonest[p] = n + p
     return following
-
-
-@compiled
-def _sift_down(heap: Any, at: int, size: int) -> None:
-    key = heap[at]
-    while True:
-        child = 2 * at + 1
-        if child >= size:
-            break
-        if child + 1 < size and heap[child + 1] > heap[child]:
-            child += 1
-        if heap[child] <= key:
-            break
-        heap[at] = heap[child]
-        at = child
-    heap[at] = key
 
 
 @compiled
@@ -90,9 +75,8 @@ def belady(
         else:
             while resident == capacity:
                 farthest = heap[0]
+                pop(heap, size)
                 size -= 1
-                heap[0] = heap[size]
-                _sift_down(heap, 0, size)
                 v = page[farthest] if farthest < n else farthest - n
                 if due[v] == farthest:
                     tally[EVICTED, state[v] & COPY] += 1
@@ -114,12 +98,7 @@ def belady(
                     heap[kept] = key
                     kept += 1
             size = kept
-            for at in range(size // 2 - 1, -1, -1):
-                _sift_down(heap, at, size)
-        at = size
+            order(heap, size)
+        push(heap, size, following[i])
         size += 1
-        while at > 0 and heap[(at - 1) >> 1] < following[i]:
-            heap[at] = heap[(at - 1) >> 1]
-            at = (at - 1) >> 1
-        heap[at] = following[i]
     return state

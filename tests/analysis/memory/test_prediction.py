@@ -6,7 +6,7 @@ import pytest
 from tests.support.page_runs import drawn
 from tracer.analysis.memory.best import best_misses
 from tracer.analysis.memory.lru import lru_misses
-from tracer.analysis.memory.prediction import MODELS, lines, predict
+from tracer.analysis.memory.prediction import MODELS, predict
 from tracer.analysis.memory.two_lists import two_lists
 from tracer.probes.errors import UsageError
 
@@ -50,7 +50,3 @@ def test_threads_change_nothing():
 def test_a_model_that_is_unknown_is_refused():
     with pytest.raises(UsageError, match="no model"):
         predict(drawn(5, 3, [4]), [1], model="fifo")
-
-
-def test_each_model_has_a_line_of_help():
-    assert [line.split(":")[0] for line in lines()] == list(MODELS)

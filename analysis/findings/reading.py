@@ -15,6 +15,7 @@ from tracer.analysis.findings.window import Scope, Window, whole
 from tracer.analysis.memory.enough import least_memory
 from tracer.analysis.views.page_uses import page_uses
 from tracer.analysis.views.reads import reads
+from tracer.store.manifest import page_bytes
 from tracer.store.trace import Trace
 
 _MACHINE = (Scope.MACHINE,)
@@ -33,7 +34,7 @@ def reading(trace: Trace) -> list[Finding]:
     if over is None:
         return []
     reads(trace)
-    page = int(trace.manifest["host"].get("page_size", 4096))
+    page = page_bytes(trace.manifest)
     return [
         *_again(trace, over, page),
         *_in_vain(trace, over, page),

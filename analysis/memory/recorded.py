@@ -14,6 +14,7 @@ from tracer.analysis.views.page_states import ACCESS, ADD
 from tracer.analysis.views.page_states import FAULT as TOUCHED
 from tracer.analysis.views.page_states import MAP as MAPPED
 from tracer.analysis.views.page_uses import IN_CONTEXT, page_uses
+from tracer.store.manifest import page_bytes
 from tracer.store.trace import Trace
 
 _KINDS = {ACCESS: READ, TOUCHED: FAULT, MAPPED: FAULT, ADD: WRITE}
@@ -80,7 +81,7 @@ def recorded(trace: Trace) -> Recorded:
     names = groups.groupby("tenant", sort=True)["target"].first()
     groups["target"] = pd.Series([name or None for name in groups["target"]], dtype=object)
     groups["epoch"] = groups["epoch"].astype("Int64").where(groups["epoch"] != _NO_EPOCH)
-    page = trace.manifest["host"].get("page_size", 4096)
+    page = page_bytes(trace.manifest)
     return Recorded(
         runs,
         groups.drop(columns="read"),

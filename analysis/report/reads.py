@@ -10,6 +10,7 @@ from tracer.analysis.report.table import Column, MergedTable
 from tracer.analysis.views.page_uses import page_uses
 from tracer.analysis.views.reads import reads
 from tracer.analysis.views.threads import owns, same_work
+from tracer.store.manifest import page_bytes
 from tracer.store.trace import Trace
 
 _COUNTED = ("accessed", "missed", "read", "unused", "evicted", "refaulted")
@@ -36,13 +37,9 @@ _SHORT = ("unused_mib", "evicted_mib", "wait_s")
 """Measures that a terminal does not show of each file, so that names have room."""
 
 
-def _page_bytes(trace: Trace) -> int:
-    return int(trace.manifest["host"].get("page_size", 4096))
-
-
 def _sums(trace: Trace, keys: str) -> pd.DataFrame:
     reads(trace)
-    page = _page_bytes(trace)
+    page = page_bytes(trace.manifest)
     counts = ", ".join(f"sum({name})::DOUBLE * {page} AS {name}" for name in _COUNTED)
     return trace.sql(
         f"SELECT {keys}, {counts}, sum(disk_bytes)::DOUBLE AS disk, sum(wait_ns)::DOUBLE AS ns"
@@ -144,7 +141,7 @@ WHERE evicted > 0 GROUP BY ALL
 
 def _evictions_of(trace: Trace) -> pd.DataFrame:
     page_uses(trace)
-    return trace.sql(_EVICTERS.format(page=_page_bytes(trace)))
+    return trace.sql(_EVICTERS.format(page=page_bytes(trace.manifest)))
 
 
 def _evictions(parts: pd.DataFrame) -> pd.DataFrame:

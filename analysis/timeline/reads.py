@@ -10,6 +10,7 @@ from tracer.analysis.timeline.binned import count_query, counted
 from tracer.analysis.timeline.heat import MOST_COLUMNS, by_file
 from tracer.analysis.timeline.lane import Kind, Lane
 from tracer.analysis.views.page_uses import page_uses
+from tracer.store.manifest import page_bytes
 from tracer.store.trace import Trace
 
 _MIB = 1 << 20
@@ -19,7 +20,7 @@ _OF_TARGETS = "target IS NOT NULL"
 def page_cache_lanes(trace: Trace, axis: Axis) -> list[Lane]:
     """Returns the lanes of the targets' use of the page cache. Needs the table page_cache."""
     page_uses(trace)
-    page = int(trace.manifest["host"].get("page_size", 4096))
+    page = page_bytes(trace.manifest)
     return [
         _used(trace, axis, page),
         _cached(trace, axis, page),

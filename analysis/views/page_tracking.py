@@ -15,6 +15,8 @@ that has success maps a page at least: if all its pages are mapped, the mapping 
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -140,22 +142,7 @@ def _follow(
         now = counters[0]
         thread = threads[tid]
         if thread["window"] > 0 and kind not in (BIO, WAIT):
-            mapped_file = thread["window"] - 1
-            fails = (
-                kind == FAULT
-                and file == mapped_file
-                and thread["window_first"] <= event["index"] < thread["window_end"]
-            )
-            use = uses[made]
-            if not fails:
-                cold = files[mapped_file]["cold"] != 0
-                map_window(pages, base[mapped_file], cold, tid, now, thread, use)
-            thread["window"] = 0
-            if use["accessed"] > 0:
-                use["ts"], use["file"] = thread["window_ts"], mapped_file
-                use["pid"] = use["by_pid"] = thread["window_pid"]
-                use["tid"] = use["by_tid"] = tid
-                made += 1
+            made += _end_window(event, base, pages, files, thread, now, uses[made])
         use = uses[made]
         use["kind"] = NOTHING
         if kind in (BEGIN, END):
@@ -163,14 +150,8 @@ def _follow(
             continue
         if kind == RETURN:
             file = thread["file"]
-            if thread["last"] != ACCESS or thread["event"] <= thread["returned"]:
-                continue  # a call that read none of these files
-            if thread["call_ts"] < event["index"]:
-                continue  # the access was of another call
-            thread["returned"] = now
-            visible = min(thread["end"], ends[file]) - thread["call_first"]
-            hidden = -(-(event["pages"] - visible * page_bytes) // page_bytes)
-            if hidden < 1 or hidden > thread["call_first"]:
+            hidden = _not_logged(event, ends, page_bytes, thread, now)
+            if hidden == 0:
                 continue
             use_pages(
                 pages, base[file], thread["call_first"] - hidden, thread["call_first"], tid,
@@ -205,31 +186,13 @@ def _follow(
                 ):  # fmt: skip
                     files[file]["cold"] = 1
             elif kind in (SYNC, ASYNC, AHEAD):
-                if thread["bio_file"] != file + 1:
-                    thread["to_read"] = 0
-                thread["reads"] = thread["device_file"] = thread["bio_file"] = file + 1
-                thread["reads_from"] = first
-                thread["reads_to"] = end if kind == AHEAD else ends[file]
-                thread["cut"] = 1
-                if kind == AHEAD:
-                    if thread["last"] == FAULT and thread["file"] == file:
-                        look_ahead(pages, base[file], first, end)
-                else:
-                    # What a fault reads, no call has asked for.
-                    faults = thread["last"] == FAULT and thread["file"] == file
-                    faults = faults and first <= thread["first"]
-                    thread["asks"] = np.uint8(not faults)
-                    thread["asks_to"] = first + event["pages"]
-                    thread["marked"] = np.uint8(kind == ASYNC and not faults)
-                    if kind == ASYNC and faults:
-                        thread["mended"] = 1
+                _begin_read(event, end, ends[file], thread)
+                if kind == AHEAD and thread["last"] == FAULT and thread["file"] == file:
+                    look_ahead(pages, base[file], first, end)
                 continue
             elif kind == MAP:
-                thread["window"] = file + 1
-                thread["window_first"], thread["window_end"] = first, end
-                thread["window_ts"], thread["window_pid"] = event["ts"], event["pid"]
+                _begin_window(event, end, thread)
                 files[file]["pid"], files[file]["tid"] = event["pid"], tid
-                thread["bio_file"] = thread["to_read"] = 0
                 continue
             elif kind == ACCESS:
                 wanted = first + event["pages"]
@@ -257,3 +220,67 @@ def _follow(
         else:
             use["pid"], use["tid"] = 0, 0
     return made
+
+
+@compiled
+def _begin_window(event: Any, end: int, thread: Any) -> None:
+    thread["window"] = event["file"] + 1
+    thread["window_first"], thread["window_end"] = event["index"], end
+    thread["window_ts"], thread["window_pid"] = event["ts"], event["pid"]
+    thread["bio_file"] = thread["to_read"] = 0
+
+
+@compiled
+def _end_window(
+    event: Any, base: Ints, pages: Any, files: Any, thread: Any, now: int, use: Any
+) -> int:
+    # Decides by the thread's next event about the window that it mapped; returns the uses made.
+    file = thread["window"] - 1
+    fails = (
+        event["kind"] == FAULT
+        and event["file"] == file
+        and thread["window_first"] <= event["index"] < thread["window_end"]
+    )
+    if not fails:
+        map_window(pages, base[file], files[file]["cold"] != 0, event["tid"], now, thread, use)
+    thread["window"] = 0
+    if use["accessed"] == 0:
+        return 0
+    use["ts"], use["file"] = thread["window_ts"], file
+    use["pid"] = use["by_pid"] = thread["window_pid"]
+    use["tid"] = use["by_tid"] = event["tid"]
+    return 1
+
+
+@compiled
+def _not_logged(event: Any, ends: Ints, page_bytes: int, thread: Any, now: int) -> int:
+    # Returns the pages of a call that no access was logged for, by the bytes that it returned.
+    if thread["last"] != ACCESS or thread["event"] <= thread["returned"]:
+        return 0  # a call that read none of these files
+    if thread["call_ts"] < event["index"]:
+        return 0  # the access was of another call
+    thread["returned"] = now
+    logged = min(thread["end"], ends[thread["file"]]) - thread["call_first"]
+    hidden = -(-(event["pages"] - logged * page_bytes) // page_bytes)
+    return hidden if 0 < hidden <= thread["call_first"] else 0
+
+
+@compiled
+def _begin_read(event: Any, end: int, file_end: int, thread: Any) -> None:
+    # Notes the pages that a thread begins to read from the device.
+    file, first, kind = event["file"], event["index"], event["kind"]
+    if thread["bio_file"] != file + 1:
+        thread["to_read"] = 0
+    thread["reads"] = thread["device_file"] = thread["bio_file"] = file + 1
+    thread["reads_from"] = first
+    thread["reads_to"] = end if kind == AHEAD else file_end
+    thread["cut"] = 1
+    if kind == AHEAD:
+        return
+    # What a fault reads, no call has asked for.
+    faults = thread["last"] == FAULT and thread["file"] == file and first <= thread["first"]
+    thread["asks"] = np.uint8(not faults)
+    thread["asks_to"] = first + event["pages"]
+    thread["marked"] = np.uint8(kind == ASYNC and not faults)
+    if kind == ASYNC and faults:
+        thread["mended"] = 1

@@ -43,6 +43,7 @@ from tracer.analysis.views.view import View
 from tracer.analysis.views.waits import WAITS, waits
 from tracer.probes.page_cache import AHEAD, ASYNC, SYNC
 from tracer.probes.schema import DEV, INO, PID, TID, TS, Column, Type
+from tracer.store.manifest import page_bytes
 from tracer.store.trace import Trace
 
 VIEW = "page_uses"
@@ -153,7 +154,7 @@ class _Files:
 def _build(trace: Trace) -> None:
     for table in ("files", "block", "reclaim", "processes", "phases"):
         trace.empty_if_missing(table)
-    page = trace.manifest["host"].get("page_size", 4096)
+    page = page_bytes(trace.manifest)
     trace.execute(_FILES.replace("$page", str(page)))
     files = trace.arrow("SELECT dev, ino, base, pages FROM page_files ORDER BY file")
     reclaimers = trace.arrow(_RECLAIMERS)["tid"].to_numpy().astype(np.int64)

@@ -173,3 +173,8 @@ def recording(manifest: Manifest) -> tuple[object, ...] | None:
     if recorder.get("pid") is None:
         return None
     return (recorder.get("boot_id"), recorder["pid"], clock["start_ns"], clock["end_ns"])
+
+
+def page_bytes(manifest: Manifest) -> int:
+    """Returns the size of the machine's pages; 4096 if the manifest does not have it."""
+    return manifest["host"].get("page_size", 4096)

@@ -44,7 +44,7 @@ class Host(TypedDict, total=False):
     byteorder: str
     cpus: Count | None
     memory_bytes: Count
-    page_size: Count
+    page_size: Annotated[int, Field(gt=0, le=1 << 30)]
     boot_id: str
 
 

@@ -13,7 +13,7 @@ from tracer.probes.loss import Gap, fitting
 from tracer.probes.summaries import HISTOGRAMS, SUMS
 from tracer.store.checked import json_lines, what_is_wrong
 from tracer.store.lists import SummaryFacts
-from tracer.store.manifest import Manifest
+from tracer.store.manifest import Manifest, page_bytes
 from tracer.store.manifest_parts import TableFacts
 from tracer.store.tables import TableWriter, batch_of
 
@@ -103,7 +103,7 @@ class _Names:
         start = manifest["capture"].get("formats", {}).get("writeback:writeback_start", "")
         parsed = event_format.parse("writeback:writeback_start", start) if start else None
         self._reasons = parsed.symbols.get("reason", {}) if parsed else {}
-        self.page_bytes = manifest["host"].get("page_size", 4096)
+        self.page_bytes = page_bytes(manifest)
 
     def of(self, kind: int, what: int) -> tuple[str, str | None]:
         """Returns the name and the device of a count."""

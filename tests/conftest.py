@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
@@ -24,9 +23,6 @@ ROOT = Path(__file__).resolve().parent.parent
 NEEDS = ("kernel", "docker", "browser")
 """Folders of tests that need the real thing, and the marks of those tests."""
 
-
-OBSERVE = ("kernel", "docker")
-"""Folders of tests that observe the one machine: they run one after another."""
 
 for _number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
     # A shell ignores SIGINT for its background jobs; the tests' recorders must receive it.
@@ -86,19 +82,13 @@ class Rooms(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         _, folder, *_ = nodeid.split("/")
-        if folder in OBSERVE:
+        if folder in ("kernel", "docker"):
             return "machine"
         return folder if folder in NEEDS else nodeid.partition("::")[0]
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip a test whose real thing is out of reach, or fail it where that was forbidden.
-
-    Tests that observe the machine take most of the time, and have to be first to get a CPU.
-    """
-    with contextlib.suppress(PermissionError):
-        observes = item.path.relative_to(ROOT / "tests").parts[0] in OBSERVE
-        os.setpriority(os.PRIO_PROCESS, 0, 0 if observes else 10)
+    """Skip a test whose real thing is out of reach, or fail it where that was forbidden."""
     if item.get_closest_marker("kernel") is not None:
         do_without("the kernel", "TRACER_REQUIRE_KERNEL", why_no_kernel())
     if item.get_closest_marker("docker") is not None:

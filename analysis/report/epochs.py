@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
+from tracer.analysis.views.reads import READS, reads
 from tracer.analysis.views.steps import steps
 from tracer.analysis.views.volumes import on_device
 from tracer.store.trace import Trace
@@ -17,7 +18,9 @@ def epochs(trace: Trace, dev: str | None = None) -> pd.DataFrame:
     Columns: epoch (from 0), jobs, steps, epoch_s, stall_s, compute_s, overhead_s (includes
     checkpoints): sums over its minibatches; read_bytes (from `dev`, or from all devices, during the
     epoch, by any process), page_cache_bytes (of the machine, mean of the samples),
-    residency_percent (of the named folders, mean). Null: not recorded. Needs table phases.
+    residency_percent (of the named folders, mean), hit_percent and again_percent (of the pages of
+    the files on `dev` that the targets used: those in the page cache; those that reclaim had taken
+    out of it, so that they were read again). Null: not recorded. Needs table phases.
     """
     view = steps(trace)
     present = set(trace.tables)
@@ -72,4 +75,20 @@ def epochs(trace: Trace, dev: str | None = None) -> pd.DataFrame:
     )
     if "block" not in present:
         frame["read_bytes"] = None
-    return frame
+    return frame.merge(_hits(trace, dev), "left", "epoch")
+
+
+def _hits(trace: Trace, dev: str | None) -> pd.DataFrame:
+    if not all(table in trace.tables for table in READS.needs):
+        kinds = {"epoch": "int64", "hit_percent": "float64", "again_percent": "float64"}
+        return pd.DataFrame(columns=list(kinds)).astype(kinds)
+    return trace.sql(
+        f"""
+        SELECT epoch, 100 * sum(hit) / sum(accessed) AS hit_percent,
+            100 * sum(refaulted) / sum(accessed) AS again_percent
+        FROM {reads(trace)}
+        WHERE target IS NOT NULL AND epoch IS NOT NULL AND coalesce(dev = ?, true)
+        GROUP BY epoch HAVING sum(accessed) > 0
+        """,
+        dev,
+    )

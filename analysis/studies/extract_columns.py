@@ -42,7 +42,7 @@ COLUMNS: dict[str, dict[str, Any]] = {
         "epoch": _W, "jobs": _W,
         **dict.fromkeys(
             ("steps", "epoch_s", "stall_s", "compute_s", "overhead_s", "read_bytes",
-             "page_cache_bytes", "residency_percent"),
+             "page_cache_bytes", "residency_percent", "hit_percent", "again_percent"),
             _N,
         ),
     },

@@ -15,6 +15,7 @@ from tracer.analysis.studies.papers.parts import parts
 def epoch(number, workers=4, repeat=0, batch_size=16, **more):
     times = {"stall_s": 1.0, "compute_s": 2.0, "overhead_s": 0.5, "epoch_s": 4.0, "steps": 10}
     unknown = {"read_bytes": None, "page_cache_bytes": None, "residency_percent": None}
+    unknown |= {"hit_percent": None, "again_percent": None}
     factors = run("host", repeat, "lenet", workers=workers, batch_size=batch_size)
     factors["id"] += f"-{batch_size}"
     return {**factors, "epoch": number, **times, **unknown, **more}

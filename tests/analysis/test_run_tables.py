@@ -113,7 +113,9 @@ def test_epochs_that_begin_at_0_again_are_not_one_long_epoch(trace):
 
 
 def test_unrecorded_values_of_an_epoch_are_null(trace):
-    assert epochs(trace({"phases": EPOCHS}))["read_bytes"].isna().all()
+    found = epochs(trace({"phases": EPOCHS}))
+    for name in ("read_bytes", "hit_percent", "again_percent"):
+        assert found[name].isna().all()
 
 
 def test_an_epochs_memory_is_the_mean_of_its_samples(trace):
@@ -123,6 +125,40 @@ def test_an_epochs_memory_is_the_mean_of_its_samples(trace):
     ]
     found = epochs(trace({"phases": EPOCHS, "samples": samples}))
     assert found["residency_percent"].tolist() == [20, 100]
+
+
+KSWAPD = 50
+
+
+def page_event(s, event, tid=7, dev=DEV, **more):
+    return {
+        "ts": int(s * S), "pid": tid, "tid": tid, "event": event, "dev": dev, "ino": 12, "index": 0,
+        "pages": 1, "continues": False if event == "access" else None, **more,
+    }  # fmt: skip
+
+
+def missed(s, **more):
+    names = ("sync_read_ahead", "read_ahead", "add", "access")
+    return [page_event(s + n / 1000, name, **more) for n, name in enumerate(names)]
+
+
+def test_hits_of_an_epoch_are_of_the_targets_pages_on_the_device(trace):
+    evicted = page_event(8, "delete", tid=KSWAPD)
+    elsewhere = missed(7, dev="254:0", ino=13)
+    neighbours = missed(9, tid=8, ino=14)
+    own = [*missed(1), page_event(7.5, "access"), evicted, *missed(8.5)]
+    processes = [
+        {"pid": 7, "tid": 7, "comm": "python", "role": "target", "target": "job"},
+        {"pid": 8, "tid": 8, "comm": "python", "role": "other"},
+        {"pid": KSWAPD, "tid": KSWAPD, "comm": "kswapd0", "role": "other"},
+    ]
+    events = sorted([*own, *elsewhere, *neighbours], key=lambda one: one["ts"])
+    tables = {"phases": EPOCHS, "processes": processes, "page_cache": events}
+    found = epochs(trace(tables), DEV)
+    assert found["hit_percent"].tolist() == [0, 50]
+    assert found["again_percent"].tolist() == [0, 50]
+    assert epochs(trace(tables))["hit_percent"].tolist() == [0, pytest.approx(100 / 3)]
+    assert epochs(trace(tables), "8:0")["hit_percent"].isna().all()
 
 
 def test_use_is_of_the_training_and_of_all_cpus(trace):

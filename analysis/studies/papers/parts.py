@@ -297,7 +297,8 @@ def _prashanthi2022() -> list[Part]:
         ),
         Part(
             "Figure 2b: fetch stall of the first epoch and of later ones",
-            "With the bytes read from the run's own disk, and the size of the page cache.",
+            "With the bytes read from the run's own disk, the size of the page cache, and the share"
+            " of the pages of its files that the job found in the cache.",
             "epochs",
             prashanthi2022.stall_by_epoch,
             [draw.stall_by_epoch],
@@ -349,7 +350,9 @@ def _prashanthi2022() -> list[Part]:
         Part(
             "Section 5.1.1: fetch stall with limited memory",
             "On the host, with the bytes read from the run's own disk. The limit holds for the job"
-            " with its page cache, as the memory of the paper's smaller devices does.",
+            " with its page cache, as the memory of the paper's smaller devices does. Of the pages"
+            " of files that the job used: those in the page cache, and those read again because"
+            " reclaim had taken them out of it.",
             "epochs",
             prashanthi2022_modes.stall_by_memory,
             one_place="host",

@@ -69,13 +69,14 @@ def stall_by_epoch(epochs: pd.DataFrame, where: str = _HOST) -> pd.DataFrame:
 
     Columns: model, settings, workers, epoch (first or later), stall_s (of one epoch), read_mb (read
     from the run's own disk in one epoch), page_cache_gb (of the machine), residency_percent (of the
-    data's pages; null: not sampled), each with _low, _high; runs.
+    data's pages; null: not sampled), hit_percent (of the pages of files that the job used, those in
+    the page cache; null: not recorded), each with _low, _high; runs.
     """
     own = _alone(epochs, ["workers"], where)
     own["epoch"] = (own["epoch"] > 0).map({False: "first", True: "later"})
     own["read_mb"] = pd.to_numeric(own["read_bytes"]) / 1e6
     own["page_cache_gb"] = pd.to_numeric(own["page_cache_bytes"]) / 1e9
-    values = ["stall_s", "read_mb", "page_cache_gb", "residency_percent"]
+    values = ["stall_s", "read_mb", "page_cache_gb", "residency_percent", "hit_percent"]
     keys = ["model", "settings", "workers", "epoch"]
     found = over_runs(_of_a_run(own, keys, values), keys, values)
     return found.sort_values(keys, ignore_index=True)

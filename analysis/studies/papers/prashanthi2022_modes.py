@@ -40,7 +40,9 @@ def stall_by_memory(epochs: pd.DataFrame, where: str = "host") -> pd.DataFrame:
     """Returns section 5.1.1: the fetch stall of runs whose memory is limited, and of those alike.
 
     Columns: model, settings, memory (null: not limited), epoch (first or later), stall_s, read_mb
-    (read from the run's own disk in one epoch), each with _low, _high; runs.
+    (read from the run's own disk in one epoch), hit_percent (of the pages of files that the job
+    used, those in the page cache), again_percent (those read again after reclaim had taken them out
+    of it; null: not recorded), each with _low, _high; runs.
     """
     if "memory" not in epochs:
         raise KeyError("memory")
@@ -49,7 +51,8 @@ def stall_by_memory(epochs: pd.DataFrame, where: str = "host") -> pd.DataFrame:
     own = own[limited]
     own["epoch"] = (own["epoch"] > 0).map({False: "first", True: "later"})
     own["read_mb"] = pd.to_numeric(own["read_bytes"]) / 1e6
-    return _over_runs(own, ["model", "settings", "memory", "epoch"], ["stall_s", "read_mb"])
+    values = ["stall_s", "read_mb", "hit_percent", "again_percent"]
+    return _over_runs(own, ["model", "settings", "memory", "epoch"], values)
 
 
 def epoch_energy(runs: pd.DataFrame) -> pd.DataFrame:

@@ -16,7 +16,10 @@ from tracer.probes.dirty import TABLE as DIRTY
 from tracer.probes.file_writes import TABLE as FILE_WRITES
 from tracer.session import environment, paths
 from tracer.session.paths import find_files
+from tracer.store import manifest as manifests
+from tracer.store.finalize import finalize
 from tracer.store.tables import write_table
+from tracer.store.trace import Trace
 
 KINDS = ("ext4", "xfs", "btrfs")
 
@@ -46,7 +49,7 @@ def names(tmp_path):
             "disks": environment.disks(),
             "btrfs": btrfs,
         }
-        found, _ = find_files(folder, manifest)
+        found, _, ask.late = find_files(folder, manifest)
         assert {row[1] for row in found} <= {root if btrfs else None}
         assert len({row[0] for row in found}) <= 1
         return {ino: (path, how) for _, _, ino, path, _, _, how in found}
@@ -267,7 +270,35 @@ def test_more_than_the_time_allows_is_left_out(file_system, names, monkeypatch):
     file = mount / "file"
     file.write_bytes(b"x" * 4096)
     monkeypatch.setattr("tracer.session.paths._MOST_SECONDS", -1.0)
+    monkeypatch.setattr("tracer.session.paths._MORE_SECONDS", 60.0)
     assert names(dev, [ino(file)]) == {}
+    assert names.late == {"files without a name: the search took too long": 1}
+
+
+def test_a_walk_that_takes_too_long_says_what_it_has_not_found(file_system, names, monkeypatch):
+    mount, dev = file_system()
+    first, second = mount / "first", mount / "folder/second"
+    second.parent.mkdir()
+    for file in (first, second):
+        file.write_bytes(b"x" * 4096)
+    monkeypatch.setattr("tracer.session.paths.open_inode", refused)
+    assert len(names(dev, [ino(first), ino(second)])) == 2
+    assert names.late == {}
+    monkeypatch.setattr("tracer.session.paths._MOST_ENTRIES", 0)
+    assert names(dev, [ino(first), ino(second)]) == {}
+    assert names.late == {"files without a name: the search took too long": 2}
+
+
+def test_files_that_were_not_looked_up_are_told_with_the_losses(tracer, tmp_path):
+    tracer("record", "-o", "x.trace", "--", "true")
+    folder = tmp_path / "x.trace"
+    lost = {"files without a name: the search took too long": 7}
+    for find in (lambda tables, manifest: ([], [], lost), None):
+        finalize(folder, manifests.read(folder), find_files=find)
+        with Trace(folder) as trace:
+            told = trace.rows("SELECT cause FROM loss WHERE stream = 'files'")
+            assert told == [("7 files without a name: the search took too long",)]
+            assert trace.manifest["loss"]["unknown"] == 1
 
 
 def test_a_file_system_that_never_answers_hides_only_its_own_files(
@@ -289,6 +320,7 @@ def test_a_file_system_that_never_answers_hides_only_its_own_files(
     assert names(of_dead, [status.st_ino], others={dev: [ino(plain)]}) == {
         ino(plain): (str(plain), "handle")
     }
+    assert names.late == {"files without a name: no answer in time": 1}
 
 
 def test_a_disk_whose_image_lies_on_a_server_that_died(tmp_path, dead_file_system):  # noqa: F811

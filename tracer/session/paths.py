@@ -46,6 +46,7 @@ _MOST_ENTRIES = 2_000_000
 """Directory entries read per file system, at most."""
 _MOST_BYTES = "256MB"
 """Memory limit of the query for the used files."""
+_WITHOUT_NAME = "files without a name"
 _NONE_SUCH = (errno.ESTALE, errno.ENOENT)
 
 _NAMED_BY_FILE_SYSTEMS = """
@@ -87,29 +88,37 @@ class _Volume:
     """Keys (root, ino), the most frequent first."""
 
 
-def find_files(tables: Path, manifest: Manifest) -> tuple[list[FileFacts], list[ExtentFacts]]:
+def find_files(
+    tables: Path, manifest: Manifest
+) -> tuple[list[FileFacts], list[ExtentFacts], dict[str, int]]:
     """Returns the rows of the tables `files` and `extent_map`: used files that still exist.
+
+    The third value has numbers of files that were not looked up, by the reason.
 
     `tables` is the folder of the tables just made. Files, directory entries, extents and time are
     limited. A worker process asks the file systems, because some may never answer.
     """
     files: list[FileFacts] = []
     extents: list[ExtentFacts] = []
+    late = 0
     used = _used(tables)
     if not used:
-        return files, extents
-    with contextlib.suppress(Unanswered):
+        return files, extents, {}
+    try:
         worker = Worker(partial(_serve, used, manifest))
         try:
             for answer in worker.answers(b"", _MOST_PIECES, _MOST_SECONDS + _MORE_SECONDS):
                 if not answer:
                     break
-                some_files, some_extents = json.loads(answer)
+                some_files, some_extents, more_late = json.loads(answer)
                 files += map(tuple, some_files)
                 extents += map(tuple, some_extents)
+                late += more_late
         finally:
             worker.close()
-    return files, extents
+    except Unanswered as error:
+        return files, extents, {f"{_WITHOUT_NAME}: {error.why}": len(used) - len(files)}
+    return files, extents, {f"{_WITHOUT_NAME}: the search took too long": late} if late else {}
 
 
 def _serve(
@@ -127,11 +136,15 @@ def _serve(
         ):
             volume.mounts = _opened(volume.places, stack)
             extents: list[ExtentFacts] = []
-            files = _found(volume, manifest, deadline, extents, most) if volume.mounts else []
+            files: list[FileFacts] = []
+            late = 0
+            if volume.mounts:
+                files, late = _found(volume, manifest, deadline, extents, most)
             most -= len(extents)
-            for at in range(0, max(len(files), len(extents)), _AT_ONCE):
-                piece = files[at : at + _AT_ONCE], extents[at : at + _AT_ONCE]
+            for at in range(0, max(len(files), len(extents), late > 0), _AT_ONCE):
+                piece = files[at : at + _AT_ONCE], extents[at : at + _AT_ONCE], late
                 channel.send(encoded(piece))
+                late = 0
     channel.send(b"")
 
 
@@ -214,8 +227,11 @@ def _found(
     deadline: float,
     extents: list[ExtentFacts],
     most_extents: int,
-) -> list[FileFacts]:
-    """Returns the volume's files that still exist. Adds their extents to `extents`."""
+) -> tuple[list[FileFacts], int]:
+    """Returns the volume's files that still exist, and the number of files not looked up in time.
+
+    Adds the extents of the files to `extents`.
+    """
     found: dict[tuple[int | None, int], FileFacts] = {}
     unnamed: _Unnamed = {}
 
@@ -234,22 +250,24 @@ def _found(
             with contextlib.suppress(OSError):
                 extents.extend((volume.name, ino, *e) for e in extent_maps.extents(fd, most))
 
-    for key in volume.asked:
+    late = 0
+    for number, key in enumerate(volume.asked):
         if time.monotonic() > deadline:
+            late = len(volume.asked) - number
             break
         try:
-            number = _by_handle(volume, key, take)
+            device = _by_handle(volume, key, take)
         except OSError as error:
             if error.errno in _NONE_SUCH or key[0] is not None:
                 continue
-            number = None
+            device = None
         else:
-            if number is None:
+            if device is None:
                 continue
-        unnamed.setdefault(key[1], {})[number] = key
-    if unnamed:
-        _by_walk(volume, unnamed, take, deadline)
-    return list(found.values())
+        unnamed.setdefault(key[1], {})[device] = key
+    if unnamed and not _by_walk(volume, unnamed, take, deadline):
+        late += sum(map(len, unnamed.values()))
+    return list(found.values()), late
 
 
 def _by_handle(volume: _Volume, key: tuple[int | None, int], take: _Take) -> int | None:
@@ -297,8 +315,11 @@ def _leads_back(mount: MountPoint, mount_fd: int, path: bytes, facts: os.stat_re
     return (there.st_dev, there.st_ino) == (facts.st_dev, facts.st_ino)
 
 
-def _by_walk(volume: _Volume, wanted: _Unnamed, take: _Take, deadline: float) -> None:
-    """Searches the folders of a file system for these inodes, breadth first."""
+def _by_walk(volume: _Volume, wanted: _Unnamed, take: _Take, deadline: float) -> bool:
+    """Searches the folders of a file system for these inodes, breadth first.
+
+    Removes those that it finds from `wanted`. Returns False if the time was over before the end.
+    """
     mount, mount_fd = volume.mounts[0]
     start = mount.path.rstrip(b"/")
     folders = deque([b"."])
@@ -314,7 +335,7 @@ def _by_walk(volume: _Volume, wanted: _Unnamed, take: _Take, deadline: float) ->
                 for entry in listed:
                     entries += 1
                     if entries > _MOST_ENTRIES or time.monotonic() > deadline:
-                        return
+                        return False
                     name = folder + b"/" + os.fsencode(entry.name)
                     if entry.inode() in wanted:
                         _take_entry(mount_fd, name, start, wanted, take)
@@ -324,6 +345,7 @@ def _by_walk(volume: _Volume, wanted: _Unnamed, take: _Take, deadline: float) ->
             continue
         finally:
             os.close(fd)
+    return True
 
 
 def _take_entry(mount_fd: int, name: bytes, start: bytes, wanted: _Unnamed, take: _Take) -> None:

@@ -76,9 +76,9 @@ LIVE_MARKS = MARKS + LIVE
 Progress = Callable[[int, int], None]
 """Called with the number of decoded pages and of all pages."""
 
-FileFinder = Callable[[Path, Manifest], tuple[list[FileFacts], list[ExtentFacts]]]
-"""Called with the folder of the tables and the manifest. Returns names and extents of written
-files."""
+FileFinder = Callable[[Path, Manifest], tuple[list[FileFacts], list[ExtentFacts], dict[str, int]]]
+"""Called with the folder of the tables and the manifest. Returns names and extents of used files,
+and counts of what could not be looked up, by phrase (`store.left_out`)."""
 
 _FILE_NAME = re.compile(r"^[A-Za-z0-9_.-]{1,128}$")
 
@@ -104,9 +104,12 @@ def finalize(
         with _resolver(manifest) or contextlib.nullcontext() as symbols:
             tables, gaps, last_event = _decode(folder, manifest, building, progress, symbols)
         if find_files is not None:
-            files, extents = find_files(building, manifest)
+            files, extents, lost = find_files(building, manifest)
             listed.write(folder / RAW, FILES, files)
             listed.write(folder / RAW, EXTENTS, extents)
+            left_out.note(folder / RAW, FILES_TABLE.name, lost)
+            clock = manifest["clock"]
+            gaps += left_out.of(FILES_TABLE.name, lost, clock["start_ns"], clock["end_ns"])
         for table, name, kind in (
             (FILES_TABLE, FILES, FileFacts),
             (EXTENT_MAP, EXTENTS, ExtentFacts),

@@ -43,16 +43,34 @@ IN_PHASE = tuple(name for name in _WHERE if name not in _INNER)
 # The rows stream through: the table is neither sorted nor kept in memory.
 _VIEW = """
 CREATE OR REPLACE TEMP VIEW "{view}" AS
-SELECT w.* EXCLUDE ("marking lane"{shadowed}), n.name AS phase, s.name AS stage, g.epoch, g.step
+SELECT w.* EXCLUDE ({hidden}), n.name AS phase, {context}
 FROM (
-    SELECT t.*, coalesce(l.lane, p.lane, (SELECT lane FROM sole_marking)) AS "marking lane"
+    SELECT t.*, {lanes}
     FROM "{table}" t LEFT JOIN phase_lanes l ON t."{pid}" = l.pid AND t."{tid}" = l.tid
-    LEFT JOIN marking p ON t."{pid}" = p.pid
+    LEFT JOIN marking p ON t."{pid}" = p.pid {job}
 ) w
 LEFT JOIN phase_segments g ON g.segment = phase_segment(w."marking lane", w."{ts}")
 LEFT JOIN phase_names n ON g.name = n.code
 LEFT JOIN phase_names s ON g.stage = s.code
+{job_segment}
 """
+_LANE = 'coalesce(l.lane, p.lane, (SELECT lane FROM sole_marking)) AS "marking lane"'
+_OWN = {
+    "lanes": _LANE,
+    "context": "s.name AS stage, g.epoch, g.step",
+    "job": "",
+    "job_segment": "",
+}
+_WORKERS = {
+    "lanes": f'{_LANE}, j.lane AS "job lane"',
+    "context": "coalesce(s.name, js.name) AS stage, coalesce(g.epoch, jg.epoch) AS epoch,"
+    " coalesce(g.step, jg.step) AS step",
+    "job": 'LEFT JOIN job_lanes j ON t."{pid}" = j.pid',
+    "job_segment": "LEFT JOIN phase_segments jg"
+    ' ON jg.segment = phase_segment(w."job lane", w."{ts}")'
+    " LEFT JOIN phase_names js ON jg.stage = js.code",
+}
+"""Parts of the view: of a trace without workers that mark, and of one with them."""
 
 
 def in_phase(trace: Trace, table: str) -> str:
@@ -67,6 +85,10 @@ def in_phase(trace: Trace, table: str) -> str:
     phases either (kernel threads do not), it is the phase of the job's process, provided that only
     one process marks a job's phases. For a flush, it is the phase of its dirtier at the time of the
     flush.
+
+    A process that only marks `fetch` is a loader's worker. Stage, epoch and step that it does not
+    mark are those of its job at the row's time: of its parent, or else of the only process of its
+    target that marks a job's phases. (It may fetch for a later step.)
 
     Needs the table and the table phases. Raises KeyError for a table whose rows have no phase.
     """
@@ -85,10 +107,14 @@ def with_phase(trace: Trace, table: str) -> str:
         trace.require(table)
     make_segments(trace)
     view = f"{table}{SUFFIX}"
-    trace.execute(
-        _VIEW.format(
-            view=view, table=table, ts=where.ts, pid=where.pid, tid=where.tid,
-            shadowed=", phase" if table == "flushes" else "",
-        )
-    )  # fmt: skip
+    workers = trace.rows("SELECT 1 FROM job_lanes WHERE lane IS NOT NULL LIMIT 1")
+    columns = {"ts": where.ts, "pid": where.pid, "tid": where.tid}
+    parts = {name: part.format(**columns) for name, part in (_WORKERS if workers else _OWN).items()}
+    hidden = ['"marking lane"']
+    if workers:
+        hidden.append('"job lane"')
+    if table == "flushes":
+        hidden.append("phase")
+    query = _VIEW.format(view=view, table=table, hidden=", ".join(hidden), **columns, **parts)
+    trace.execute(query)
     return view

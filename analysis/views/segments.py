@@ -28,6 +28,24 @@ _STATEMENTS = (
     CREATE TEMP TABLE sole_marking AS
     SELECT any_value(lane) AS lane FROM marking WHERE of_job HAVING count(*) = 1
     """,
+    # The job of a worker is its parent, or the only one of its target, or the only one.
+    """
+    CREATE TEMP TABLE job_lanes AS
+    WITH known AS (
+        SELECT pid, any_value(ppid) AS ppid, any_value(target) AS target FROM processes
+        WHERE pid IN (SELECT pid FROM marking) GROUP BY pid
+        HAVING count(DISTINCT ppid) <= 1 AND count(DISTINCT target) <= 1
+    ), jobs AS (
+        SELECT pid, lane, target FROM marking LEFT JOIN known USING (pid) WHERE of_job
+    ), alone AS (
+        SELECT target, any_value(lane) AS lane FROM jobs WHERE target IS NOT NULL
+        GROUP BY target HAVING count(*) = 1
+    )
+    SELECT w.pid, coalesce(parent.lane, alone.lane, (SELECT lane FROM sole_marking)) AS lane
+    FROM marking w LEFT JOIN known USING (pid) LEFT JOIN jobs parent ON known.ppid = parent.pid
+    LEFT JOIN alone ON known.target = alone.target
+    WHERE w.of_job = false
+    """,
 )
 
 
@@ -41,7 +59,9 @@ def make_segments(trace: Trace) -> None:
 
     The SQL function phase_segment(lane, ts) returns the segment at a time. The table `marking` has
     the lane that counts for each process (pid, lane). The table `sole_marking` has the lane that
-    counts for processes without phases, if there is only one job.
+    counts for processes without phases, if there is only one job. The table `job_lanes` has the
+    lane of the job of each process that only marks `fetch`, a loader's worker (pid, lane; null: not
+    known).
     """
     import numpy as np
     import pyarrow as pa
@@ -52,7 +72,8 @@ def make_segments(trace: Trace) -> None:
 
     if is_made(trace, _TABLE):
         return
-    trace.empty_if_missing("phases")
+    for table in ("phases", "processes"):
+        trace.empty_if_missing(table)
     spans = read_spans(trace)
     names = trace.connection.execute("SELECT name FROM phase_names ORDER BY code").fetchall()
     of_stage = np.array([code if n in STAGES else -1 for code, (n,) in enumerate(names)], np.int64)

@@ -52,6 +52,7 @@ IN_CONTEXT = "page_uses_in_context"
 """The rows of the view with the pages of each use: row, file, kind, first, pages."""
 SECTOR = 512
 
+_IN_MEMORY = ("tmpfs", "ramfs", "devtmpfs", "hugetlbfs")
 _LARGEST_FILE = 1 << 28
 _MOST_PAGES = 1 << 29
 """Pages that are followed: of the largest file, and of all files."""
@@ -62,7 +63,8 @@ WITH named AS (
     SELECT dev, ino, count(*) AS events,
         -- A call may want more pages than the file has, but the first one is there.
         max("index"::HUGEINT + if(event IN ('add', 'delete', 'map'), coalesce(pages, 1), 1)) AS seen
-    FROM page_cache WHERE dev IS NOT NULL AND ino IS NOT NULL AND "index" IS NOT NULL
+    FROM page_cache ANTI JOIN memory_devices USING (dev)
+    WHERE dev IS NOT NULL AND ino IS NOT NULL AND "index" IS NOT NULL
         AND event NOT IN ('{SYNC}', '{ASYNC}', '{AHEAD}')
     GROUP BY ALL
 ), sized AS (
@@ -151,10 +153,30 @@ class _Files:
         return found
 
 
+def _in_memory(trace: Trace) -> pa.Table:
+    """Returns the devices (dev) whose files are in memory only and never read from a disk.
+
+    Those of shared memory and of a container's tmpfs are mounted nowhere that the recorder sees.
+    The kernel adds no pages to them by the page cache's event.
+    """
+    kinds = {mount["dev"]: mount["type"] for mount in trace.manifest.get("mounts", [])}
+    comes = ("add", SYNC, ASYNC, AHEAD)
+    devices = trace.rows(
+        f"SELECT dev, bool_or(event IN {comes}) FROM page_cache WHERE dev IS NOT NULL GROUP BY dev"
+    )
+    found = [
+        dev
+        for dev, added in devices
+        if (kinds[dev] in _IN_MEMORY if dev in kinds else dev.startswith("0:") and not added)
+    ]
+    return pa.table({"dev": pa.array(found, pa.string())})
+
+
 def _build(trace: Trace) -> None:
     for table in ("files", "block", "reclaim", "processes", "phases"):
         trace.empty_if_missing(table)
     page = page_bytes(trace.manifest)
+    trace.keep("memory_devices", _in_memory(trace))
     trace.execute(_FILES.replace("$page", str(page)))
     files = trace.arrow("SELECT dev, ino, base, pages FROM page_files ORDER BY file")
     reclaimers = trace.arrow(_RECLAIMERS)["tid"].to_numpy().astype(np.int64)
@@ -264,7 +286,8 @@ _UNITS = {"disk_bytes": "bytes", "wait_ns": "ns"}
 
 PAGE_USES = View(
     VIEW,
-    "One row per event of the page cache that uses, brings in or takes out pages of a file.",
+    "One row per event of the page cache that uses, brings in or takes out pages of a file. Without"
+    " files that are in memory only (tmpfs, shared memory).",
     (
         TS,
         PID,

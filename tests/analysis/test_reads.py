@@ -89,3 +89,21 @@ def test_nobody_owns_evicted_pages_that_nobody_used(tmp_path):
 def test_events_that_are_not_known_do_nothing(tmp_path):
     events = [row(1, JOB, name) for name in ("unknown", "bio", "return")]
     assert counts(tmp_path, [*events, row(2, JOB, "access")], "accessed", "disk_bytes") == (1, 0)
+
+
+def test_files_that_are_in_memory_only_are_never_read(tmp_path):
+    tmpfs, unknown, btrfs, bdev = (
+        [row(ts, JOB, "map", pages=2, dev=dev)]
+        for ts, dev in ((1, "0:27"), (2, "0:1"), (3, "0:40"), (4, "0:3"))
+    )
+    brought = [row(5, JOB, "add", 7, dev="0:3")]
+    mounts = [
+        {"dev": "0:27", "path": "/dev/shm", "type": "tmpfs", "source": "tmpfs"},
+        {"dev": "0:40", "path": "/data", "type": "btrfs", "source": "/dev/sdb"},
+    ]
+    events = [*tmpfs, *unknown, *btrfs, *bdev, *brought, row(6, JOB, "access")]
+    tables = {"processes": [], "page_cache": events, "files": SIZE, "block": []}
+    with make_trace(tmp_path / "t", tables, mounts=mounts) as trace:
+        READS.make(trace)
+        found = trace.rows("SELECT dev, accessed FROM reads WHERE accessed > 0 ORDER BY dev")
+    assert found == [("0:3", 2), ("0:40", 2), ("254:0", 1)]

@@ -86,6 +86,12 @@ touch("mapped", range)
 touch("mapped", range)
 touch("mapped at random", lambda pages: draw.sample(range(pages), pages), mmap.MADV_RANDOM)
 touch("warm and mapped", range)
+shared = [os.memfd_create("tracer"), os.open("/dev/shm", os.O_TMPFILE | os.O_RDWR)]
+for fd in shared:  # in memory only
+    os.write(fd, bytes(16 * {page}))
+    with mmap.mmap(fd, 0) as mapped:
+        for at in range(0, 16 * {page}, {page}):
+            mapped[at]
 with open(f"{told}", "w") as file:
     json.dump(told, file)
 """
@@ -197,3 +203,11 @@ def test_pages_read_ahead_and_never_used_are_those_that_no_read_reached(reading)
     used = len(range(0, 1009, 89))
     assert reading.of("far", "unused") == reading.of("far", "read") - used > 0
     assert reading.of("cold", "unused") == reading.of("whole", "unused") == 0
+
+
+@every_backend
+def test_files_that_are_in_memory_only_are_not_read(reading):
+    memory = "SELECT count(DISTINCT dev) FROM page_cache WHERE event = 'map' AND dev LIKE '0:%'"
+    assert reading.recorded.one(memory) >= 2
+    used = "SELECT count(*) FROM reads WHERE accessed > 0 AND dev LIKE '0:%' AND target = 'reads'"
+    assert reading.recorded.one(used) == 0

@@ -63,8 +63,9 @@ _OWN = {
 }
 _WORKERS = {
     "lanes": f'{_LANE}, j.lane AS "job lane"',
-    "context": "coalesce(s.name, js.name) AS stage, coalesce(g.epoch, jg.epoch) AS epoch,"
-    " coalesce(g.step, jg.step) AS step",
+    "context": "coalesce(s.name, js.name) AS stage,"
+    " if(g.epoch IS NULL AND g.step IS NULL, jg.epoch, g.epoch) AS epoch,"
+    " if(g.epoch IS NULL AND g.step IS NULL, jg.step, g.step) AS step",
     "job": 'LEFT JOIN job_lanes j ON t."{pid}" = j.pid',
     "job_segment": "LEFT JOIN phase_segments jg"
     ' ON jg.segment = phase_segment(w."job lane", w."{ts}")'
@@ -86,9 +87,10 @@ def in_phase(trace: Trace, table: str) -> str:
     one process marks a job's phases. For a flush, it is the phase of its dirtier at the time of the
     flush.
 
-    A process that only marks `fetch` is a loader's worker. Stage, epoch and step that it does not
-    mark are those of its job at the row's time: of its parent, or else of the only process of its
-    target that marks a job's phases. (It may fetch for a later step.)
+    A process that only marks `fetch` is a loader's worker. Its stage is that of its job at the row's
+    time. So are its epoch and step (it may fetch for a later one), unless its own phase has one of
+    them. Its job is its parent, or else the only process of its target that marks a job's phases,
+    or else the only one of all.
 
     Needs the table and the table phases. Raises KeyError for a table whose rows have no phase.
     """

@@ -98,6 +98,13 @@ def test_an_epoch_that_a_worker_marks_itself_stays(tmp_path):
     assert found == [("fetch", "train", 1, 5), (None, "train", 0, 0)]
 
 
+def test_a_step_that_a_worker_marks_is_in_no_other_epoch(tmp_path):
+    phases = job(JOB) + fetches(WORKER, 20, step=5) + fetches(WORKER, 40, epoch=1)
+    processes = [process(JOB), process(WORKER, JOB)]
+    found = placed(tmp_path, phases, processes, (WORKER, 25), (WORKER, 45))
+    assert found == [("fetch", "train", None, 5), ("fetch", "train", 1, None)]
+
+
 def test_workers_without_a_job_are_in_no_epoch(tmp_path):
     found = placed(tmp_path, fetches(WORKER, 20), [process(WORKER)], (WORKER, 25))
     assert found == [("fetch", None, None, None)]

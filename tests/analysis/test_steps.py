@@ -283,7 +283,7 @@ def test_a_thread_without_marks_is_in_the_phase_of_its_job(tmp_path):
         query = f"SELECT pid, phase, stage FROM {in_phase(trace, 'page_faults')} ORDER BY pid"
         assert rows(trace, query) == [
             (JOB, "forward", "train"),
-            (WORKER, None, None),
+            (WORKER, None, "train"),
             (KERNEL, "forward", "train"),
         ]
 

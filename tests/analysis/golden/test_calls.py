@@ -42,8 +42,8 @@ def test_a_call_has_its_owner_and_the_phase_that_it_was_entered_in(tmp_path):
         120|7  |read |5     |python     |target|job   |c1       |forward|train|2    |5
         149|70 |futex|500   |pt_autograd|target|job   |c1       |forward|train|2    |5
         150|7  |write|-     |python     |target|job   |c1       |step   |train|2    |5
-        305|8  |read |1     |worker     |child |job   |c1       |fetch  |-    |2    |6
-        310|8  |read |1     |worker     |child |job   |c1       |-      |-    |-    |-
+        305|8  |read |1     |worker     |child |job   |c1       |fetch  |train|2    |6
+        310|8  |read |1     |worker     |child |job   |c1       |-      |train|-    |-
         950|7  |close|1     |python     |target|job   |c1       |-      |-    |-    |-
         950|9  |close|1     |-          |-     |-     |-        |-      |-    |-    |-
         """,

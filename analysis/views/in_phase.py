@@ -87,10 +87,10 @@ def in_phase(trace: Trace, table: str) -> str:
     one process marks a job's phases. For a flush, it is the phase of its dirtier at the time of the
     flush.
 
-    A process that only marks `fetch` is a loader's worker. Its stage is that of its job at the row's
-    time. So are its epoch and step (it may fetch for a later one), unless its own phase has one of
-    them. Its job is its parent, or else the only process of its target that marks a job's phases,
-    or else the only one of all.
+    A process that only marks `fetch` is a loader's worker. Its stage is that of its job at the
+    row's time. So are its epoch and step (it may fetch for a later one), unless its own phase has
+    one of them. Its job is its parent, or else the only process of its target that marks a job's
+    phases. If its target is not known, it is the only one of all.
 
     Needs the table and the table phases. Raises KeyError for a table whose rows have no phase.
     """

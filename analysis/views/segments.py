@@ -28,7 +28,8 @@ _STATEMENTS = (
     CREATE TEMP TABLE sole_marking AS
     SELECT any_value(lane) AS lane FROM marking WHERE of_job HAVING count(*) = 1
     """,
-    # The job of a worker is its parent, or the only one of its target, or the only one.
+    # The job of a worker is its parent, or the only one of its target. If its target is not known,
+    # it is the only one.
     """
     CREATE TEMP TABLE job_lanes AS
     WITH known AS (
@@ -41,7 +42,9 @@ _STATEMENTS = (
         SELECT target, any_value(lane) AS lane FROM jobs WHERE target IS NOT NULL
         GROUP BY target HAVING count(*) = 1
     )
-    SELECT w.pid, coalesce(parent.lane, alone.lane, (SELECT lane FROM sole_marking)) AS lane
+    SELECT w.pid, coalesce(
+        parent.lane, alone.lane, CASE WHEN known.target IS NULL THEN (FROM sole_marking) END
+    ) AS lane
     FROM marking w LEFT JOIN known USING (pid) LEFT JOIN jobs parent ON known.ppid = parent.pid
     LEFT JOIN alone ON known.target = alone.target
     WHERE w.of_job = false

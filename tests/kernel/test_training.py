@@ -3,6 +3,9 @@
 import json
 import sys
 
+from tracer.analysis.views.in_phase import in_phase
+from tracer.store.trace import Trace
+
 
 def test_phases_steps_and_epochs_equal_the_workloads_own(tracer, tmp_path):
     ran = tracer(
@@ -37,6 +40,15 @@ def test_phases_steps_and_epochs_equal_the_workloads_own(tracer, tmp_path):
     for name in ("syscalls", "page_faults", "block_latency", "event_counts"):
         assert report["tables"][name], name
 
+    with Trace(tmp_path / "x.trace") as trace:
+        stages = trace.rows(
+            "SELECT stage, count(epoch), count(*) - count(epoch), count(DISTINCT epoch) FROM"
+            f" {in_phase(trace, 'syscalls')} WHERE phase = 'fetch'"
+            " AND tid IN (SELECT tid FROM processes WHERE role = 'child') GROUP BY stage"
+        )
+    (train,) = [row for row in stages if row[0] == "train"]  # of the loader's workers
+    assert train[1] > 0 and train[2:] == (0, did["epochs"])
+
     info = tracer("info", "x.trace", "--json").json
     assert info["tables"]["phases"]["rows"] == sum(row["count"] for row in phases.values())
 
@@ -51,7 +63,6 @@ def test_marks_of_a_process_that_is_attached_to(tracer, tmp_path):
     import subprocess
 
     from tracer.phases import MARKS_ENV
-    from tracer.store.trace import Trace
 
     marks = tmp_path / "marks"
     marks.mkdir()

@@ -1,6 +1,7 @@
 """Samples of containers against Docker's own statistics and /proc."""
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -35,12 +36,21 @@ def last(trace, name, target):
     return trace.connection.execute(query, [name, target]).fetchone()[0]
 
 
+def settle(box):
+    """Waits until the kernel has counted the last periods of a container that sleeps."""
+    counts = [None, box.stats(stream=False)["cpu_stats"]["throttling_data"]]
+    while counts[-1] != counts[-2]:
+        time.sleep(3 * PERIOD_US / 1e6)
+        counts.append(box.stats(stream=False)["cpu_stats"]["throttling_data"])
+
+
 def test_samples_of_two_containers_equal_dockers_statistics(start, tell, record):
     limits = {"cpu_quota": QUOTA_US, "cpu_period": PERIOD_US, "mem_limit": LIMIT}
     boxes = {"a1": start("a1", LOAD, **limits), "b1": start("b1", IDLE)}
     tell(None, "a1-is-up", "b1-is-up")
     recording = record("--container", "a1,b1", "-e", "processes", "--sample-hz", "10")
     tell("go", "a1-is-done", "b1-is-done")
+    settle(boxes["a1"])
     with recording.stop() as trace:
         for name, box in boxes.items():
             stats = box.stats(stream=False)

@@ -46,9 +46,9 @@ def read(name, reads, advice=None):
         missed += pages - cached(fd, first, pages)
         assert len(os.pread(fd, size, at)) == size
     size = os.fstat(fd).st_size
-    there, at = cached(fd, 0, -(-size // {page})), time.monotonic_ns()
+    there, when = cached(fd, 0, -(-size // {page})), time.monotonic_ns()
     os.close(fd)
-    told.append([name, accessed, missed, before, there, at])
+    told.append([name, accessed, missed, before, there, when])
 
 def touch(name, order, advice=None):
     fd = os.open(f"{mount}/" + name, os.O_RDONLY)
@@ -62,9 +62,9 @@ def touch(name, order, advice=None):
             accessed += 1
             missed += 1 - cached(fd, page, 1)
             mapped[page * {page}]
-    there, at = cached(fd, 0, pages), time.monotonic_ns()
+    there, when = cached(fd, 0, pages), time.monotonic_ns()
     os.close(fd)
-    told.append([name, accessed, missed, before, there, at])
+    told.append([name, accessed, missed, before, there, when])
 
 def chunks(pages, chunk, size={page}):
     return [(at * size, min(chunk, pages - at) * size) for at in range(0, pages, chunk)]
@@ -106,7 +106,7 @@ WARM = ("warm", "warm and mapped")
 
 READ = ("cold", "whole", "single", "records", "far", "random", "mixed", "holes", "warm")
 MAPPED = ("mapped", "mapped at random", "warm and mapped")
-ACCESSED, MISSED, BEFORE, THERE, AT = range(5)
+ACCESSED, MISSED, BEFORE, THERE, WHEN = range(5)
 
 
 @dataclass
@@ -188,7 +188,7 @@ def test_pages_in_the_cache_are_those_that_were_brought_in(reading, name):
     # A kernel that looks for cold pages (DAMON) may take some at any time; the job takes none.
     assert reading.gone(name, "by_pid = ?", reading.recorded.pid("reads")) == 0
     since = "ts > (SELECT min(ts) FROM uses WHERE accessed > 0)"
-    gone = reading.gone(name, f"{since} AND ts < ?", told[-1][AT])
+    gone = reading.gone(name, f"{since} AND ts < ?", told[-1][WHEN])
     assert reading.of(name, "read") == told[-1][THERE] - told[0][BEFORE] + gone
 
 

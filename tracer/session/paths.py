@@ -318,7 +318,7 @@ def _leads_back(mount: MountPoint, mount_fd: int, path: bytes, facts: os.stat_re
 def _by_walk(volume: _Volume, wanted: _Unnamed, take: _Take, deadline: float) -> bool:
     """Searches the folders of a file system for these inodes, breadth first.
 
-    Removes those that it finds from `wanted`. Returns False if the time was over before the end.
+    Removes those that it finds from `wanted`. Returns False if time or entries ran out.
     """
     mount, mount_fd = volume.mounts[0]
     start = mount.path.rstrip(b"/")

@@ -9,6 +9,7 @@ import pytest
 from tests.docker.conftest import CALLS, calls, init_of, wait_for
 from tests.support.backends import every_backend
 from tests.support.dockerd import Dockerd, python
+from tests.support.losses import losses
 from tracer.probes.errors import FeatureMissing, PermissionMissing
 from tracer.targets import engine
 from tracer.targets.containers import from_names
@@ -47,7 +48,7 @@ def test_processes_in_a_container_do_not_belong_to_the_daemon(start, tell, recor
             "WHERE container_name IS NOT NULL GROUP BY 1, 2 ORDER BY 1"
         ).fetchall()
         assert inside == [("before", "other", True), ("during", "other", True)]
-        assert trace.manifest["loss"] == {"events": 0, "windows": 0, "unknown": 0}
+        assert losses(trace) == []
 
 
 @every_backend
@@ -114,7 +115,7 @@ def test_processes_that_join_a_recorded_cgroup_are_recorded(start, tell, record,
     second = start("second", TIMES.format(LATER))
     second.wait()
     with recording.stop() as trace:
-        assert trace.manifest["loss"] == {"events": 0, "windows": 0, "unknown": 0}
+        assert losses(trace) == []
         found = trace.connection.execute(
             "SELECT p.container_name, p.target, count(*) FROM syscalls s JOIN processes p "
             "USING (pid, tid) WHERE s.name = 'times' GROUP BY 1, 2 ORDER BY 1"

@@ -16,6 +16,7 @@ from tests.support import loads
 from tests.support.attacker import attack, place  # noqa: F401 fixtures
 from tests.support.file_systems import file_system  # noqa: F401 a fixture
 from tests.support.loads import Recorded
+from tests.support.losses import losses
 from tests.support.sysctls import sysctls  # noqa: F401 a fixture
 from tests.support.waiting import wait_for
 from tracer.probes.kernel import find_tracefs
@@ -90,7 +91,7 @@ def record(tracer, tmp_path, backend):
         tracer("record", "-o", folder, *how, *options, "--", *command, status=status)
         trace = Trace(folder)
         opened.append(trace)
-        assert trace.manifest["loss"] == {"events": 0, "windows": 0, "unknown": 0}
+        assert losses(trace) == []
         return trace
 
     yield run

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from tests.support.losses import losses
 from tests.support.waiting import wait_for, wait_for_rounds
 from tests.support.warm import Tracer
 from tracer.probes.cgroups import UNIFIED
@@ -16,7 +17,6 @@ from tracer.store.trace import Trace
 from tracer.targets.cgroups import hierarchies, of_process
 
 IN, OUT, LATER, INNER = 9973, 211, 1009, 101
-FINE = {"events": 0, "windows": 0, "unknown": 0}
 
 
 def mounted():
@@ -129,7 +129,7 @@ def test_all_that_is_in_it_and_below_it(cgroup, program, record, tmp_path):
     with end() as trace:
         name = f"/{cgroup.name}"
         assert counted(trace) == [(name, "child", INNER), (name, "target", IN)]
-        assert trace.manifest["loss"] == FINE
+        assert losses(trace) == []
         (target,) = trace.manifest["targets"]
         assert [c["path"] for c in target["cgroups"]] == [name]
 
@@ -172,7 +172,7 @@ def test_a_process_that_leaves_and_returns_is_counted_only_while_inside(
     with end() as trace:
         calls = "SELECT count(*) FROM syscalls WHERE name = 'times'"
         assert trace.connection.execute(calls).fetchone() == (IN + LATER,)
-        assert trace.manifest["loss"] == FINE  # it was followed all the time
+        assert losses(trace) == []  # it was followed all the time
 
 
 def test_the_inner_cgroup_and_the_process_itself_are_more_specific(
@@ -222,7 +222,7 @@ def test_a_process_made_inside_is_counted_from_its_first_call(cgroup, program, r
     wait_for(lambda: members.read_text().count("\n") == 4, "the recorder's look")
     with end() as trace:
         assert counted(trace) == [(f"/{cgroup.name}", "target", IN)]
-        assert trace.manifest["loss"] == FINE
+        assert losses(trace) == []
 
 
 @pytest.mark.parametrize("cgroup", mounted()[:1], indirect=True, ids=["first"])

@@ -289,6 +289,42 @@ def test_a_walk_that_takes_too_long_says_what_it_has_not_found(file_system, name
     assert names.late == {"files without a name: the search took too long": 2}
 
 
+def test_a_file_that_is_renamed_or_removed_meanwhile_is_no_loss(file_system, names, monkeypatch):
+    mount, dev = file_system()
+    renamed, removed = mount / "renamed", mount / "removed"
+    for file in (renamed, removed):
+        file.write_bytes(b"x" * 4096)
+    inodes = [ino(renamed), ino(removed)]
+    leads_back = paths._leads_back
+
+    def meanwhile(place, mount_fd, path, facts):
+        if Path(os.fsdecode(path)) == renamed and renamed.exists():
+            renamed.rename(mount / "new name")
+        removed.unlink(missing_ok=True)
+        return leads_back(place, mount_fd, path, facts)
+
+    monkeypatch.setattr(paths, "_leads_back", meanwhile)
+    monkeypatch.setattr(paths, "_MOST_ENTRIES", 0)  # no file is searched for
+    assert names(dev, inodes) == {inodes[0]: (str(mount / "new name"), "handle")}
+    assert names.late == {}
+
+
+def test_a_file_that_is_removed_during_the_search_is_no_loss(file_system, names, monkeypatch):
+    mount, dev = file_system()
+    for name in ("stays", "goes"):
+        (mount / name).write_bytes(b"x" * 4096)
+    inodes = [ino(mount / "stays"), ino(mount / "goes")]
+
+    def removes(*_):
+        (mount / "goes").unlink()
+        return False
+
+    monkeypatch.setattr(paths, "_leads_back", lambda *_: False)  # as if a mount hid both
+    monkeypatch.setattr(paths, "_by_walk", removes)
+    assert names(dev, inodes) == {}
+    assert names.late == {"files without a name: the search took too long": 1}
+
+
 def test_files_that_were_not_looked_up_are_told_with_the_losses(tracer, tmp_path):
     tracer("record", "-o", "x.trace", "--", "true")
     folder = tmp_path / "x.trace"

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.conftest import Ran
+from tests.support.losses import losses
 from tests.support.warm import Tracer
 from tracer.store.trace import Trace
 
@@ -103,7 +104,7 @@ def record(
     failed = {name: status for name, (_, status, _) in found.items() if status}
     assert not failed, ended.err
     trace = Trace(folder / "x.trace")
-    assert trace.manifest["loss"] == {"events": 0, "windows": 0, "unknown": 0}
+    assert losses(trace) == []
     return Recorded(trace, {name: Load(pid, out) for name, (pid, _, out) in found.items()})
 
 

@@ -47,6 +47,8 @@ _MOST_ENTRIES = 2_000_000
 _MOST_BYTES = "256MB"
 """Memory limit of the query for the used files."""
 _WITHOUT_NAME = "files without a name"
+_RENAMES = 2
+"""Times that a file's name is asked for again because it has just been renamed."""
 _NONE_SUCH = (errno.ESTALE, errno.ENOENT)
 
 _NAMED_BY_FILE_SYSTEMS = """
@@ -266,7 +268,7 @@ def _found(
                 continue
         unnamed.setdefault(key[1], {})[device] = key
     if unnamed and not _by_walk(volume, unnamed, take, deadline):
-        late += sum(map(len, unnamed.values()))
+        late += sum(_exists(volume, key) for keys in unnamed.values() for key in keys.values())
     return list(found.values()), late
 
 
@@ -281,22 +283,37 @@ def _by_handle(volume: _Volume, key: tuple[int | None, int], take: _Take) -> int
     for mount, mount_fd in volume.mounts:
         fd = open_inode(mount_fd, mount.kind, ino, root)
         try:
-            facts = os.fstat(fd)
-            if not stat.S_ISREG(facts.st_mode) or facts.st_nlink == 0:
-                return None
-            number = facts.st_dev
-            try:
-                path = os.readlink(b"/proc/self/fd/%d" % fd)  # noqa: PTH115 names are bytes
-            except OSError as error:
-                if error.errno == errno.ENAMETOOLONG:
-                    continue
-                raise
-            if _leads_back(mount, mount_fd, path, facts):
-                take(key, fd, path, "handle")
-                return None
+            for _ in range(_RENAMES + 1):
+                facts = os.fstat(fd)
+                if not stat.S_ISREG(facts.st_mode) or facts.st_nlink == 0:
+                    return None
+                number = facts.st_dev
+                try:
+                    path = os.readlink(b"/proc/self/fd/%d" % fd)  # noqa: PTH115 names are bytes
+                except OSError as error:
+                    if error.errno == errno.ENAMETOOLONG:
+                        break
+                    raise
+                if _leads_back(mount, mount_fd, path, facts):
+                    take(key, fd, path, "handle")
+                    return None
         finally:
             os.close(fd)
     return number
+
+
+def _exists(volume: _Volume, key: tuple[int | None, int]) -> bool:
+    """Returns whether an inode still has a name, as far as its file system tells."""
+    root, ino = key
+    mount, mount_fd = volume.mounts[0]
+    try:
+        fd = open_inode(mount_fd, mount.kind, ino, root)
+    except OSError as error:
+        return error.errno not in _NONE_SUCH
+    try:
+        return os.fstat(fd).st_nlink > 0
+    finally:
+        os.close(fd)
 
 
 def _leads_back(mount: MountPoint, mount_fd: int, path: bytes, facts: os.stat_result) -> bool:

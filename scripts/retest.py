@@ -18,6 +18,12 @@ OF_THE_MACHINE = ("tests/kernel/", "tests/docker/", "tests/browser/")
 MOST = 5
 
 
+def say(words: str) -> None:
+    """Prints a line at once, before what pytest prints next."""
+    sys.stdout.write(words + "\n")
+    sys.stdout.flush()
+
+
 def main() -> int:
     """Returns the exit status: 0 if every test that failed passes now."""
     try:
@@ -25,15 +31,15 @@ def main() -> int:
     except (FileNotFoundError, ValueError):
         failed = []
     if not failed:
-        print("No test failed: the tests could not be run.", file=sys.stderr)
+        say("No test failed: the tests could not be run.")
         return 1
     if len(failed) > MOST or not all(name.startswith(OF_THE_MACHINE) for name in failed):
-        print(f"{len(failed)} failed tests are not tried again.", file=sys.stderr)
+        say(f"{len(failed)} failed tests are not tried again.")
         return 1
-    print("Failed beside other tests, now tried alone:", *failed, sep="\n  ", flush=True)
+    say("\n  ".join(["Failed beside other tests, now tried alone:", *failed]))
     command = [sys.executable, "-m", "pytest", "--numprocesses", "0", *failed]
     status = subprocess.run(command, cwd=ROOT, check=False).returncode
-    print("They passed alone." if status == 0 else "A test failed twice.", flush=True)
+    say("They passed alone." if status == 0 else "A test failed twice.")
     return status
 
 

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tracer.probes.backends import py_spy
-from tracer.probes.backends.choice import AUTO, BACKENDS, choose, kernel_headers, why_not
+from tracer.probes.backends.choice import AUTO, BACKENDS, EBPF, choose, kernel_headers, why_not
 from tracer.probes.backends.ebpf import library
+from tracer.probes.backends.ebpf.programs import try_to_load
 from tracer.probes.backends.perf_events.attributes import DUMMY, open_event
 from tracer.probes.catalogue import PROBES
+from tracer.probes.cpu import why_no_duckdb
 from tracer.probes.errors import ExitCode, TracerError
 from tracer.probes.kernel import find_tracefs, has_capability, syscall_names, tracefs
 from tracer.probes.schema import Feed
@@ -76,6 +78,8 @@ def _tracefs() -> Finding:
 
 def _backend(backend: str) -> Finding:
     error = why_not(backend)
+    if error is None and backend == EBPF:
+        error = _ebpf_refused()
     return Finding(
         f"backend {backend}",
         error is None,
@@ -83,6 +87,15 @@ def _backend(backend: str) -> Finding:
         f"tracer record --backend {backend}",
         error.mend if error else "",
     )
+
+
+def _ebpf_refused() -> TracerError | None:
+    """Loads a small BPF program: headers may not compile, and the kernel may refuse it."""
+    try:
+        try_to_load()
+    except TracerError as error:
+        return error
+    return None
 
 
 def _recording() -> Finding:
@@ -178,6 +191,17 @@ def _headers() -> Finding:
     )
 
 
+def _duckdb() -> Finding:
+    refused = why_no_duckdb()
+    return Finding(
+        "DuckDB",
+        refused is None,
+        refused or "runs",
+        "tables and all that is made of them",
+        "record here, and open the trace on a machine whose CPU has AVX2",
+    )
+
+
 def _perf() -> Finding:
     path = shutil.which("perf")
     return Finding(
@@ -233,6 +257,7 @@ _OPTIONAL: tuple[Callable[[], Finding], ...] = (
     _perf_events,
     _bcc,
     _headers,
+    _duckdb,
     _perf,
     _py_spy,
     _docker,

@@ -232,7 +232,7 @@ def simulate(
             "identity": str(question.identity),
             **_answer(opened, chosen, question, dev, all_writers, wanted, rule, partitioned),
         }
-        facts["assumptions"] += _about(opened, facts)
+        facts["assumptions"] += _about(opened, facts, once=not dev)
     if html is not None:
         from tracer.analysis.page.what_if import answer_page
 
@@ -297,10 +297,10 @@ def _answer(
     return paper.answer(question, {key: taken(key, reads=question.reads) for key in Identity})
 
 
-def _about(trace: Trace, facts: dict[str, Any]) -> list[str]:
+def _about(trace: Trace, facts: dict[str, Any], once: bool) -> list[str]:
     from tracer.analysis.views.devices import notes
 
-    said = notes(trace.manifest, set(facts["by_device"]))
+    said = notes(trace.manifest, set(facts["by_device"]), once)
     gaps = trace.manifest["loss"].get("windows")
     if gaps:
         said.append(f"the recording has {gaps} gaps: write-backs may be missing")

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from tracer.store.devices import Devices
+from tracer.store.devices import IN_MEMORY, Devices
 from tracer.store.manifest import Manifest
 
 
-def notes(manifest: Manifest, written: set[str]) -> list[str]:
+def notes(manifest: Manifest, written: set[str], once: bool = False) -> list[str]:
     """Returns notes on writes that count twice and on writes that cannot be told apart.
 
-    `written`: the disks (MAJOR:MINOR) with write-backs, as block events name them.
+    `written`: the disks (MAJOR:MINOR) with write-backs, as block events name them. `once`: what a
+    stacked device hands on is left out where that is known.
     """
     devices = Devices(manifest)
     said = []
     for disk in sorted(written):
+        known = {one.name for one in devices.carrying([disk])} if once else set()
         for name, below in devices.below(disk).items():
-            if not written.isdisjoint(below):
+            if name not in known and not written.isdisjoint(below):
                 said.append(
                     f"{disk} lies on {_called(name, below)}: each write to {disk} is also a write"
                     f" to {name}, and is counted twice"
@@ -26,7 +28,8 @@ def notes(manifest: Manifest, written: set[str]) -> list[str]:
                 f"the trace does not say where {', '.join(parts)} begin on {disk}: the file, the"
                 " dirtier and the reason of write-backs there may be unknown"
             )
-    known = {disk.get("dev") for disk in manifest.get("disks", [])}
+    known = {disk["dev"] for disk in manifest.get("disks", []) if "dev" in disk}
+    known |= {m["dev"] for m in manifest.get("mounts", []) if m["type"] in IN_MEMORY}
     if any(devices.names(dev).fs not in known for dev in manifest["own_files"]):
         said.append(
             "the trace was recorded to a file system whose device number is not that of a block"

@@ -43,6 +43,7 @@ from tracer.analysis.views.view import View
 from tracer.analysis.views.waits import WAITS, waits
 from tracer.probes.page_cache import AHEAD, ASYNC, SYNC
 from tracer.probes.schema import DEV, INO, PID, TID, TS, Column, Type
+from tracer.store.devices import IN_MEMORY
 from tracer.store.manifest import page_bytes
 from tracer.store.trace import Trace
 
@@ -52,7 +53,6 @@ IN_CONTEXT = "page_uses_in_context"
 """The rows of the view with the pages of each use: row, file, kind, first, pages."""
 SECTOR = 512
 
-_IN_MEMORY = ("tmpfs", "ramfs", "devtmpfs", "hugetlbfs")
 _LARGEST_FILE = 1 << 28
 _MOST_PAGES = 1 << 29
 """Pages that are followed: of the largest file, and of all files."""
@@ -167,7 +167,7 @@ def _in_memory(trace: Trace) -> pa.Table:
     found = [
         dev
         for dev, added in devices
-        if (kinds[dev] in _IN_MEMORY if dev in kinds else dev.startswith("0:") and not added)
+        if (kinds[dev] in IN_MEMORY if dev in kinds else dev.startswith("0:") and not added)
     ]
     return pa.table({"dev": pa.array(found, pa.string())})
 

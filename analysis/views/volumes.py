@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from tracer.probes.errors import BadTrace
 from tracer.store.devices import EVERYWHERE, Devices, Place
 from tracer.store.trace import Trace
 
@@ -88,6 +89,26 @@ def on_devices(trace: Trace, names: Sequence[str] | None, whole: bool = False) -
     said = [f"dev IN ({', '.join(named)})"] if named else []
     said += [_at(place, whole) for place in places]
     # The members of a btrfs may all be unknown.
+    return f"({' OR '.join(said)})" if said else "false"
+
+
+def below_others(trace: Trace, disks: Sequence[str], inodes: bool = True) -> str:
+    """Returns an SQL condition: a bio (dev, sector, ino) has the data of a stacked device again.
+
+    `disks` are those with writes. What lies below one of them carries its data a second time: the
+    devices of device mapper and md, and the file of a loop device. Without `inodes`, the bios have
+    no ino, and such files cannot be told.
+    """
+    said = []
+    for carrying in Devices(trace.manifest).carrying(disks):
+        try:
+            place = on_devices(trace, [carrying.name])
+        except BadTrace:
+            continue  # a partition whose place is not known
+        if carrying.ino is None:
+            said.append(place)
+        elif inodes:
+            said.append(f"({place} AND ino IS NOT NULL AND ino = {carrying.ino})")
     return f"({' OR '.join(said)})" if said else "false"
 
 

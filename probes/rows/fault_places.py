@@ -222,6 +222,13 @@ class FaultPlaces:
             faults["ip_file"][which] = found.ip_file[of_fault]
             faults["ip_offset"][which] = found.ip_offset[of_fault]
 
+    def may_be_shared(self, faults: NDArray[Any]) -> NDArray[np.bool_]:
+        """Faults whose memory is not known to be private, such as a heap or a stack."""
+        files = self._spaces.files
+        numbers, codes = np.unique(faults["file"], return_inverse=True)
+        shared = [n == NOWHERE or not files[n].path.startswith("[") for n in numbers.tolist()]
+        return np.array(shared, np.bool_)[codes]
+
     def columns(self, faults: NDArray[Any]) -> dict[str, pa.Array]:
         """The columns file, file_offset, ip_file and symbol."""
         files = self._spaces.files

@@ -6,6 +6,9 @@ without a trace. In user mode a fault is minor if neither a major one nor a sign
 which spares an event for each of the most frequent kind. What failed, and what a lost event may
 have told of, is of kind "unknown". (Told as minor by mistake: a fault that waited for the disk
 when its thread was killed.)
+
+Kernels before 6.0 count the first write to a page of shared memory as major, read or not
+(`retries_are_major` in the manifest): there, major writes outside of private memory are "unknown".
 """
 
 from __future__ import annotations
@@ -82,6 +85,8 @@ class FaultRows:
         blind = np.array(sorted(context.blind.get(MAJOR, [])), np.int64).reshape(-1, 2)
         self._blind_from = blind[:, 0]
         self._blind_to = np.maximum.accumulate(blind[:, 1])
+        kernel = context.manifest.get("kernel", {})
+        self._retries_are_major = bool(kernel.get("retries_are_major"))
         self._codes_known = context.manifest["host"].get("machine") in _X86
         self._places = FaultPlaces(context, formats)
         self._waiting = np.empty(0, _FAULT)
@@ -205,8 +210,13 @@ class FaultRows:
         every = np.ones(n, np.bool_)
         code = faults["error_code"]
         access = np.where(code & _INSTRUCTION, 2, np.where(code & _WRITE, 1, 0))
+        kind = faults["kind"]
+        if self._retries_are_major:
+            written = ~faults["code_known"] | (code & _WRITE != 0)
+            doubtful = (kind == _MAJOR) & written & self._places.may_be_shared(faults)
+            kind = np.where(doubtful, _UNKNOWN, kind)
         made = {
-            "kind": columns.encoded(faults["kind"], every, _KINDS),
+            "kind": columns.encoded(kind, every, _KINDS),
             "access": columns.encoded(access, faults["code_known"], _ACCESS),
             "user": pa.array(faults["user"]),
             "address": pa.array(faults["address"].view(np.uint64)),

@@ -181,6 +181,25 @@ def test_a_device_on_a_partition_counts_twice(recorded):
         assert f"{loop} lies on {below} (on {recorded.lower}): " in said
 
 
+def test_the_flush_layer_takes_no_page_of_a_loop_device_s_file(recorded):
+    loops = {recorded.dev(f"loop on a partition, {kind}") for kind in KINDS}
+    images = [
+        Path(disk["backing_file"])
+        for disk in recorded.trace.manifest["disks"]
+        if disk.get("dev") in loops
+    ]
+    inodes = ", ".join(str(image.stat().st_ino) for image in images)
+    ((pages,),) = recorded.rows(
+        f"SELECT sum(pages)::BIGINT FROM flushes WHERE dev = ? AND ino IN ({inodes})",
+        recorded.lower,
+    )
+    found = page_writebacks(recorded.trace, all_writers=True)
+    assert pages > 1000
+    assert found.below[recorded.lower] == pages
+    lower = page_writebacks(recorded.trace, [recorded.lower], all_writers=True)
+    assert found.by_device.get(recorded.lower, 0) == len(lower) - pages
+
+
 @pytest.mark.parametrize("place", PLACES)
 def test_an_overlay_is_one_with_the_file_system_of_its_upper_layer(recorded, place):
     load = f"{place}, overlay"

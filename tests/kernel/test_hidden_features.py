@@ -4,6 +4,7 @@ Features are hidden for real, in a mount namespace of the test's own.
 """
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -47,6 +48,19 @@ def test_doctor_names_what_is_missing_and_its_mend(hidden, name):
     found = checks(ran)[name]
     assert not found["ok"]
     assert found["mend"]
+
+
+def test_headers_that_bcc_cannot_compile_are_found_by_doctor(tracer, tmp_path):
+    headers = tmp_path / "headers"
+    headers.mkdir()
+    (headers / "Makefile").touch()
+    env = {**os.environ, "BCC_KERNEL_SOURCE": str(headers)}
+    found = checks(tracer("doctor", "--json", env=env))
+    assert found["kernel headers"]["found"] == str(headers)
+    assert not found["backend ebpf"]["ok"]
+    assert "cannot be loaded" in found["backend ebpf"]["found"]
+    assert found["recording"]["ok"]
+    assert checks(tracer("doctor", "--json"))["backend ebpf"]["ok"]
 
 
 def test_ftrace_records_without_all_that_it_does_not_need(hidden, tmp_path):

@@ -1,6 +1,7 @@
 """Page faults by what they were and what they touched: exact counts, by every backend."""
 
 import mmap
+import shutil
 import subprocess
 from types import SimpleNamespace
 
@@ -11,6 +12,8 @@ from tests.support.file_systems import FileSystems
 from tests.support.loads import PYTHON, program
 from tests.support.losses import losses
 from tests.support.warm import Tracer
+from tracer.store import manifest as manifests
+from tracer.store.finalize import finalize
 from tracer.store.trace import Trace
 
 PAGES, MAJOR = 1009, 101
@@ -34,6 +37,20 @@ SOURCE = """
         f[page * 4096]
     print(ctypes.addressof(ctypes.c_char.from_buffer(m)))
 """
+
+SHARED = """
+    import mmap, os
+    anonymous = mmap.mmap(-1, 4096 * {anonymous})
+    for page in range({anonymous}): anonymous[page * 4096] = 1
+    fd = os.open("{path}", os.O_CREAT | os.O_RDWR, 0o600)
+    os.pwrite(fd, os.urandom(4096) * {cold}, 0)
+    os.fsync(fd)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    file = mmap.mmap(fd, 4096 * {cold})
+    file.madvise(mmap.MADV_RANDOM)
+    for page in range({cold}): file[page * 4096] = 1
+"""
+ANONYMOUS, COLD = 67, 71
 
 INHERITED = """
     import mmap, os
@@ -114,7 +131,7 @@ def recorded(record_loads, tmp_path_factory, backend):
         ) as process,
     ):
         mount, _ = file_system()
-        files.read = mount / "read.dat"
+        files.read, files.written = mount / "read.dat", mount / "written.dat"
         assert process.stdout.readline() == b"ready\n"
         faults = SOURCE.format(minor=PAGES, major=MAJOR, path=folder / "counted")
         counted = program(folder, "counted", faults)
@@ -124,6 +141,7 @@ def recorded(record_loads, tmp_path_factory, backend):
                 *("perf", "stat", "-x", ",", "-o", files.perf),
                 *("-e", "minor-faults", "-e", "major-faults", "--", *counted),
             ],
+            "shared": SHARED.format(anonymous=ANONYMOUS, cold=COLD, path=files.written),
             "inherited": INHERITED.format(path=files.shared),
             "killed": KILLED.format(path=files.short),
             "let go": LET_GO.format(pid=process.pid),
@@ -196,6 +214,40 @@ def test_the_numbers_of_minor_and_major_faults_equal_perfs(recorded):
     assert theirs["major"] == ours["major"]
     # The few of perf's child before its exec are ours alone.
     assert 0 <= ours["minor"] - theirs["minor"] < 60
+
+
+WRITTEN = "SELECT kind, count(*)::INT FROM page_faults WHERE access = 'write'"
+
+
+def kinds_of_shared(rows, recorded):
+    """Returns the kinds of the writes to shared memory of no file, and to the cold file."""
+    of_load = f"{WRITTEN} AND pid = {recorded.pid('shared')}"
+    return [
+        rows(f"{of_load} AND file LIKE {name!r} GROUP BY 1")
+        for name in ("/dev/zero%", str(recorded.files.written))
+    ]
+
+
+@every_backend
+def test_writes_to_shared_memory_are_major_only_if_the_kernel_s_word_can_be_taken(recorded):
+    retried = recorded.trace.manifest["kernel"]["retries_are_major"]
+    assert kinds_of_shared(recorded.rows, recorded) == [
+        [("unknown" if retried else "minor", ANONYMOUS)],
+        [("unknown" if retried else "major", COLD)],
+    ]
+
+
+def test_where_retries_are_major_no_write_to_shared_memory_is(recorded, tmp_path):
+    """The same recording, as a kernel before 6.0 would have to be read."""
+    folder = tmp_path / "old.trace"
+    shutil.copytree(recorded.trace.location, folder)
+    manifest = manifests.read(folder)
+    manifest["kernel"]["retries_are_major"] = True
+    finalize(folder, manifest)
+    with Trace(folder) as trace:
+        assert kinds_of_shared(trace.rows, recorded)[1] == [("unknown", COLD)]
+        majors = "SELECT count(*) FROM page_faults WHERE kind = 'major' AND file = ?"
+        assert trace.rows(majors, str(recorded.files.read)) == [(MAJOR,)]
 
 
 @every_backend

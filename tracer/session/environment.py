@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import mmap
 import os
 import platform
 import re
+import resource
 import stat
 import sys
 import time
 from importlib import metadata
 from pathlib import Path
+from typing import NamedTuple
 
 from tracer.probes.kernel import boot_id
 from tracer.probes.proc import MountPoint, lines, read_mounts, read_stat
@@ -18,6 +21,7 @@ from tracer.session.mount_tree import device_of, mount_of
 from tracer.store.manifest_parts import Btrfs, Disk, Host, Kernel, Mount, Tool
 from tracer.version import VERSION
 
+_TRIED_PAGES = 7
 _VM = (
     "dirty_background_bytes",
     "dirty_background_ratio",
@@ -73,8 +77,25 @@ def _cpu_model() -> str | None:
 
 
 def kernel() -> Kernel:
-    """Returns the kernel's release and version."""
-    return {"release": platform.release(), "version": platform.version()}
+    """Returns the kernel's release and version, and how it counts faults."""
+    return {
+        "release": platform.release(),
+        "version": platform.version(),
+        "retries_are_major": _retries_are_major(),
+    }
+
+
+def _retries_are_major() -> bool:
+    """Returns whether the kernel counts a first write to shared memory as a major fault.
+
+    Kernels before 6.0 do: they let go of the memory's lock to slow down a writer of too many dirty
+    pages, and try the fault again (fault_dirty_shared_page and mm_account_fault in mm/memory.c).
+    """
+    with mmap.mmap(-1, _TRIED_PAGES * mmap.PAGESIZE) as shared:
+        before = resource.getrusage(resource.RUSAGE_THREAD).ru_majflt
+        for page in range(_TRIED_PAGES):
+            shared[page * mmap.PAGESIZE] = 1
+        return resource.getrusage(resource.RUSAGE_THREAD).ru_majflt - before >= _TRIED_PAGES
 
 
 def realtime_offset_ns() -> int:
@@ -129,7 +150,9 @@ def btrfs() -> list[Btrfs]:
     """
     mounted = read_mounts()
     numbers = {
-        _device_of(mount.source, mounted): mount.dev for mount in mounted if mount.kind == b"btrfs"
+        _place_of(mount.source, mounted).dev: mount.dev
+        for mount in mounted
+        if mount.kind == b"btrfs"
     }
     found: list[Btrfs] = []
     for path in sorted(Path("/sys/fs/btrfs").glob("*-*-*-*-*")):
@@ -170,8 +193,11 @@ def disks() -> list[Disk]:
         with contextlib.suppress(OSError):
             backing = (path / "loop/backing_file").read_text().strip()
             disk["backing_file"] = backing
-            if below := _device_of(os.fsencode(backing), mounted):
-                disk["on"] = [below]
+            below = _place_of(os.fsencode(backing), mounted)
+            if below.dev:
+                disk["on"] = [below.dev]
+            if below.ino is not None or below.is_device:
+                disk["backing_ino"] = below.ino
         slaves = sorted(slave.name for slave in (path / "slaves").glob("*"))
         if slaves:
             disk["on"] = [
@@ -182,25 +208,36 @@ def disks() -> list[Disk]:
     return found
 
 
-def _device_of(path: bytes, mounted: list[MountPoint]) -> str | None:
-    """Returns a block device's own number, or the device of the file system that holds a file.
+class _Place(NamedTuple):
+    """A block device's own number (`is_device`), or the file system that holds a file."""
 
-    File systems that may never answer are not asked. Returns None if the file does not exist.
+    dev: str | None
+    ino: int | None = None
+    """The file's inode; None if it is not known, or if an inode number needs a subvolume."""
+    is_device: bool = False
+
+
+def _place_of(path: bytes, mounted: list[MountPoint]) -> _Place:
+    """Returns the place of a file or block device; of nothing if the file does not exist.
+
+    File systems that may never answer are not asked.
     """
     dev = device_of(mounted, path)
     if dev is not None:
-        return dev
+        return _Place(dev)
     try:
         status = os.stat(path)  # noqa: PTH116 names are bytes
     except OSError:
-        return None
+        return _Place(None)
     if stat.S_ISBLK(status.st_mode):
-        return _numbers(status.st_rdev)
+        return _Place(_numbers(status.st_rdev), is_device=True)
     # A btrfs file has the number of its subvolume, which no mount and no event uses.
     lies = mount_of(mounted, os.path.realpath(path))
     known = {mount.dev for mount in mounted}
     dev = _numbers(status.st_dev)
-    return lies.dev if lies is not None and dev not in known else dev
+    if lies is not None and dev not in known:
+        return _Place(lies.dev)
+    return _Place(dev, status.st_ino)
 
 
 def _numbers(device: int) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import resource
+
 from tracer.probes.capabilities import keep_capabilities
 from tracer.probes.kernel import CAPABILITIES
 
@@ -43,3 +46,15 @@ def keep(names: tuple[str, ...]) -> None:
     Programs that it executes as root get their capabilities back.
     """
     keep_capabilities(sum(1 << CAPABILITIES[name] for name in names))
+
+
+def allow_locked_memory() -> None:
+    """Removes the limit on locked memory, which BPF maps count towards before Linux 5.11.
+
+    Call it before `keep` gives CAP_SYS_RESOURCE up, and after the command is forked, which keeps
+    its own limit. Without that capability, the limit stays.
+    """
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(
+            resource.RLIMIT_MEMLOCK, (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+        )

@@ -16,7 +16,8 @@ from tracer.phases.automatic import SYNCHRONIZE_ENV
 from tracer.probes import summaries
 from tracer.probes.backends.choice import AUTO, EBPF, Choice, choose
 from tracer.probes.catalogue import ALWAYS, PROBES, SETS
-from tracer.probes.errors import TracerError, UsageError
+from tracer.probes.cpu import why_no_duckdb
+from tracer.probes.errors import FeatureMissing, TracerError, UsageError
 from tracer.probes.proc import runs_32_bits
 from tracer.probes.torch_calls import PROBE as TORCH_PROBE
 from tracer.session import environment, output, privileges
@@ -98,6 +99,7 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
         if launch is not None:
             stack.enter_context(_ended(launch, signals))
         stack.callback(perf.close)
+        privileges.allow_locked_memory()
         privileges.keep(privileges.CAPTURE)
         raw = made.place / RAW
         marks = Marks(raw / MARKS, raw / LIVE_MARKS)
@@ -235,6 +237,12 @@ def _torch_libraries(options: Options, plan: _Plan, marks: Marks) -> list[int]:
 def _with_tables(running: Running, manifest: Manifest) -> Manifest:
     """Makes the tables. Returns the manifest, with the cost of the recording and of the tables."""
     privileges.keep(privileges.FINALIZE)
+    if refused := why_no_duckdb():
+        raise FeatureMissing(
+            f"the tables cannot be made here: {refused}",
+            f"the events are all in {running.options.output}: run `tracer info` on it on a machine "
+            "whose CPU has AVX2",
+        )
     begun_cpu_s = cpu_s()
     manifest = finalize(running.place, manifest, running.listener.decoding, find_files)
     manifest["own_cost"]["tables_cpu_s"] = round(cpu_s() - begun_cpu_s, 3)

@@ -26,6 +26,8 @@ from tracer.store.manifest_parts import Disk
 
 EVERYWHERE = 1 << 54
 """A sector after the last one of any device: byte numbers have 63 bits."""
+IN_MEMORY = ("tmpfs", "ramfs", "devtmpfs", "hugetlbfs")
+"""Types of file systems that lie on no device."""
 _SECTOR, _SECTORS_A_PAGE = 512, 8
 _MINOR_BITS = 20
 """Bits of a minor number in the kernel: include/linux/kdev_t.h."""
@@ -56,6 +58,14 @@ class Piece:
 
     place: Place
     names: Names
+
+
+@dataclass(frozen=True)
+class Carrying:
+    """A volume below a stacked device; with `ino`, only a loop device's file on it."""
+
+    name: str
+    ino: int | None
 
 
 class Devices:
@@ -186,6 +196,17 @@ class Devices:
     def below(self, dev: str) -> dict[str, list[str]]:
         """Returns the devices or file systems below a stacked device, with the disks of each."""
         return {name: self.disks(name) for name in self._disks.get(dev, {}).get("on", [])}
+
+    def carrying(self, disks: Iterable[str]) -> list[Carrying]:
+        """Returns what carries the data of these disks a second time, on the devices below them."""
+        found: dict[Carrying, None] = {}
+        for upper in disks:
+            disk = self._disks.get(upper, {})
+            # A file system below a loop device may carry much else than its file.
+            if not self._has_file(upper) or "backing_ino" in disk:
+                for name in disk.get("on", []):
+                    found[Carrying(name, disk.get("backing_ino"))] = None
+        return list(found)
 
     def layers(self, name: str, files: bool = True) -> list[str]:
         """Returns the disks of a volume and those that they lie on, from top to bottom.

@@ -49,10 +49,11 @@ class Host(TypedDict, total=False):
 
 
 class Kernel(TypedDict, total=False):
-    """The kernel."""
+    """The kernel. `retries_are_major`: it counts faults as major that it only tried again."""
 
     release: str
     version: str
+    retries_are_major: bool
 
 
 class Clock(TypedDict):
@@ -213,8 +214,8 @@ class Mount(TypedDict):
 
 class Disk(TypedDict, total=False):
     """A block device; `on` names the devices below: block devices or, for a loop device, the
-    file system that holds its file. `partition_of` is the disk of a partition, which begins at
-    sector `start`."""
+    file system that holds its file, whose inode is `backing_ino` (null: a loop device on a block
+    device). `partition_of` is the disk of a partition, which begins at sector `start`."""
 
     name: str
     dev: str
@@ -224,6 +225,7 @@ class Disk(TypedDict, total=False):
     write_cache: str
     read_ahead_kb: Count
     backing_file: str
+    backing_ino: Count | None
     on: Listed[str]
     partition_of: str
     start: Count

@@ -121,17 +121,27 @@ def _small(accesses: Accesses) -> str:
     return f"; {small:,} of {int(data.sum()):,} writes are smaller than a page" if small else ""
 
 
+def _one_level(accesses: Accesses) -> list[str]:
+    """Returns a sentence on the devices below stacked ones, if some pages are left out there."""
+    return [
+        f"{pages:,} pages of {dev} do not count again: a device above it (loop, device mapper, md)"
+        f" handed them on; --dev {dev} counts them there"
+        for dev, pages in accesses.below.items()
+    ]
+
+
 def input_facts(accesses: Accesses) -> dict[str, Any]:
     """Returns the facts of the input.
 
-    Keys: unique_pages (U), by_reason, by_device (pages), own_requests_left_out, writers (see
-    `Writers.facts`; None: not known).
+    Keys: unique_pages (U), by_reason, by_device (pages), own_requests_left_out, below_left_out
+    (pages by device: see `Accesses.below`), writers (see `Writers.facts`; None: not known).
     """
     return {
         "unique_pages": accesses.unique_written,
         "by_reason": accesses.by_reason,
         "by_device": accesses.by_device,
         "own_requests_left_out": accesses.own,
+        "below_left_out": accesses.below,
         "writers": None if accesses.writers is None else accesses.writers.facts(),
     }
 
@@ -142,6 +152,7 @@ def about_input(accesses: Accesses) -> list[str]:
         IDENTITIES[accesses.identity],
         *([] if accesses.writers is None else accesses.writers.said()),
         "the tracer's own files do not count",
+        *_one_level(accesses),
         "a write counts as one access to each page of 4096 bytes that it touches, even a write of"
         " 512 bytes" + _small(accesses),
     ]

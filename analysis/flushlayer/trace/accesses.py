@@ -18,7 +18,7 @@ from tracer.analysis.views.flushes import flushes
 from tracer.analysis.views.requests import OPERATION
 from tracer.analysis.views.submissions import SECTORS_PER_PAGE
 from tracer.analysis.views.threads import make_threads, owns
-from tracer.analysis.views.volumes import on_devices
+from tracer.analysis.views.volumes import below_others, on_devices
 from tracer.analysis.views.whose import everybody_because
 from tracer.store.trace import Trace
 
@@ -100,6 +100,8 @@ class Accesses:
     bios: Bios | None = None
     writers: Writers | None = None
     """Writers of the pages; None: not known (regenerated write-back)."""
+    below: dict[str, int] = field(default_factory=dict)
+    """Pages left out by device: they are those of a stacked device (loop, dm, md), which count."""
 
     def __len__(self) -> int:
         return len(self.page)
@@ -129,12 +131,18 @@ def page_writebacks(
     Every write bio counts, for any reason, except those of the recorder's own files. A bio is one
     access to each page of 4096 bytes that it touches, in ascending order; a bio of 512 bytes is one
     access. `devices` limits the bios to some disks, partitions or file systems (MAJOR:MINOR, or a
-    name of btrfs); a flush concerns a whole disk. Raises the errors of `check_pages` for too many
-    pages, and BadTrace if the trace does not record the start of a partition.
+    name of btrfs); a flush concerns a whole disk. Without `devices`, what a stacked device (loop,
+    device mapper, md) hands on to the devices below counts once, on the uppermost one.
+
+    Raises the errors of `check_pages` for too many pages, and BadTrace if the trace does not record
+    the start of a partition.
     """
     rows = _rows(trace, devices, reads, flushes_too)
     pages = rows["pages"].to_numpy(np.uint64)
     check_pages(trace, pages)
+    again = rows.pop("below").to_numpy(bool)
+    below = _sums(rows["dev"][again], pages[again].astype(np.int64))
+    rows, pages = rows[~again].reset_index(drop=True), pages[~again]
     own = rows["own"].to_numpy(bool)
     why = everybody_because(trace, all_writers)
     found_writers = writers(rows[~own], pages[~own], why)
@@ -183,6 +191,7 @@ def page_writebacks(
         by_mapping,
         _bios(kept, counts, device_codes),
         found_writers,
+        below,
     )
 
 
@@ -190,10 +199,13 @@ def _rows(trace: Trace, devices: list[str] | None, reads: bool, flushes_too: boo
     view = flushes(trace)
     make_threads(trace)
     chosen = on_devices(trace, devices)
+    uppers = [] if devices else _written(trace, view)
+    below = below_others(trace, uppers)
+    below_too = below_others(trace, uppers, inodes=False)
     query = (
         "SELECT ts, row, dev, sector, page, pages, rwbs, pid, reason,"
         " coalesce(container, target) AS tenant, phase, own, true AS write,"
-        " nr_sector, whose,"
+        f" nr_sector, whose, coalesce({below}, false) AS below,"
         " dirtier IS NULL AND (reason = 'journal' OR contains(rwbs, 'M')) AS of_all"
         f" FROM {view} WHERE pages > 0 AND {chosen}"
     )
@@ -202,17 +214,22 @@ def _rows(trace: Trace, devices: list[str] | None, reads: bool, flushes_too: boo
             f" UNION ALL SELECT ts, row, dev, sector, sector // {SECTORS_PER_PAGE} AS page,"
             f" (sector + nr_sector - 1) // {SECTORS_PER_PAGE} - sector // {SECTORS_PER_PAGE} + 1,"
             " rwbs, b.pid, NULL, NULL, NULL, false, false, nr_sector,"
-            f" {_SUBMITTER}, false FROM {_WITH_THREAD}"
+            f" {_SUBMITTER}, {below_too}, false FROM {_WITH_THREAD}"
             f" WHERE event = 'bio_queue' AND nr_sector > 0 AND {OPERATION} = 'read' AND {chosen}"
         )
     if flushes_too:
         query += (
             " UNION ALL SELECT ts, row, dev, 0, 0, 0, rwbs, b.pid, NULL, NULL, NULL, false, true,"
-            f" 0, {_SUBMITTER}, true FROM {_WITH_THREAD}"
+            f" 0, {_SUBMITTER}, {below_too}, true FROM {_WITH_THREAD}"
             " WHERE event = 'bio_queue' AND nr_sector = 0"
             f" AND rwbs LIKE 'F%' AND {on_devices(trace, devices, whole=True)}"
         )
     return trace.sql(f"SELECT * FROM ({query}) ORDER BY ts, row")
+
+
+def _written(trace: Trace, view: str) -> list[str]:
+    """Returns the disks with write-backs."""
+    return [dev for (dev,) in trace.rows(f"SELECT DISTINCT dev FROM {view} WHERE pages > 0")]
 
 
 def _each_page(

@@ -30,7 +30,20 @@ _SOURCE = "capture.bpf.c"
 _SOFTWARE = 1
 """PERF_TYPE_SOFTWARE of include/uapi/linux/perf_event.h."""
 _NEWTASK, _FREE = "task:task_newtask", "sched:sched_process_free"
+_OF_THE_HEADERS = ("-fms-extensions", "-Wno-microsoft")
+"""Flags for headers of kernels that are built with Microsoft's extensions (Linux 6.19 and later):
+their structs have others as members without a name."""
 _MISSES = "recursion_misses:"
+_SEE_DOCTOR = (
+    "run `tracer doctor` to check kernel headers, bcc and privileges, or use --backend ftrace"
+)
+_SMALL = """
+#include <uapi/linux/bpf_perf_event.h>
+#include <uapi/linux/ptrace.h>
+BPF_ARRAY(places, u32, 1);
+BPF_RINGBUF_OUTPUT(small_ring, 1);
+int nothing(void *ctx) { return 1; }
+"""
 _SCOPE = {Scope.TARGET: 0, Scope.MACHINE: 1}
 _DETACHERS = 16
 
@@ -79,6 +92,7 @@ class Programs:
             f"-DCPUS={cpus}",
             f"-DEVERYBODY={int(everybody)}",
             "-Wno-macro-redefined",
+            *_OF_THE_HEADERS,
         ]
         self._followed: mmap.mmap | None = None
         self._lost_memory: mmap.mmap | None = None
@@ -239,7 +253,7 @@ def _misses(program: int) -> int:
     return sum(int(line.split()[1]) for line in told.splitlines() if line.startswith(_MISSES))
 
 
-def _load(text: str, flags: list[str]) -> Any:
+def _load(text: str, flags: list[str], mend: str = _SEE_DOCTOR) -> Any:
     with _quiet() as said:
         try:
             # bcc writes the reason for a failure to stderr.
@@ -250,8 +264,21 @@ def _load(text: str, flags: list[str]) -> Any:
             why = _first_complaint(said()) or str(error)
     raise FeatureMissing(
         f"the BPF programs cannot be loaded: {why}",
-        "run `tracer doctor` to check kernel headers, bcc and privileges, or use --backend ftrace",
+        mend,
     )
+
+
+def try_to_load() -> None:
+    """Compiles, loads and unloads a small program. Raises FeatureMissing if that is impossible."""
+    mend = "use --backend ftrace, or install a bcc that is as new as the kernel"
+    program = _load(_SMALL, [*_OF_THE_HEADERS], mend)
+    try:
+        with _quiet():
+            program.load_func("nothing", program.TRACEPOINT)
+    except Exception as error:  # noqa: BLE001 bcc raises plain Exception
+        raise FeatureMissing(f"the kernel refuses BPF programs: {error}", mend) from None
+    finally:
+        program.cleanup()
 
 
 def _first_complaint(text: str) -> str:

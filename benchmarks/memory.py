@@ -4,12 +4,14 @@
 
 A job reads a data set of N MiB for some epochs, in order or shuffled, alone or beside a second job
 with a data set and a memory limit of its own. One recording without limits gives the predictions.
-Then each job runs with each limit, and its device counts the sectors that it reads.
+Then each job runs with each limit, and its device counts the sectors that it reads. A job alone
+also runs with other sizes of the device's read-ahead; it then also reads a quarter of each file, in
+pieces (`sparse`).
 
 Prints one JSON object: `runs`, a list with `order`, `tenants`, `tenant`, `share` (of the data set
-for which the limit has room), `limit_bytes`, `measured_bytes`, `predicted_bytes` by model, and
-`error` (of the kernel's model, of 1); `worst_error`; `dropped`, the runs that could not be
-measured, with the reason. `lru_pages_per_s`: the speed of the pass over all capacities, and
+for which the limit has room), `read_ahead_kb`, `limit_bytes`, `measured_bytes`, `predicted_bytes`
+by model, and `error` (of the kernel's model, of 1); `worst_error`; `dropped`, the runs that could
+not be measured, with the reason. `lru_pages_per_s`: the speed of the pass over all capacities, and
 `lru_max_rss_bytes` of 100 million accesses. Needs root, cgroups for memory, and 4 N MiB in DIR.
 """
 
@@ -32,6 +34,8 @@ TRACER = [sys.executable, "-c", "from tracer.cli.main import main; main()"]
 _PAGE = 4096
 _FILES = 64
 _SHARES = (0.3, 0.5, 0.7, 0.9, 1.2)
+_READ_AHEAD_KB = (0, 128, 1024, 4096)
+_READ_AHEAD_SHARES = (0.5, 1.2)
 
 _JOB = """
 import os, random, sys
@@ -46,11 +50,15 @@ for epoch in range(epochs):
         draw.shuffle(names)
     for name in names:
         file = os.open(f"{folder}/{name}", os.O_RDONLY)
-        while os.read(file, 65536):
-            pass
+        if order == "sparse":
+            for at in range(0, os.fstat(file).st_size, 262144):
+                os.pread(file, 65536, at)
+        else:
+            while os.read(file, 65536):
+                pass
         os.close(file)
 """
-"""Reads each file of a folder once an epoch."""
+"""Reads each file of a folder, or a quarter of it, once an epoch."""
 
 _SPEED = """
 import json, resource, sys, time
@@ -105,6 +113,19 @@ class Tenant:
         for name, none in (("memory.limit_in_bytes", "-1"), ("memory.max", "max")):
             if (self.cgroup / name).exists():
                 (self.cgroup / name).write_text(none if limit is None else str(limit))
+
+    @property
+    def read_ahead_kb(self) -> int:
+        """The read-ahead of the device in KiB."""
+        return int(self._read_ahead.read_text())
+
+    @read_ahead_kb.setter
+    def read_ahead_kb(self, kib: int) -> None:
+        self._read_ahead.write_text(str(kib))
+
+    @property
+    def _read_ahead(self) -> Path:
+        return Path("/sys/class/block", Path(self.device).name, "queue/read_ahead_kb")
 
     @property
     def sectors(self) -> int:
@@ -179,46 +200,61 @@ def _recorded(folder: Path, tenants: list[Tenant], epochs: int, order: str) -> P
 def _measured(
     folder: Path, tenants: list[Tenant], epochs: int, order: str, mib: int
 ) -> Iterator[dict[str, Any]]:
-    """Yields a row per tenant and limit, or the reason for which there is none."""
-    from tracer.analysis.memory.answer import BOUNDS, KERNEL, answer_memory
+    """Yields a row per tenant, limit and read-ahead, or the reason for which there is none."""
+    from tracer.analysis.memory.answer import answer_memory
     from tracer.store.trace import Trace
 
     trace_path = _recorded(folder, tenants, epochs, order)
+    usual = tenants[0].read_ahead_kb
+    settings = [(share, usual) for share in _SHARES]
+    if len(tenants) == 1:
+        settings += [(share, kb) for share in _READ_AHEAD_SHARES for kb in _READ_AHEAD_KB]
     with Trace(trace_path) as trace:
-        own = {
-            name: bytes_ or 0 for name, bytes_ in answer_memory(trace, [1 << 30]).own_bytes.items()
-        }
-        most = max(own.values())
-        limits = [int(share * (mib << 20)) + most for share in _SHARES]
-        found = answer_memory(trace, limits)
-        reads = found.reads
+        own = answer_memory(trace, [1 << 30]).own_bytes.values()
+        most = max(bytes_ or 0 for bytes_ in own)
         lost = trace.manifest["loss"]["events"]
-    for share, limit in zip(_SHARES, limits, strict=True):
+        answers = {}
+        for kb in dict.fromkeys(kb for _, kb in settings):
+            limits = [int(share * (mib << 20)) + most for share, its in settings if its == kb]
+            answers[kb] = answer_memory(trace, limits, read_ahead=kb << 10)
+    for share, kb in settings:
+        limit = int(share * (mib << 20)) + most
         _drop()
         for tenant in tenants:
             tenant.limit(limit)
+            tenant.read_ahead_kb = kb
         jobs = [tenant.start(epochs, order) for tenant in tenants]
         before = [tenant.sectors for tenant in tenants]
+        about = {"order": order, "tenants": len(tenants), "share": share, "read_ahead_kb": kb}
         try:
             _go(jobs)
         except OSError as error:
-            yield {"dropped": str(error), "order": order, "share": share}
+            yield {"dropped": str(error), **about}
             continue
-        for tenant, sectors in zip(tenants, before, strict=True):
-            mine = reads[
-                reads["target"].str.contains(tenant.name) & (reads["memory_bytes"] == limit)
-            ]
-            predicted = {
-                model: int(mine[f"{model}_pages"].sum()) * found.page_bytes
-                for model in (KERNEL, *BOUNDS)
-            }
+        finally:
+            for tenant in tenants:
+                tenant.read_ahead_kb = usual
+        for number, (tenant, sectors) in enumerate(zip(tenants, before, strict=True)):
             measured = (tenant.sectors - sectors) * 512
+            predicted = _predicted(answers[kb], tenant.name, limit)
             yield {
-                "order": order, "tenants": len(tenants), "tenant": tenants.index(tenant),
-                "share": share, "limit_bytes": limit, "measured_bytes": measured,
-                "predicted_bytes": predicted, "error": predicted[KERNEL] / measured - 1,
+                **about, "tenant": number, "limit_bytes": limit, "measured_bytes": measured,
+                "predicted_bytes": predicted, "error": predicted["kernel"] / measured - 1,
                 "lost_events": lost,
             }  # fmt: skip
+
+
+def _predicted(answer: Any, name: str, limit: int) -> dict[str, int]:
+    """Returns the bytes that a tenant would read with a limit, by model."""
+    from tracer.analysis.memory.answer import BOUNDS, KERNEL
+
+    reads = answer.reads
+    mine = reads[reads["target"].str.contains(name) & (reads["memory_bytes"] == limit)]
+    columns = {"kernel": KERNEL, **{bound: bound for bound in BOUNDS}}
+    return {
+        model: int(mine[f"{column}_pages"].sum()) * answer.page_bytes
+        for model, column in columns.items()
+    }
 
 
 def main() -> None:
@@ -235,8 +271,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=options.work) as name, contextlib.ExitStack() as stack:
         folder = Path(name)
         tenants = [Tenant(folder, number, options.mib, stack) for number in range(2)]
-        for order in ("sequential", "shuffled"):
-            for count in (1, 2):
+        for order, counts in (("sequential", (1, 2)), ("shuffled", (1, 2)), ("sparse", (1,))):
+            for count in counts:
                 for row in _measured(folder, tenants[:count], options.epochs, order, options.mib):
                     (dropped if "dropped" in row else runs).append(row)
                     if not options.json:

@@ -18,11 +18,12 @@ _STATEMENTS = (
     # that mark nothing.
     """
     CREATE TEMP TABLE marking AS
-    SELECT pid, arg_max(lane, coalesce(length, 0)) AS lane, bool_or(of_job) AS of_job
+    SELECT pid, arg_max(lane, coalesce(length, 0)) AS lane, any_value(of_job) AS of_job
     FROM phase_lanes LEFT JOIN (
-        SELECT g.lane, sum(g.length) AS length, bool_or(n.name != 'fetch') AS of_job
-        FROM phase_segments g JOIN phase_names n ON g.name = n.code GROUP BY g.lane
-    ) USING (lane) GROUP BY pid
+        SELECT lane, sum(length) AS length FROM phase_segments WHERE name IS NOT NULL GROUP BY lane
+    ) USING (lane) LEFT JOIN (
+        SELECT pid, bool_or(name != 'fetch') AS of_job FROM phases GROUP BY pid
+    ) USING (pid) GROUP BY pid
     """,
     """
     CREATE TEMP TABLE sole_marking AS
@@ -56,7 +57,8 @@ def make_segments(trace: Trace) -> None:
     """Makes the table phase_segments, which may be empty, and the tables and function to query it.
 
     Columns: segment (number), lane (see the table `phase_lanes`: pid, tid, lane), ts (start of the
-    segment), length (ns, as a float; 0: last of its lane, or between phases), name and stage
+    segment), length (ns, as a float; 0: between phases; in a phase without an end, up to the end of
+    the recording, or 0 if that is not known), name and stage
     (codes in the table `phase_names`: name, code), epoch, step. The last four are null between
     phases.
 
@@ -86,6 +88,9 @@ def make_segments(trace: Trace) -> None:
     if len(ts):
         same = (lane[1:] == lane[:-1]) & (span[:-1] >= 0)
         length[:-1] = np.where(same, ts[1:].astype(float) - ts[:-1], 0)
+        last = (np.append(lane[1:] != lane[:-1], True)) & (span >= 0)
+        until = trace.manifest["clock"]["end_ns"] or 0
+        length[last] = np.maximum(until - ts[last].astype(float), 0)
     inner = pa.array(span, mask=span < 0)
     segments = pa.table(
         {

@@ -21,6 +21,8 @@ pytestmark = pytest.mark.slow
 
 CASES = 130
 SPAN = 60
+RECORDED = 10**9
+"""The end of the recording."""
 STAGES = ("data_load", "model_load", "train", "inference")
 LEVELS = (
     ("train", "train", "inference", "data_load", "model_load", "eval"),
@@ -49,19 +51,20 @@ class Oracle:
     def main_threads(self, pid: int) -> set[int]:
         """The threads whose phases last longest, by each way to measure this."""
         found: set[int] = set()
-        for end in (None, 10**9):
-            sums, unions = {}, {}
-            for tid in self.threads[pid]:
-                lengths, covered = 0, set()
-                for phase in self.of_thread[tid]:
-                    open_end = phase["end"] is None
-                    last = phase["end"] if not open_end else (end or phase["start"])
-                    lengths += last - phase["start"]
-                    covered.update(range(phase["start"], min(last, 2 * SPAN)))
-                sums[tid], unions[tid] = lengths, len(covered)
-            for lengths_of in (sums, unions):
-                most = max(lengths_of.values())
-                found.update(tid for tid, length in lengths_of.items() if length == most)
+        sums, unions = {}, {}
+        for tid in self.threads[pid]:
+            lengths, covered = 0, set()
+            for phase in self.of_thread[tid]:
+                last = RECORDED if phase["end"] is None else phase["end"]
+                lengths += last - phase["start"]
+                covered.update(range(phase["start"], min(last, 2 * SPAN)))
+            # Beyond the span of the world, nothing but phases without an end lasts on.
+            begun = [p["start"] for p in self.of_thread[tid] if p["end"] is None]
+            sums[tid] = lengths
+            unions[tid] = len(covered) + (RECORDED - 2 * SPAN if begun else 0)
+        for lengths_of in (sums, unions):
+            most = max(lengths_of.values())
+            found.update(tid for tid, length in lengths_of.items() if length == most)
         return found
 
     def main_thread(self, pid: int) -> int:
@@ -335,8 +338,12 @@ def test_a_call_whose_process_is_not_known_is_in_the_phase_of_the_only_job():
     assert viewed(several, None, [(None, 7, 10)]) == [(None, None, None, None)]
 
 
-@pytest.mark.xfail(strict=True, reason="a process whose phases all last 0 ns is no worker")
 def test_a_worker_whose_only_fetch_is_empty_is_in_the_epoch_of_its_job():
     phases = [*epoch_of(7, 0), marked(20, "fetch", 20, 20)]
     processes = [World.process(7, None, "a"), World.process(20, 7, "a")]
     assert viewed(phases, processes, [(20, 20, 25)]) == [(None, "train", 0, None)]
+
+
+def test_a_phase_without_an_end_lasts_until_the_recording_ends():
+    phases = [marked(7, "train", 0, None), {**marked(7, "eval", 0, 40), "tid": 8}]
+    assert viewed(phases, None, [(7, 9, 10), (7, 9, 50)]) == [("train", "train", None, None)] * 2

@@ -1,4 +1,4 @@
-"""What the tool's libraries need of this machine's CPU."""
+"""Libraries that need more than this machine's CPU has."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def test_a_mapped_device_on_a_partition_leaves_the_other_partition_alone(tmp_pat
         assert "counted twice" in notes(trace.manifest, {DISK, UPPER})[0]
 
 
-def test_what_lies_below_an_idle_device_counts(tmp_path):
+def test_an_idle_device_hides_nothing_below_it(tmp_path):
     with trace_of(tmp_path / "t", [bio(1, DISK, FAR)], named(UPPER, SECOND)) as trace:
         found = page_writebacks(trace)
         assert (found.by_device, found.below) == ({DISK: 1}, {})

@@ -2,6 +2,7 @@
 
 import json
 
+from tests.support.loads import PYTHON
 from tests.support.warm import Tracer
 from tracer.probes import cpu
 from tracer.store.trace import Trace
@@ -35,10 +36,10 @@ def test_doctor_says_so(tmp_path):
 
 def test_a_recording_keeps_its_events_for_another_machine(tmp_path):
     calls = "import os\nfor _ in range(1009): os.getppid()"
-    command = ("python3", "-S", "-c", calls)
+    command = (*PYTHON, "-c", calls)
     status, _, err = run(tmp_path, "record", "-e", "syscalls", "-o", "x.trace", "--", *command)
     assert status == 5
-    assert err.splitlines()[-1].startswith("error: the tables cannot be made here: DuckDB")
+    assert err.splitlines()[-1].startswith("tracer: the tables cannot be made here: DuckDB")
     assert "x.trace" in err
     with Trace(tmp_path / "x.trace") as trace:
         assert trace.manifest["ended_by"] == "command"

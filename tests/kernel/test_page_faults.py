@@ -237,17 +237,19 @@ def test_writes_to_shared_memory_are_major_only_if_the_kernel_s_word_can_be_take
     ]
 
 
+@every_backend
 def test_where_retries_are_major_no_write_to_shared_memory_is(recorded, tmp_path):
     """The same recording, as a kernel before 6.0 would have to be read."""
     folder = tmp_path / "old.trace"
-    shutil.copytree(recorded.trace.location, folder)
+    shutil.copytree(recorded.trace.folder, folder)
     manifest = manifests.read(folder)
     manifest["kernel"]["retries_are_major"] = True
     finalize(folder, manifest)
     with Trace(folder) as trace:
         assert kinds_of_shared(trace.rows, recorded)[1] == [("unknown", COLD)]
-        majors = "SELECT count(*) FROM page_faults WHERE kind = 'major' AND file = ?"
-        assert trace.rows(majors, str(recorded.files.read)) == [(MAJOR,)]
+        of_file = f"file = {str(recorded.files.read)!r}"
+        majors = f"SELECT count(*) FROM page_faults WHERE kind = 'major' AND {of_file}"
+        assert trace.rows(majors) == [(MAJOR,)]
 
 
 @every_backend

@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import mmap
 import os
+import sys
 import tempfile
 from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -34,6 +35,7 @@ _OF_THE_HEADERS = ("-fms-extensions", "-Wno-microsoft")
 """Flags for headers of kernels that are built with Microsoft's extensions (Linux 6.19 and later):
 their structs have others as members without a name."""
 _MISSES = "recursion_misses:"
+_COMPLAINTS = ("error", "unable", "denied", "not permitted")
 _SEE_DOCTOR = (
     "run `tracer doctor` to check kernel headers, bcc and privileges, or use --backend ftrace"
 )
@@ -256,7 +258,7 @@ def _misses(program: int) -> int:
 def _load(text: str, flags: list[str], mend: str = _SEE_DOCTOR) -> Any:
     with _quiet() as said:
         try:
-            # bcc writes the reason for a failure to stderr.
+            # bcc writes the reason for a failure.
             return bcc().BPF(text=text, cflags=flags)
         except FeatureMissing:
             raise
@@ -282,18 +284,24 @@ def try_to_load() -> None:
 
 
 def _first_complaint(text: str) -> str:
+    """Returns the first line of what bcc said that tells of a failure, or nothing."""
     for line in text.splitlines():
-        if "error" in line.lower() or "denied" in line.lower() or "not permitted" in line.lower():
+        if any(word in line.lower() for word in _COMPLAINTS):
             return line.strip()[:200]
     return ""
 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[Any]:
-    """Redirects stderr, which bcc's library writes to; yields a function that returns the text."""
-    kept = os.dup(2)
+    """Redirects what bcc's library writes to stdout and stderr.
+
+    Yields a function that returns the text.
+    """
+    kept = {fd: os.dup(fd) for fd in (1, 2)}
     with tempfile.TemporaryFile() as file:
-        os.dup2(file.fileno(), 2)
+        sys.stdout.flush()
+        for fd in kept:
+            os.dup2(file.fileno(), fd)
 
         def said() -> str:
             file.seek(0)
@@ -302,5 +310,6 @@ def _quiet() -> Iterator[Any]:
         try:
             yield said
         finally:
-            os.dup2(kept, 2)
-            os.close(kept)
+            for fd, its in kept.items():
+                os.dup2(its, fd)
+                os.close(its)

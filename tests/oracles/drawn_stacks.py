@@ -104,7 +104,7 @@ class World:
         self.free += spaces
 
     def _stack(self, number: int) -> None:
-        """Put a device on others, or two volumes on one."""
+        """Stack a device on others, or two volumes on one."""
         numbers = self.numbers
         free = [space for space in self.free if space.level < LEVELS]
         kind = numbers.choice(["dm", "dm", "lvm", "md", "loop", "loop", "loop", "old", "block"])
@@ -130,7 +130,7 @@ class World:
             self.beneath[dev] = below
 
     def _put_in_file(self, number: int, space: Space, is_old: bool) -> None:
-        """Put a loop device in a file; an older trace does not tell in which one."""
+        """Add a loop device in a file; an older trace does not tell in which one."""
         if space in self.free:
             self._mount(space)
         unused = [ino for ino in FILES if ino not in self._files[space.dev]]

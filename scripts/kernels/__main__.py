@@ -26,10 +26,12 @@ _SECONDS = "seconds"
 _PAGE = """\
 # Other kernels
 
-`{command}` boots Debian's kernels in QEMU without hardware support, records the same loads by each
-backend in the guest, makes the tables here, and compares exact numbers. "ok" holds for every
-backend unless some are named. A number in brackets names the note with the reason. The seconds are
-those of a whole test, most of them of a guest that a program emulates.
+    {command}
+
+boots Debian's kernels in QEMU without hardware support, records the same loads by each backend in
+the guest, makes the tables outside it, and compares exact numbers. "ok" holds for every backend
+unless some are named. A number in brackets names the note with the reason. The seconds are those of
+a whole test, most of them in the guest.
 
 {table}
 """
@@ -66,8 +68,16 @@ def main() -> int:
     table = "\n".join(lines(columns))
     sys.stdout.write(table + "\n")
     if chosen.write is not None:
-        chosen.write.write_text(_PAGE.format(command="make test-kernels", table=table))
+        chosen.write.write_text(_PAGE.format(command=_command(chosen), table=table))
     return int(any(column.fails for column in columns))
+
+
+def _command(chosen: argparse.Namespace) -> str:
+    """Returns the command that makes such a table."""
+    words = [*chosen.suites]
+    if chosen.backends != ",".join(BACKENDS):
+        words += ["--backends", chosen.backends]
+    return "make test-kernels" + (f' KERNELS_ARGS="{" ".join(words)}"' if words else "")
 
 
 def _say(words: str) -> None:

@@ -1,6 +1,9 @@
-"""The loads that each backend records, all of them in one recording: `python loads.py JOB.json`.
+"""The loads that each backend records, all of them in one recording.
 
-Each load is a child process with known numbers of events. Needs only Python's standard library.
+    python loads.py JOB.json                    run the loads of a job, each in a child process
+    python loads.py member CGROUP GO DONE       make calls in a cgroup: see `member`
+
+Each load makes known numbers of events. Needs only Python's standard library.
 """
 
 from __future__ import annotations
@@ -104,7 +107,8 @@ def joined(word: str, done: str) -> Said:
     """Lets the member of the cgroup go, and waits until it has made its calls."""
     Path(word).touch()
     _wait_for(done)
-    return json.loads(Path(done).read_text())
+    said: Said = json.loads(Path(done).read_text())
+    return said
 
 
 def _wait_for(path: str) -> None:
@@ -150,6 +154,9 @@ def _in_child(load: Callable[..., Said], arguments: list[str]) -> dict[str, Any]
 
 def main() -> None:
     """Runs the loads of a job: {"ran": FILE, "loads": {NAME: [FUNCTION, ARGUMENT, ...]}}."""
+    if sys.argv[1] == "member":
+        member(*sys.argv[2:])
+        return
     job = json.loads(Path(sys.argv[1]).read_text())
     known = {
         load.__name__: load

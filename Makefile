@@ -11,10 +11,10 @@ PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadscope
 MINUTES ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test cover fuzz bench lint format clean
+.PHONY: help setup demo check test test-kernels cover fuzz bench lint format clean
 
 help: ## list the targets
-	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## system packages (as root), tracefs, virtual environment, Python packages
 	@PYTHON=$(PYTHON) scripts/setup.sh
@@ -27,6 +27,9 @@ check: lint ## lint, and the quick tests that need no kernel, Docker or browser
 
 test: setup ## every test; kernel tests if the machine allows them (PYTEST_ARGS="-k name")
 	@$(PYTEST) $(PYTEST_ARGS)
+
+test-kernels: setup ## an hour: other kernels, in QEMU (KERNELS_ARGS="sid --write FILE")
+	@$(BIN)/python -m scripts.kernels $(KERNELS_ARGS)
 
 cover: setup ## every test, with coverage of lines and branches
 	@$(PYTEST) --cov --cov-report= $(PYTEST_ARGS); status=$$?; \

@@ -1,0 +1,184 @@
+"""`python -m scripts.kernels`: tests the tracer on Debian's kernels; see `make test-kernels`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from scripts.kernels import disks, initramfs, machine
+from scripts.kernels.checks import CHECKS, DOCTOR
+from scripts.kernels.debian import SUITES, Kernel, kernel_of
+from scripts.kernels.errors import CannotTest
+from scripts.kernels.facts import FACTS, JOB, Facts, Job
+from scripts.kernels.recorded import Failed, Recorded, Skipped
+from scripts.kernels.table import FAILS, OK, SKIPPED, Column, Result, lines
+from tracer.probes.backends.choice import BACKENDS
+from tracer.probes.errors import TracerError
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+_BOOT = "boots"
+_SECONDS = "seconds"
+_PAGE = """\
+# Other kernels
+
+    {command}
+
+boots Debian's kernels in QEMU without hardware support, records the same loads by each backend in
+the guest, makes the tables outside it, and compares exact numbers. "ok" holds for every backend
+unless some are named. A number in brackets names the note with the reason. The seconds are those of
+a whole test, most of them in the guest.
+
+{table}
+"""
+
+
+def main() -> int:
+    """Returns the exit status: 0 if every kernel boots and no check fails."""
+    parser = argparse.ArgumentParser(prog="python -m scripts.kernels", description=__doc__)
+    parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"default: {' '.join(SUITES)}")
+    parser.add_argument(
+        "--backends", default=",".join(BACKENDS), help="backends to record with (%(default)s)"
+    )
+    parser.add_argument(
+        "--cache", type=Path, default=ROOT / "build/kernels", help="folder for kernels and traces"
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=60, help="most minutes of one guest (%(default)s)"
+    )
+    parser.add_argument(
+        "--again", action="store_true", help="boot nothing; check the last recordings again"
+    )
+    parser.add_argument("--write", type=Path, metavar="FILE", help="write the table as a page")
+    chosen = parser.parse_args()
+    suites, backends = chosen.suites or list(SUITES), chosen.backends.split(",")
+    for name, known in [*((s, SUITES) for s in suites), *((b, BACKENDS) for b in backends)]:
+        if name not in known:
+            parser.error(f"there is no {name!r}; choose from {', '.join(known)}")
+    cache = chosen.cache.absolute()
+    columns = []
+    for suite in suites:
+        column = _tested(suite, cache, backends, chosen.minutes * 60, chosen.again)
+        columns.append(column)
+        _say(f"{suite}: {'fails' if column.fails else 'passes'} after {column.seconds:.0f} s")
+    table = "\n".join(lines(columns))
+    sys.stdout.write(table + "\n")
+    if chosen.write is not None:
+        chosen.write.write_text(_PAGE.format(command=_command(chosen), table=table))
+    return int(any(column.fails for column in columns))
+
+
+def _command(chosen: argparse.Namespace) -> str:
+    """Returns the command that makes such a table."""
+    words = [*chosen.suites]
+    if chosen.backends != ",".join(BACKENDS):
+        words += ["--backends", chosen.backends]
+    return "make test-kernels" + (f' KERNELS_ARGS="{" ".join(words)}"' if words else "")
+
+
+def _say(words: str) -> None:
+    sys.stderr.write(words + "\n")
+    sys.stderr.flush()
+
+
+def _tested(suite: str, cache: Path, backends: list[str], limit_s: float, again: bool) -> Column:
+    """Tests one kernel, unless its last recordings are to be checked again."""
+    share = cache / suite / "results"
+    column = Column(suite, 0.0)
+    begun = time.monotonic()
+    try:
+        kernel = kernel_of(suite, cache)
+        column.kernel = kernel.release
+        if not again:
+            _say(f"{suite}: {kernel.release} records; see {share / machine.CONSOLE}")
+            _run(kernel, cache / suite, share, backends, limit_s)
+        _check(column, share, backends)
+    except CannotTest as error:
+        column.cells = {_BOOT: {"": Result(FAILS, str(error))}}
+    column.seconds = time.monotonic() - begun
+    taken = share / _SECONDS
+    if again and taken.exists():
+        column.seconds = float(taken.read_text())
+    elif share.exists():
+        taken.write_text(f"{column.seconds:.0f}")
+    return column
+
+
+def _run(kernel: Kernel, folder: Path, share: Path, backends: list[str], limit_s: float) -> None:
+    """Runs a guest, which leaves its results in `share`."""
+    shutil.rmtree(share, ignore_errors=True)
+    share.mkdir(parents=True)
+    job: Job = {
+        "modules": str(kernel.modules),
+        "sources": str(kernel.sources),
+        "backends": backends,
+    }
+    (share / JOB).write_text(json.dumps(job))
+    # Compiled here: a guest is slow, and keeps nothing.
+    compiled = [sys.executable, "-m", "compileall", "-q", "tracer", "probes", "scripts/kernels"]
+    subprocess.run(compiled, cwd=ROOT, check=False)
+    first = folder / "initramfs"
+    python = [str(ROOT / ".venv/bin/python"), "-S", "-m", "scripts.kernels.guest"]
+    initramfs.write(first, kernel, python, ROOT)
+    machine.run(kernel, first, disks.make(folder), share, limit_s)
+
+
+def _check(column: Column, share: Path, backends: list[str]) -> None:
+    """Fills a column with the results of all checks."""
+    if not (share / FACTS).exists():
+        raise CannotTest(f"the guest found out nothing; see {share / machine.CONSOLE}")
+    facts: Facts = json.loads((share / FACTS).read_text())
+    column.cells = {title: {} for title in (DOCTOR, *(check.title for check in CHECKS))}
+    for backend in backends:
+        verdict, recording = facts["doctor"][backend], facts["recordings"].get(backend)
+        if recording is None:
+            result = Result(FAILS, f"the guest was ended before it recorded by {backend}")
+            column.cells[DOCTOR][backend] = result
+            continue
+        error = recording["error"]
+        if not recording["captured"]:
+            if verdict["ok"]:
+                column.cells[DOCTOR][backend] = Result(FAILS, f"it can, but: {_last(error)}")
+            else:
+                column.cells[DOCTOR][backend] = Result(OK)
+            for check in CHECKS:
+                reason = f"no recording by {backend}: {_last(error)}"
+                column.cells[check.title][backend] = Result(SKIPPED, reason)
+            continue
+        column.cells[DOCTOR][backend] = (
+            Result(OK) if verdict["ok"] else Result(FAILS, f"it cannot: {verdict['found']}")
+        )
+        for title, result in _looked(share, facts, backend).items():
+            column.cells[title][backend] = result
+
+
+def _looked(share: Path, facts: Facts, backend: str) -> dict[str, Result]:
+    """Returns the results of the checks of one recording."""
+    try:
+        recorded = Recorded.open(share, facts, backend)
+    except TracerError as error:
+        return {check.title: Result(FAILS, f"no tables: {error}") for check in CHECKS}
+    found = {}
+    with recorded.trace:
+        for check in CHECKS:
+            try:
+                check.look(recorded)
+                found[check.title] = Result(OK)
+            except Skipped as reason:
+                found[check.title] = Result(SKIPPED, str(reason))
+            except Failed as reason:
+                found[check.title] = Result(FAILS, f"{backend}: {reason}")
+    return found
+
+
+def _last(error: str) -> str:
+    """Returns the last line of a program's error messages."""
+    return (error.splitlines() or ["no word of why"])[-1].strip()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

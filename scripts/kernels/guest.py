@@ -1,0 +1,190 @@
+"""The program of a guest: mounts its disks, asks the doctor, records by each backend.
+
+It is the guest's first process, and needs only Python's standard library. The traces that it hands
+over have no tables: the host makes them, for a guest is slow.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+import traceback
+from pathlib import Path
+
+from scripts.kernels.disks import KINDS, MOUNT_OPTIONS
+from scripts.kernels.facts import (
+    ALIVE,
+    FACTS,
+    JOB,
+    SHARED,
+    Disk,
+    Facts,
+    Job,
+    Load,
+    Recording,
+    Verdict,
+)
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+_PLACE = Path("/run/tracer")
+_CGROUP = Path("/sys/fs/cgroup/tracer-kernels")
+_POWER_OFF = 0x4321FEDC
+"""include/uapi/linux/reboot.h"""
+_TRACER = [str(ROOT / ".venv/bin/python"), "-m", "tracer"]
+_RECORDING_S = 1200.0
+"""Most seconds of a recording."""
+
+
+def main() -> None:
+    """Does everything, and powers the guest off whatever happens."""
+    try:
+        (SHARED / ALIVE).touch()
+        job: Job = json.loads((SHARED / JOB).read_text())
+        _install(Path(job["modules"]), Path(job["sources"]))
+        os.environ["PYTHONPATH"] = str(ROOT)
+        os.environ["PATH"] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+        facts: Facts = {
+            "release": os.uname().release,
+            "disks": {kind: _disk(kind) for kind in KINDS},
+            "doctor": _doctor(),
+            "recordings": {},
+        }
+        _hand_over(facts)
+        for backend in job["backends"]:
+            facts["recordings"][backend] = _recorded(backend, facts["disks"])
+            _hand_over(facts)
+    except Exception:  # noqa: BLE001 the guest has nobody else to tell
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        os.sync()
+        ctypes.CDLL(None).reboot(_POWER_OFF)
+
+
+def _hand_over(facts: Facts) -> None:
+    partial = SHARED / f"{FACTS}.partial"
+    partial.write_text(json.dumps(facts, indent=1))
+    partial.rename(SHARED / FACTS)
+
+
+def _install(modules: Path, sources: Path) -> None:
+    """Puts the kernel's modules and headers where they would be installed."""
+    links = {Path("/lib/modules", modules.name): modules}
+    links |= {Path("/usr/src", path.name): path for path in sources.iterdir()}
+    for link, place in links.items():
+        link.parent.mkdir(parents=True, exist_ok=True)
+        if not link.exists():
+            link.symlink_to(place)
+
+
+def _disk(kind: str) -> Disk:
+    """Mounts the disk of a kind of file system."""
+    if f"\t{kind}\n" not in Path("/proc/filesystems").read_text():
+        return {"unmounted": f"the kernel has no module {kind}"}
+    for block in Path("/sys/block").glob("vd*"):
+        if (block / "serial").read_text().strip() == kind:
+            mount = _PLACE / kind
+            mount.mkdir(parents=True)
+            options = ("-o", MOUNT_OPTIONS[kind]) if kind in MOUNT_OPTIONS else ()
+            command = ["mount", "-t", kind, *options, f"/dev/{block.name}", str(mount)]
+            ran = subprocess.run(command, capture_output=True, text=True, check=False)
+            if ran.returncode and options:  # the kernel may not know the option
+                command = ["mount", "-t", kind, *command[-2:]]
+                ran = subprocess.run(command, capture_output=True, text=True, check=False)
+            if ran.returncode:
+                return {"unmounted": f"{kind} cannot be mounted: {ran.stderr.strip()}"}
+            return {"mount": str(mount), "dev": (block / "dev").read_text().strip()}
+    return {"unmounted": f"the guest sees no disk for {kind}"}
+
+
+def _doctor() -> dict[str, Verdict]:
+    ran = subprocess.run(
+        [*_TRACER, "doctor", "--json"], capture_output=True, text=True, check=False, cwd=_PLACE
+    )
+    if not ran.stdout:
+        raise RuntimeError(f"tracer doctor said nothing: {ran.stderr}")
+    return {
+        check["name"].removeprefix("backend "): {"ok": check["ok"], "found": check["found"]}
+        for check in json.loads(ran.stdout)["checks"]
+        if check["name"].startswith("backend ")
+    }
+
+
+def _loads(backend: str, disks: dict[str, Disk]) -> dict[str, list[str]]:
+    """Returns the loads of a job, by name."""
+    loads = {"calls": ["calls"], "faults": ["faults"], "shared faults": ["shared_faults"]}
+    for kind, disk in disks.items():
+        if "mount" in disk:
+            folder = Path(disk["mount"], backend)
+            folder.mkdir()
+            loads[f"written {kind}"] = ["written", str(folder)]
+            if kind == "ext4":
+                loads |= {"syncs": ["syncs", str(folder)], "direct": ["direct", str(folder)]}
+    word, done = (str(_PLACE / f"{backend}.{name}") for name in ("go", "done"))
+    loads["joined"] = ["joined", word, done]
+    return loads
+
+
+def _recorded(backend: str, disks: dict[str, Disk]) -> Recording:
+    """Records all loads by a backend, and ends the recorder once the raw data is whole.
+
+    From then on, the recorder would only make tables.
+    """
+    python = [sys.executable, "-S", "-E", str(ROOT / "scripts/kernels/loads.py")]
+    trace = _PLACE / f"{backend}.trace"
+    ran, job = _PLACE / f"{backend}.ran.json", _PLACE / f"{backend}.job.json"
+    loads = _loads(backend, disks)
+    job.write_text(json.dumps({"ran": str(ran), "loads": loads}))
+    os.sync()
+    _CGROUP.mkdir(exist_ok=True)
+    begun = time.monotonic()
+    with subprocess.Popen([*python, "member", str(_CGROUP), *loads["joined"][1:]]) as member:
+        (_CGROUP / "cgroup.procs").write_text(str(member.pid))
+        said = _PLACE / f"{backend}.err"
+        with (
+            said.open("wb") as errors,
+            subprocess.Popen(
+                [
+                    *(*_TRACER, "record", "-o", str(trace), "--backend", backend),
+                    *("--cgroup", str(_CGROUP), "--", *python, str(job)),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=errors,
+                stderr=errors,
+                cwd=_PLACE,
+            ) as recorder,
+        ):
+            captured = _awaited(recorder, trace, begun)
+            recorder.kill()
+        member.kill()
+    seconds = time.monotonic() - begun
+    found: dict[str, Load] = json.loads(ran.read_text()) if ran.exists() else {}
+    if captured:
+        shutil.copytree(trace, SHARED / trace.name, ignore=shutil.ignore_patterns(".events*"))
+        shutil.rmtree(trace)
+    error = "" if captured else said.read_text(errors="replace").strip()
+    return {"captured": captured, "seconds": seconds, "error": error, "loads": found}
+
+
+def _awaited(recorder: subprocess.Popen[bytes], trace: Path, begun: float) -> bool:
+    """Waits for the end of a capture; returns whether all raw data is in the trace directory."""
+    manifest, seen = trace / "manifest.json", 0
+    while time.monotonic() - begun < _RECORDING_S:
+        over = recorder.poll() is not None
+        if manifest.exists() and (changed := manifest.stat().st_mtime_ns) != seen:
+            seen = changed
+            if json.loads(manifest.read_text())["state"] in ("captured", "finalized"):
+                return True
+        if over:
+            return False
+        time.sleep(0.5)
+    return False
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""`make test-kernels` without a kernel: the parts that prepare a guest, and the table."""
+
+from __future__ import annotations
+
+import io
+import lzma
+import subprocess
+
+import pytest
+
+from scripts.kernels.errors import CannotTest
+from scripts.kernels.initramfs import archive
+from scripts.kernels.modules import Modules
+from scripts.kernels.table import FAILS, OK, SKIPPED, Column, Result, lines
+
+
+def listed(content):
+    """Returns the names, modes and contents in a cpio archive of the kind `newc`."""
+    read, found = io.BytesIO(content), []
+
+    def take(size):
+        part = read.read(size)
+        read.seek(-read.tell() % 4, io.SEEK_CUR)
+        return part
+
+    while True:
+        head = read.read(110)
+        assert head[:6] == b"070701"
+        fields = [int(head[at : at + 8], 16) for at in range(6, 110, 8)]
+        name = read.read(fields[11])[:-1].decode()
+        read.seek(-read.tell() % 4, io.SEEK_CUR)
+        if name == "TRAILER!!!":
+            return found
+        found.append((name, oct(fields[1]), take(fields[6])))
+
+
+def test_an_archive_has_folders_before_the_files_in_them():
+    found = listed(archive({"init": b"#!", "a/b/c": b"12345"}))
+    assert found == [
+        ("a", "0o40755", b""),
+        ("a/b", "0o40755", b""),
+        ("init", "0o100755", b"#!"),
+        ("a/b/c", "0o100755", b"12345"),
+    ]
+
+
+@pytest.fixture
+def modules(tmp_path, load_module):
+    """Three modules, the last of which needs the others; one is compressed, one is built in."""
+    folder = tmp_path / "kernel"
+    folder.mkdir()
+    (folder / "lib-crc.ko").write_bytes(load_module(""))
+    (folder / "journal.ko.xz").write_bytes(lzma.compress(load_module("lib-crc")))
+    (folder / "disk.ko").write_bytes(load_module("journal,lib-crc,core"))
+    (tmp_path / "modules.builtin").write_text("kernel/core/core.ko\n")
+    return Modules(tmp_path)
+
+
+@pytest.fixture
+def load_module(tmp_path):
+    """Makes an object file like a kernel module that depends on others."""
+
+    def make(depends):
+        source, made = tmp_path / "module.c", tmp_path / "module.o"
+        source.write_text(
+            'static const char info[] __attribute__((section(".modinfo"), used)) = '
+            f'"license=GPL\\0depends={depends}\\0name=x";\n'
+        )
+        subprocess.run(["gcc", "-c", "-o", made, source], check=True)
+        return made.read_bytes()
+
+    return make
+
+
+def test_a_module_comes_after_those_that_it_needs(modules):
+    assert list(modules.load_order(["disk"])) == ["lib_crc", "journal", "disk"]
+    assert modules.load_order(["core"]) == {}
+    assert modules.has("core") and modules.has("lib_crc") and not modules.has("xfs")
+
+
+def test_an_unknown_module_is_an_error(modules):
+    with pytest.raises(CannotTest, match="no module xfs"):
+        modules.load_order(["xfs"])
+
+
+def test_the_table_names_backends_that_differ_and_numbers_each_reason_once():
+    every = {backend: Result(OK) for backend in ("ftrace", "perf")}
+    skipped = {backend: Result(SKIPPED, "no module xfs") for backend in every}
+    old = Column("5.10", 61.3, {"calls": every, "xfs": skipped})
+    new = Column("7.2", 9.8, {"calls": {**every, "perf": Result(FAILS, "perf: 3, not 4")}})
+    assert lines([old, new]) == [
+        "| check   | 5.10        | 7.2                       |",
+        "| ------- | ----------- | ------------------------- |",
+        "| calls   | ok          | ok ftrace; FAILS perf [1] |",
+        "| xfs     | skipped [2] | -                         |",
+        "| seconds | 61          | 10                        |",
+        "",
+        "1. perf: 3, not 4",
+        "2. no module xfs",
+    ]
+    assert not old.fails
+    assert new.fails
+
+
+def test_a_kernel_without_any_result_fails():
+    assert Column("6.1", 1.0).fails

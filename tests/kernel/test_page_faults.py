@@ -238,7 +238,7 @@ def test_writes_to_shared_memory_are_major_only_if_the_kernel_s_word_can_be_take
 
 
 @every_backend
-def test_where_retries_are_major_no_write_to_shared_memory_is(recorded, tmp_path):
+def test_no_write_to_shared_memory_is_major_where_retries_are(recorded, tmp_path):
     """The same recording, as a kernel before 6.0 would have to be read."""
     folder = tmp_path / "old.trace"
     shutil.copytree(recorded.trace.folder, folder)

@@ -22,7 +22,7 @@ from tracer.probes.backends.ebpf import summary
 from tracer.probes.backends.ebpf.library import bcc
 from tracer.probes.backends.ebpf.ring import BpfRing
 from tracer.probes.backends.event_format import EventFormat
-from tracer.probes.errors import FeatureMissing
+from tracer.probes.errors import FeatureMissing, TracerError
 from tracer.probes.kernel import tracefs
 from tracer.probes.limits import PID_LIMIT
 from tracer.probes.schema import Event, Probe, Scope
@@ -164,7 +164,7 @@ class Programs:
 
     def _attach(self) -> None:
         bpf = self._bpf
-        with _quiet():
+        with _refusals(), _quiet():
             bpf.attach_tracepoint(tp=_NEWTASK, fn_name="follow_child")
             bpf.attach_tracepoint(tp=_FREE, fn_name="forget_child")
             for function, name in self._tracepoints.items():
@@ -268,6 +268,17 @@ def _load(text: str, flags: list[str], mend: str = _SEE_DOCTOR) -> Any:
         f"the BPF programs cannot be loaded: {why}",
         mend,
     )
+
+
+@contextlib.contextmanager
+def _refusals() -> Iterator[None]:
+    """Raises FeatureMissing for the plain Exception by which bcc tells of a refused program."""
+    try:
+        yield
+    except TracerError:
+        raise
+    except Exception as error:  # noqa: BLE001
+        raise FeatureMissing(f"the kernel refuses a BPF program: {error}", _SEE_DOCTOR) from None
 
 
 def try_to_load() -> None:

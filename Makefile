@@ -28,7 +28,7 @@ check: lint ## lint, and the quick tests that need no kernel, Docker or browser
 test: setup ## every test; kernel tests if the machine allows them (PYTEST_ARGS="-k name")
 	@$(PYTEST) $(PYTEST_ARGS)
 
-test-kernels: setup ## an hour: other kernels, in QEMU (KERNELS_ARGS="sid --write FILE")
+test-kernels: setup ## other kernels, in QEMU: some minutes each (KERNELS_ARGS="sid --write FILE")
 	@$(BIN)/python -m scripts.kernels $(KERNELS_ARGS)
 
 cover: setup ## every test, with coverage of lines and branches

@@ -93,11 +93,13 @@ def on_devices(trace: Trace, names: Sequence[str] | None, whole: bool = False) -
 
 
 def below_others(trace: Trace, disks: Sequence[str], inodes: bool = True) -> str:
-    """Returns an SQL condition: a bio (dev, sector, ino) has the data of a stacked device again.
+    """Returns an SQL condition: a bio has the data of a stacked device again.
 
-    `disks` are those with writes. What lies below one of them carries its data a second time: the
-    devices of device mapper and md, and the file of a loop device. Without `inodes`, the bios have
-    no ino, and such files cannot be told.
+    The bio has the columns dev, sector, ino and rwbs.
+
+    `disks` are those with writes. Their data is carried again by all that lies below: the devices
+    of device mapper and md, and the file of a loop device, without the metadata written for it.
+    Without `inodes`, the bios have no ino, and such files cannot be told.
     """
     said = []
     for carrying in Devices(trace.manifest).carrying(disks):
@@ -108,7 +110,8 @@ def below_others(trace: Trace, disks: Sequence[str], inodes: bool = True) -> str
         if carrying.ino is None:
             said.append(place)
         elif inodes:
-            said.append(f"({place} AND ino IS NOT NULL AND ino = {carrying.ino})")
+            data = "NOT contains(coalesce(rwbs, ''), 'M')"
+            said.append(f"({place} AND ino IS NOT NULL AND ino = {carrying.ino} AND {data})")
     return f"({' OR '.join(said)})" if said else "false"
 
 

@@ -112,12 +112,6 @@ IN_FIRST = {"disks": [*PARTS, in_file(LOOP, FIRST)], "bios": WRITTEN, "mounts": 
 ONCE, TWICE = ({LOOP: 1}, {DISK: 1}), ({LOOP: 1, DISK: 1}, {})
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="both count; RAID 0 and linear arrays send the same bio on, which is queued once, so no"
-    " event shows a write to a mapped or loop device below the array",
-)
 @pytest.mark.parametrize(
     "middle",
     [
@@ -157,11 +151,6 @@ def test_both_count_where_two_mounted_partitions_have_no_starts(tmp_path):
     assert counts(tmp_path, **both, **written_back()) == TWICE
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="left out, though docs/what-if.md says that metadata belongs to no file",
-)
 def test_metadata_written_while_a_file_is_written_back_is_no_write_of_the_file(tmp_path):
     bios = [bio(1, LOOP), bio(20, DISK, AT, "WM", FLUSHER)]
     assert counts(tmp_path, **IN_FIRST | {"bios": bios}, **written_back()) == TWICE

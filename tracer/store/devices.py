@@ -198,14 +198,22 @@ class Devices:
         return {name: self.disks(name) for name in self._disks.get(dev, {}).get("on", [])}
 
     def carrying(self, disks: Iterable[str]) -> list[Carrying]:
-        """Returns what carries the data of these disks a second time, on the devices below them."""
+        """Returns what carries the data of these disks again, on all devices below them.
+
+        A device in between may show no writes: RAID 0 sends the same bio on, which is logged once.
+        """
         found: dict[Carrying, None] = {}
-        for upper in disks:
+        waiting = list(disks)
+        while waiting:
+            upper = waiting.pop()
             disk = self._disks.get(upper, {})
             # A file system below a loop device may carry much else than its file.
             if not self._has_file(upper) or "backing_ino" in disk:
                 for name in disk.get("on", []):
-                    found[Carrying(name, disk.get("backing_ino"))] = None
+                    carrying = Carrying(name, disk.get("backing_ino"))
+                    if carrying not in found and carrying.ino is None:
+                        waiting += self.disks(name)
+                    found[carrying] = None
         return list(found)
 
     def layers(self, name: str, files: bool = True) -> list[str]:

@@ -35,6 +35,7 @@ _OF_THE_HEADERS = ("-fms-extensions", "-Wno-microsoft")
 """Flags for headers of kernels that are built with Microsoft's extensions (Linux 6.19 and later):
 their structs have others as members without a name."""
 _MISSES = "recursion_misses:"
+_VERIFIED = "processed "
 _COMPLAINTS = ("error", "unable", "denied", "not permitted")
 _SEE_DOCTOR = (
     "run `tracer doctor` to check kernel headers, bcc and privileges, or use --backend ftrace"
@@ -164,7 +165,7 @@ class Programs:
 
     def _attach(self) -> None:
         bpf = self._bpf
-        with _refusals(), _quiet():
+        with _heard("the kernel refuses a BPF program"):
             bpf.attach_tracepoint(tp=_NEWTASK, fn_name="follow_child")
             bpf.attach_tracepoint(tp=_FREE, fn_name="forget_child")
             for function, name in self._tracepoints.items():
@@ -256,29 +257,9 @@ def _misses(program: int) -> int:
 
 
 def _load(text: str, flags: list[str], mend: str = _SEE_DOCTOR) -> Any:
-    with _quiet() as said:
-        try:
-            # bcc writes the reason for a failure.
-            return bcc().BPF(text=text, cflags=flags)
-        except FeatureMissing:
-            raise
-        except Exception as error:  # noqa: BLE001 bcc raises plain Exception
-            why = _first_complaint(said()) or str(error)
-    raise FeatureMissing(
-        f"the BPF programs cannot be loaded: {why}",
-        mend,
-    )
-
-
-@contextlib.contextmanager
-def _refusals() -> Iterator[None]:
-    """Raises FeatureMissing for the plain Exception by which bcc tells of a refused program."""
-    try:
-        yield
-    except TracerError:
-        raise
-    except Exception as error:  # noqa: BLE001
-        raise FeatureMissing(f"the kernel refuses a BPF program: {error}", _SEE_DOCTOR) from None
+    module = bcc()
+    with _heard("the BPF programs cannot be loaded", mend):
+        return module.BPF(text=text, cflags=flags)
 
 
 def try_to_load() -> None:
@@ -286,20 +267,35 @@ def try_to_load() -> None:
     mend = "use --backend ftrace, or install a bcc that is as new as the kernel"
     program = _load(_SMALL, [*_OF_THE_HEADERS], mend)
     try:
-        with _quiet():
+        with _heard("the kernel refuses BPF programs", mend):
             program.load_func("nothing", program.TRACEPOINT)
-    except Exception as error:  # noqa: BLE001 bcc raises plain Exception
-        raise FeatureMissing(f"the kernel refuses BPF programs: {error}", mend) from None
     finally:
         program.cleanup()
 
 
+@contextlib.contextmanager
+def _heard(what: str, mend: str = _SEE_DOCTOR) -> Iterator[None]:
+    """Keeps what bcc prints from the user. Raises FeatureMissing, with its reason, if bcc fails."""
+    with _quiet() as said:
+        try:
+            yield
+        except TracerError:
+            raise
+        except Exception as error:  # noqa: BLE001 bcc raises plain Exception
+            why = _first_complaint(said()) or str(error)
+            raise FeatureMissing(f"{what}: {why}", mend) from None
+
+
 def _first_complaint(text: str) -> str:
-    """Returns the first line of what bcc said that tells of a failure, or nothing."""
-    for line in text.splitlines():
-        if any(word in line.lower() for word in _COMPLAINTS):
-            return line.strip()[:200]
-    return ""
+    """Returns the first line of what bcc said that tells of a failure, or nothing.
+
+    The verifier's reason follows: the last line before its count of instructions.
+    """
+    lines = [line.strip() for line in text.splitlines()]
+    found = next((x for x in lines if any(word in x.lower() for word in _COMPLAINTS)), "")
+    ends = [at for at, line in enumerate(lines) if line.startswith(_VERIFIED)]
+    reason = lines[ends[-1] - 1] if ends and ends[-1] else ""
+    return f"{found[:200]}; {reason[:200]}" if found and reason else found[:200]
 
 
 @contextlib.contextmanager

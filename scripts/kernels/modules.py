@@ -18,7 +18,9 @@ class Modules:
     def __init__(self, folder: Path) -> None:
         """Reads the names of the modules in `folder` and of those that the kernel contains."""
         self._files = {_name(path): path for path in sorted(folder.rglob("*.ko*"))}
-        self._built_in = {_name(Path(x)) for x in (folder / "modules.builtin").read_text().split()}
+        listed = folder / "modules.builtin"
+        names = listed.read_text().split() if listed.exists() else []
+        self._built_in = {_name(Path(name)) for name in names}
 
     def has(self, name: str) -> bool:
         """Returns whether there is such a module, or the kernel contains it."""

@@ -137,7 +137,7 @@ def test_the_recorder_searches_for_files_that_the_kernel_does_not_name(kind, fil
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_name_that_leads_elsewhere_is_none(kind, file_system, names, tmp_path):
+def test_a_name_that_leads_elsewhere_is_none(kind, file_system, names, monkeypatch):
     """A folder that another file system is mounted over, and a link in its place."""
     mount, dev = file_system(kind=kind)
     hidden = mount / "hidden"
@@ -145,13 +145,56 @@ def test_a_name_that_leads_elsewhere_is_none(kind, file_system, names, tmp_path)
     file = hidden / "file"
     file.write_bytes(b"x" * 4096)
     asked = [ino(file)]
-    subprocess.run(["mount", "-t", "tmpfs", "none", str(hidden)], check=True)
-    try:
-        (hidden / "file").write_bytes(b"another")
-        assert names(dev, asked) == {}
-    finally:
-        subprocess.run(["umount", str(hidden)], check=True)
+    with monkeypatch.context() as nothing_is_searched:
+        nothing_is_searched.setattr(paths, "_MOST_ENTRIES", 0)
+        subprocess.run(["mount", "-t", "tmpfs", "none", str(hidden)], check=True)
+        try:
+            (hidden / "file").write_bytes(b"another")
+            assert names(dev, asked) == {}
+            assert names.late == {}
+        finally:
+            subprocess.run(["umount", str(hidden)], check=True)
     assert names(dev, asked) == {asked[0]: (str(file), "handle")}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_another_link_of_a_hidden_file_is_found(kind, file_system, names):
+    mount, dev = file_system(kind=kind)
+    hidden, other = mount / "hidden/file", mount / "other"
+    hidden.parent.mkdir()
+    hidden.write_bytes(b"x" * 4096)
+    other.hardlink_to(hidden)
+    asked = ino(other)
+    mount_anew(mount)
+    with hidden.open():  # the kernel names the file by the link in use
+        subprocess.run(["mount", "-t", "tmpfs", "none", str(hidden.parent)], check=True)
+        try:
+            assert names(dev, [asked]) == {asked: (str(other), "walk")}
+        finally:
+            subprocess.run(["umount", str(hidden.parent)], check=True)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_file_that_is_a_mount_point_keeps_its_name(kind, file_system, names, tmp_path):
+    """A name space of Docker's: an empty file, covered by a file of another file system."""
+    mount, dev = file_system(kind=kind)
+    (mount / "netns").mkdir()
+    below, covered = mount / "netns/ID", mount / "covered"
+    inodes = []
+    (tmp_path / "another").touch()
+    for file, source in ((below, "/proc/self/ns/net"), (covered, str(tmp_path / "another"))):
+        file.write_bytes(b"")
+        inodes.append(ino(file))
+        subprocess.run(["mount", "--bind", source, str(file)], check=True)
+    try:
+        assert names(dev, inodes) == {
+            inodes[0]: (str(below), "handle"),
+            inodes[1]: (str(covered), "handle"),
+        }
+        assert names.late == {}
+    finally:
+        for file in (below, covered):
+            subprocess.run(["umount", str(file)], check=True)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -295,7 +338,7 @@ def test_a_file_that_is_renamed_or_removed_meanwhile_is_no_loss(file_system, nam
     for file in (renamed, removed):
         file.write_bytes(b"x" * 4096)
     inodes = [ino(renamed), ino(removed)]
-    leads_back = paths._leads_back
+    leads_back = paths.leads_back
 
     def meanwhile(place, mount_fd, path, facts):
         if Path(os.fsdecode(path)) == renamed and renamed.exists():
@@ -303,7 +346,7 @@ def test_a_file_that_is_renamed_or_removed_meanwhile_is_no_loss(file_system, nam
         removed.unlink(missing_ok=True)
         return leads_back(place, mount_fd, path, facts)
 
-    monkeypatch.setattr(paths, "_leads_back", meanwhile)
+    monkeypatch.setattr(paths, "leads_back", meanwhile)
     monkeypatch.setattr(paths, "_MOST_ENTRIES", 0)  # no file is searched for
     assert names(dev, inodes) == {inodes[0]: (str(mount / "new name"), "handle")}
     assert names.late == {}
@@ -319,7 +362,7 @@ def test_a_file_that_is_removed_during_the_search_is_no_loss(file_system, names,
         (mount / "goes").unlink()
         return False
 
-    monkeypatch.setattr(paths, "_leads_back", lambda *_: False)  # as if a mount hid both
+    monkeypatch.setattr(paths, "leads_back", lambda *_: False)  # as if a mount hid both
     monkeypatch.setattr(paths, "_by_walk", removes)
     assert names(dev, inodes) == {}
     assert names.late == {"files without a name: the search took too long": 1}

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
 
+from tracer.probes.openat import open_beneath
 from tracer.probes.proc import MountPoint, lines, read_mounts
 
 ANSWERED_BY_OTHERS = (b"fuse", b"nfs", b"cifs", b"smb", b"autofs", b"9p", b"ceph", b"afs")
 """Beginnings of file system types that depend on another host or process and may never answer."""
+_MOST_LISTED = 2_000_000
+"""Entries of one folder read in search of a name, at most."""
 
 
 def reachable(mounts: Iterable[MountPoint], dev: str) -> list[MountPoint]:
@@ -49,6 +55,49 @@ def _leads_to(
 
 def _holds(folder: bytes, path: bytes) -> bool:
     return path == folder or path.startswith(folder.rstrip(b"/") + b"/")
+
+
+def leads_back(
+    mount: MountPoint, mount_fd: int, path: bytes, facts: os.stat_result
+) -> bool | None:
+    """Returns whether a path from the kernel leads to that inode in the open mount.
+
+    A file that is itself a mount point keeps its name, as `/run/docker/netns/ID` does. Returns None
+    if another mount covers one of its folders.
+    """
+    start = mount.path.rstrip(b"/") + b"/"
+    if not path.startswith(start) or len(path) == len(start):
+        return False
+    below = path[len(start) :]
+    try:
+        fd = open_beneath(mount_fd, below)
+    except OSError as error:
+        return error.errno == errno.EXDEV and _is_listed(mount_fd, below, facts.st_ino)
+    try:
+        there = os.fstat(fd)
+    finally:
+        os.close(fd)
+    return (there.st_dev, there.st_ino) == (facts.st_dev, facts.st_ino)
+
+
+def _is_listed(mount_fd: int, path: bytes, ino: int) -> bool | None:
+    """Returns whether a folder lists the inode under that name; None if a mount covers the folder.
+
+    A folder lists the inodes of its own file system, also those that are mount points.
+    """
+    folder, _, name = path.rpartition(b"/")
+    try:
+        fd = open_beneath(mount_fd, folder or b".", os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        return None if error.errno == errno.EXDEV else False
+    try:
+        with os.scandir(fd) as listed:
+            entries = islice(listed, _MOST_LISTED)
+            return any(e.inode() == ino and os.fsencode(e.name) == name for e in entries)
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
 
 
 def in_user_space(fd: int, pid: int) -> bool:

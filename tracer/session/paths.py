@@ -26,7 +26,7 @@ from tracer.probes.proc import MountPoint, read_mounts
 from tracer.probes.workers.process import Channel, Unanswered, Worker
 from tracer.session import extent_maps
 from tracer.session.file_handles import birth_ns, open_inode
-from tracer.session.mount_tree import ANSWERED_BY_OTHERS, reachable
+from tracer.session.mount_tree import ANSWERED_BY_OTHERS, leads_back, reachable
 from tracer.store.checked import encoded
 from tracer.store.devices import Devices
 from tracer.store.lists import ExtentFacts, FileFacts
@@ -280,6 +280,7 @@ def _by_handle(volume: _Volume, key: tuple[int | None, int], take: _Take) -> int
     """
     root, ino = key
     number = None
+    covered = False
     for mount, mount_fd in volume.mounts:
         fd = open_inode(mount_fd, mount.kind, ino, root)
         try:
@@ -294,12 +295,15 @@ def _by_handle(volume: _Volume, key: tuple[int | None, int], take: _Take) -> int
                     if error.errno == errno.ENAMETOOLONG:
                         break
                     raise
-                if _leads_back(mount, mount_fd, path, facts):
+                led = leads_back(mount, mount_fd, path, facts)
+                if led:
                     take(key, fd, path, "handle")
                     return None
+                # A file with one name, in a folder below a mount, is not worth a search.
+                covered = covered or (led is None and facts.st_nlink == 1)
         finally:
             os.close(fd)
-    return number
+    return None if covered else number
 
 
 def _exists(volume: _Volume, key: tuple[int | None, int]) -> bool:
@@ -314,22 +318,6 @@ def _exists(volume: _Volume, key: tuple[int | None, int]) -> bool:
         return os.fstat(fd).st_nlink > 0
     finally:
         os.close(fd)
-
-
-def _leads_back(mount: MountPoint, mount_fd: int, path: bytes, facts: os.stat_result) -> bool:
-    """Returns whether a path from the kernel leads to that inode in that mount."""
-    start = mount.path.rstrip(b"/") + b"/"
-    if not path.startswith(start) or len(path) == len(start):
-        return False
-    try:
-        fd = open_beneath(mount_fd, path[len(start) :])
-    except OSError:
-        return False
-    try:
-        there = os.fstat(fd)
-    finally:
-        os.close(fd)
-    return (there.st_dev, there.st_ino) == (facts.st_dev, facts.st_ino)
 
 
 def _by_walk(volume: _Volume, wanted: _Unnamed, take: _Take, deadline: float) -> bool:

@@ -57,9 +57,7 @@ def _holds(folder: bytes, path: bytes) -> bool:
     return path == folder or path.startswith(folder.rstrip(b"/") + b"/")
 
 
-def leads_back(
-    mount: MountPoint, mount_fd: int, path: bytes, facts: os.stat_result
-) -> bool | None:
+def leads_back(mount: MountPoint, mount_fd: int, path: bytes, facts: os.stat_result) -> bool | None:
     """Returns whether a path from the kernel leads to that inode in the open mount.
 
     A file that is itself a mount point keeps its name, as `/run/docker/netns/ID` does. Returns None

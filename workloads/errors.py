@@ -7,6 +7,8 @@ from contextlib import contextmanager
 
 from tracer.probes.errors import ExitCode, TracerError
 
+REACHED = "killed: the memory limit was reached"
+"""The reason for the failure of a job that the kernel killed for its cgroup's limit."""
 MEND_WRITE = "free some space, or name another --output folder"
 
 

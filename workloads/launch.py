@@ -30,8 +30,8 @@ from tracer.workloads.containers.versions import (
     require_same,
     versions,
 )
-from tracer.workloads.errors import BrokenJobError, JobError, took_too_long
-from tracer.workloads.modes.cgroups import entering
+from tracer.workloads.errors import REACHED, BrokenJobError, JobError, took_too_long
+from tracer.workloads.modes.cgroups import entering, out_of_memory
 from tracer.workloads.run_folder import run_folder
 from tracer.workloads.serving import unix
 from tracer.workloads.serving.drive import SOCKET, Server, drive, left
@@ -156,7 +156,7 @@ class _FailedError(Exception):
 
 def _run_on_host(job: Job) -> dict[str, object] | None:
     arguments = job.arguments(str(job.data), str(job.output), str(job.output))
-    return _told(sessions.run(_command(job, arguments), job.note, job.longest_s))
+    return _told(job, sessions.run(_command(job, arguments), job.note, job.longest_s))
 
 
 def _serve_on_host(job: Job) -> dict[str, object]:
@@ -169,13 +169,13 @@ def _serve_on_host(job: Job) -> dict[str, object]:
             try:
                 (client,) = drive(job.model, [server], _client(job), job.note, until)
             except BrokenJobError as error:
-                if running.process.poll() is None:
-                    raise _FailedError(str(error)) from None
-                raise _FailedError(_last_words(running.wait().stderr)) from None
+                if running.process.poll() is not None:
+                    _told(job, running.wait())
+                raise _FailedError(str(error)) from None
             with contextlib.suppress(OSError):  # it has ended; its exit status is checked below
                 os.kill(unix.listener(str(socket)), signal.SIGTERM)
             ended = running.wait(left(until))
-    return _served(_told(ended), client)
+    return _served(_told(job, ended), client)
 
 
 def _command(job: Job, arguments: list[str]) -> list[str]:
@@ -185,7 +185,8 @@ def _command(job: Job, arguments: list[str]) -> list[str]:
     if job.record is None:
         return command
     linger = ["--linger", f"{job.linger_s:g}"] if job.linger_s else []
-    return [*_recorder(job), *linger, "--", *command]
+    # Quiet: the last words of a job that fails are its own.
+    return [*_recorder(job), "--quiet", *linger, "--", *command]
 
 
 def _client(job: Job) -> list[str]:
@@ -196,9 +197,14 @@ def _until(job: Job) -> float | None:
     return None if job.longest_s is None else time.monotonic() + job.longest_s
 
 
-def _told(ended: subprocess.CompletedProcess[bytes]) -> dict[str, object] | None:
-    if ended.returncode < 0:
-        raise _FailedError(f"killed by signal {-ended.returncode}")
+def _told(job: Job, ended: subprocess.CompletedProcess[bytes]) -> dict[str, object] | None:
+    """Returns the summary of a job that has ended. Raises _FailedError with the reason."""
+    if ended.returncode and out_of_memory(job.cgroups):
+        raise _FailedError(REACHED)
+    # The recorder passes on the status of a shell: 128 and the signal's number.
+    number = -ended.returncode if ended.returncode < 0 else ended.returncode - 128
+    if number > 0:
+        raise _FailedError(f"killed by signal {number}")
     if ended.returncode:
         raise _FailedError(_last_words(ended.stderr))
     return _summary(ended.stdout)

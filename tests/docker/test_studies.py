@@ -37,12 +37,12 @@ IN_CONTAINERS = TINY.format(repeats=1).replace('"host", ', "")
 TOO_BIG = """
 [[runs]]
 model = "lenet"
-where = "1"
+where = ["host", "1"]
 cache = "kept"
 memory = "96m"
 workers = 0
 """
-"""A run with less memory than PyTorch alone takes."""
+"""Runs with less memory than PyTorch alone takes."""
 
 
 @pytest.fixture
@@ -273,15 +273,17 @@ NOTE = Path("/var/lib/traintrace/power_mode.json")
 def test_runs_have_their_power_modes_and_only_impossible_ones_fail(study, dockerd, tmp_path):
     slow = SLOW.format(where='"host", "1"', modes=f"{MOST_OF_ONE}, {{gpu_mhz = 1}}")
     ran = json.loads(study(NO_STUDY.format(repeats=1) + TOO_BIG + slow).out)
-    assert (ran["done"], ran["failed"]) == (2, 3)
+    assert (ran["done"], ran["failed"]) == (2, 4)
     found = sorted(results(tmp_path).values(), key=lambda one: one["began"])
-    (too_big,) = [one for one in found if one["factors"]["memory"]]
-    assert too_big["state"] == "failed"
-    assert "the memory limit was reached" in too_big["reason"]
+    too_big = [one for one in found if one["factors"]["memory"]]
+    assert sorted(one["factors"]["where"] for one in too_big) == ["1", "host"]
+    for one in too_big:
+        assert one["state"] == "failed"
+        assert "the memory limit was reached" in one["reason"]
     states = [one["state"] for one in found]
     assert "done" in states[states.index("failed") :]  # the study went on
     for one in found:
-        if one is too_big:
+        if one in too_big:
             continue
         mode = one["power_mode"]
         if one["state"] == "failed":

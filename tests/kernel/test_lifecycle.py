@@ -121,6 +121,9 @@ def test_the_commands_output_is_its_own(tracer):
     ran = tracer("record", *CALLS, "-o", "x.trace", "--", *command)
     assert ran.out == "to out\n"
     assert "to err\n" in ran.err
+    assert "See it: tracer report x.trace" in ran.err
+    quiet = tracer("record", *CALLS, "-o", "y.trace", "--quiet", "--", *command)
+    assert (quiet.out, quiet.err) == ("to out\n", "to err\n")
 
 
 COUNTER = """

@@ -35,11 +35,12 @@ _WHY = {
 
 
 class RecordingProgress(Listener):
-    """A listener that shows a recording on stderr."""
+    """A listener that shows a recording on stderr. `quiet`: it shows nothing."""
 
-    def __init__(self) -> None:
-        self._console = Console(stderr=True, highlight=False)
-        self._status = self._console.status("") if self._console.is_terminal else None
+    def __init__(self, quiet: bool = False) -> None:
+        self._console = Console(stderr=True, highlight=False, quiet=quiet)
+        self._quiet = quiet
+        self._status = self._console.status("") if self._console.is_terminal and not quiet else None
         self._bar: Progress | None = None
         self._task: TaskID | None = None
 
@@ -79,6 +80,8 @@ class RecordingProgress(Listener):
 
     def decoding(self, done: int, pages: int) -> None:
         """Shows the progress of decoding."""
+        if self._quiet:
+            return
         self._bar, self._task = show_decoding(self._bar, self._task, done, pages)
 
 

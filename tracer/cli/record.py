@@ -192,6 +192,15 @@ def record(
         bool,
         typer.Option("--force", help="Replace the trace if it exists.", rich_help_panel=_OUTPUT),
     ] = False,
+    quiet: Annotated[
+        bool,
+        typer.Option(
+            "-q",
+            "--quiet",
+            help="Print warnings and errors only; the command prints as it does.",
+            rich_help_panel=_OUTPUT,
+        ),
+    ] = False,
     fail_on_loss: Annotated[
         bool,
         typer.Option(
@@ -308,9 +317,10 @@ def record(
 
     from tracer.cli.progress import RecordingProgress
 
-    with RecordingProgress() as progress:
+    with RecordingProgress(quiet) as progress:
         outcome = run(options, progress)
-    _say(outcome)
+    if not quiet:
+        _say(outcome)
     if fail_on_loss and (code := exit_status(outcome, fail_on_loss)) == 7:
         from tracer.probes.errors import EventsLost
 

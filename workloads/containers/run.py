@@ -19,7 +19,7 @@ from docker.errors import APIError, DockerException, NotFound
 from tracer.workloads.containers.image import python_command, told
 from tracer.workloads.containers.limits import Limits
 from tracer.workloads.containers.starter import Starter
-from tracer.workloads.errors import BrokenJobError, took_too_long
+from tracer.workloads.errors import REACHED, BrokenJobError, took_too_long
 from tracer.workloads.interrupt import held
 from tracer.workloads.owner import OWNER, alive, myself
 
@@ -258,7 +258,7 @@ def _ended(name: str, status: int, container: Container) -> Ended:
     state = container.attrs.get("State", {})
     failure = None
     if state.get("OOMKilled"):
-        failure = "killed: the memory limit was reached"
+        failure = REACHED
     elif status > 128:
         failure = f"killed by signal {status - 128}"
     elif status:

@@ -136,6 +136,17 @@ def _texts(limits: dict[str, int]) -> dict[str, str]:
     return {name: str(value) for name, value in limits.items()}
 
 
+def out_of_memory(cgroups: list[Path]) -> bool:
+    """Returns whether the kernel has killed a process of these cgroups for a memory limit."""
+    for folder in cgroups:
+        for name in ("memory.events", "memory.oom_control"):  # of v2 and of v1
+            with contextlib.suppress(OSError):
+                counts = dict(line.split() for line in (folder / name).read_text().splitlines())
+                if int(counts.get("oom_kill", 0)):
+                    return True
+    return False
+
+
 def make(planned: Before) -> list[Path]:
     """Makes the cgroups and returns their folders. Raises JobError with the kernel's reason."""
     for control, controller in planned["enabled"]:

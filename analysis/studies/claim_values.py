@@ -55,11 +55,17 @@ class Compared:
         return replace(self, values=self.values[kept], runs=rows)
 
     def said(self) -> str:
-        """Returns, in words, what the values are: how many, of which models and repeats."""
+        """Returns, in words, what the values are: how many, of which models and repeats.
+
+        Several models have a mean each: a claim may hold for some of them only.
+        """
         told = [f"the mean of {len(self.values)} {self.kind}"]
         if self.runs is not None and "model" in self.runs:
-            models = sorted(set(self.runs["model"].astype(str)))
-            told.append(f"models: {', '.join(models)}")
+            names = self.runs["model"].astype(str).reset_index(drop=True)
+            means = pd.Series(self.values).groupby(names).mean()
+            alone = len(means) == 1
+            models = [name if alone else f"{name} {mean:.3g}" for name, mean in means.items()]
+            told.append(f"models: {', '.join(map(str, models))}")
         if self.runs is not None and "repeat" in self.runs:
             told.append(f"repeats: {self.runs['repeat'].nunique()}")
         return "; ".join([*told, *filter(None, [self.more])])

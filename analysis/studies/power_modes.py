@@ -9,13 +9,11 @@ import pandas as pd
 
 from tracer.analysis.studies.pareto import pareto_front
 from tracer.analysis.studies.predictor import PROFILED, choose, mape, predict, predict_energy
-from tracer.analysis.studies.runs import DEFAULT_MODE, SETTINGS
+from tracer.analysis.studies.runs import DEFAULT_MODE, FACTORS, SETTINGS
 from tracer.probes.errors import UsageError
 
-_JOB = (
-    "model", "where", "mode", "dataset", "workers", "batch_size", "epochs", "threads", "cpus",
-    "memory", "swap", "page_cluster", "dirty_background_bytes", "seccomp", "cache",
-)  # fmt: skip
+_JOB = tuple(name for name in FACTORS if name not in ("power_mode", "repeat"))
+"""The factors in which one job differs from another."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +105,7 @@ def _jobs(runs: pd.DataFrame, factors: list[str]) -> pd.Series[str]:
     """Returns a name for each run's job: its model, and the factors in which the jobs differ."""
     told = [name for name in factors if name != "model" and runs[name].nunique(dropna=False) > 1]
     names = [
-        " ".join([str(run["model"]), *(f"{name}={run[name]}" for name in told)])
+        " ".join([str(run["model"]), *(f"{n}={run[n]}" for n in told if pd.notna(run[n]))])
         for run in runs[factors].to_dict("records")
     ]
     return pd.Series(names, runs.index, dtype=str)

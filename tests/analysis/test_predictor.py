@@ -162,6 +162,22 @@ def test_runs_that_differ_in_more_than_the_mode_are_jobs_of_their_own():
     assert found.jobs["job"].tolist() == ["lenet where=1", "lenet where=host"]
 
 
+def test_a_default_mode_on_another_medium_is_another_job_and_no_part_of_the_mean():
+    runs = study(models=("lenet", "vgg11"))
+    runs["medium"], runs["dataset"] = "disk", np.nan
+    slow = runs.query("power_mode == 'default'").assign(medium="hdd")
+    slow["later_epoch_s"] *= 100
+    found = power_modes(pd.concat([runs, slow]))
+    assert found.jobs["job"].tolist() == ["lenet", "vgg11"]
+    pd.testing.assert_frame_equal(found.modes, power_modes(runs).modes)
+
+
+def test_a_factor_that_one_job_leaves_to_its_model_is_not_named():
+    runs = study(models=("lenet", "resnet18"))
+    runs["dataset"] = runs["model"].map({"resnet18": "cifar10"})
+    assert power_modes(runs).jobs["job"].tolist() == ["lenet", "resnet18 dataset=cifar10"]
+
+
 def test_a_mode_that_failed_for_one_job_is_not_learned_from():
     runs = study(noise=0.01)
     runs = runs[~((runs["model"] == "lenet") & (runs["power_mode"].isin(["a", "e"])))]

@@ -2,47 +2,70 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pandas as pd
 import plotly.graph_objects as go
+from plotly.subplots import make_subplots
 
 from tracer.analysis.figures.dots import Axis, dots
 from tracer.analysis.figures.style import NEUTRAL, colour, joined, look, numbered, symbol, text
 
 _PARTS = {"stall_s": "fetch stall", "compute_s": "compute", "overhead_s": "overhead"}
 _HATCHES = ("", "/", ".")
+_LEAST_PX, _BAR_PX, _GAP_PX = 32, 24, 64
+"""Heights in pixels: of a panel without its bars, of a bar, and between two panels."""
 
 
 def epoch_bars(frame: pd.DataFrame, by: str, title: str) -> go.Figure:
     """Draws an epoch's time along a factor, as bars of fetch stall, compute and overhead.
 
-    Columns: model, settings, `by` (numbers, drawn as categories), stall_s, compute_s, overhead_s,
+    Each model has a panel of its own, because their epochs differ in length by powers of ten.
+
+    Columns: model, settings, `by` (`title` names its values), stall_s, compute_s, overhead_s,
     epoch_s (_low, _high).
     """
-    names = [joined([frame["model"], frame["settings"]]), [str(value) for value in frame[by]]]
-    figure = go.Figure()
+    panels = list(numbered(frame["model"]))
+    heights = [_LEAST_PX + _BAR_PX * int((frame["model"] == one).sum()) for one in panels]
+    heights = heights or [_LEAST_PX]
+    whole = sum(heights) + _GAP_PX * (len(heights) - 1)
+    figure = make_subplots(
+        rows=len(heights), cols=1, row_heights=heights,
+        vertical_spacing=_GAP_PX / whole if len(heights) > 1 else 0,
+        subplot_titles=[text(one) for one in panels],
+    )  # fmt: skip
+    for row, one in enumerate(panels, 1):
+        own = frame[frame["model"] == one]
+        values = [f"{value} {title}".rstrip() for value in own[by]]
+        names = joined([values, own["settings"]])
+        for trace in _bars_of(own, names, shown=row == 1):
+            figure.add_trace(trace, row=row, col=1)
+        figure.update_yaxes(autorange="reversed", type="category", row=row, col=1)
+    figure.update_layout(barmode="stack")
+    figure.update_xaxes(rangemode="nonnegative")
+    figure.update_xaxes(title_text="an epoch after the first, s", row=len(heights), col=1)
+    return look(figure, whole)
+
+
+def _bars_of(own: pd.DataFrame, names: list[str], shown: bool) -> Iterator[go.Bar | go.Scatter]:
+    """Yields the traces of one model's epochs. `shown`: they are in the legend."""
     for number, (column, name) in enumerate(_PARTS.items()):
         pattern = {"shape": _HATCHES[number], "fgcolor": NEUTRAL, "fillmode": "overlay"}
-        figure.add_trace(
-            go.Bar(
-                x=names, y=frame[column], name=name, hovertemplate="%{y:.3g} s",
-                marker={"color": colour(number), "pattern": pattern},
-            )
+        yield go.Bar(
+            x=own[column], y=names, name=name, hovertemplate="%{x:.3g} s", orientation="h",
+            marker={"color": colour(number), "pattern": pattern}, showlegend=shown,
+            legendgroup=name,
         )  # fmt: skip
     error = {
         "type": "data", "symmetric": False, "color": NEUTRAL,
-        "array": (frame["epoch_s_high"] - frame["epoch_s"]).tolist(),
-        "arrayminus": (frame["epoch_s"] - frame["epoch_s_low"]).tolist(),
+        "array": (own["epoch_s_high"] - own["epoch_s"]).tolist(),
+        "arrayminus": (own["epoch_s"] - own["epoch_s_low"]).tolist(),
     }  # fmt: skip
-    figure.add_trace(
-        go.Scatter(
-            x=names, y=frame["epoch_s"], mode="markers", name="whole epoch", error_y=error,
-            marker={"color": NEUTRAL, "symbol": "diamond", "size": 8}, hovertemplate="%{y:.3g} s",
-        )
+    yield go.Scatter(
+        x=own["epoch_s"], y=names, mode="markers", name="whole epoch", error_x=error,
+        marker={"color": NEUTRAL, "symbol": "diamond", "size": 8}, hovertemplate="%{x:.3g} s",
+        showlegend=shown, legendgroup="whole epoch",
     )  # fmt: skip
-    figure.update_layout(barmode="stack")
-    figure.update_yaxes(title_text="an epoch after the first, s", rangemode="nonnegative")
-    figure.update_xaxes(title_text=title)
-    return look(figure)
 
 
 def step_lines(frame: pd.DataFrame, by: str, title: str) -> go.Figure:
@@ -158,13 +181,15 @@ def time_and_energy(frame: pd.DataFrame) -> go.Figure:
 def epoch_violins(frame: pd.DataFrame) -> go.Figure:
     """Draws epoch times as % of their run's mean. Columns: model, settings, of_mean_percent."""
     figure = go.Figure()
-    own = frame.assign(run=joined([frame["model"], frame["settings"]]))
-    for run, number in numbered(own["run"]).items():
+    own = frame.assign(run=joined([frame["model"], frame["settings"]])).sort_values("run")
+    names = numbered(own["run"])
+    for run, number in names.items():
         figure.add_trace(
             go.Violin(
-                y=own[own["run"] == run]["of_mean_percent"], name=str(run), points="all",
-                line_color=colour(number), spanmode="hard", showlegend=False,
+                x=own[own["run"] == run]["of_mean_percent"], name=str(run), points="all",
+                orientation="h", line_color=colour(number), spanmode="hard", showlegend=False,
             )
         )  # fmt: skip
-    figure.update_yaxes(title_text="an epoch's time, % of its run's mean")
-    return look(figure)
+    figure.update_xaxes(title_text="an epoch's time, % of its run's mean")
+    figure.update_yaxes(autorange="reversed", type="category")
+    return look(figure, _LEAST_PX + _BAR_PX * len(names))

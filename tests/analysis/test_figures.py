@@ -144,8 +144,23 @@ def test_an_epoch_is_a_stack_of_what_it_was_spent_on():
     assert [trace.name for trace in figure.data] == [
         "fetch stall", "compute", "overhead", "whole epoch",
     ]  # fmt: skip
-    assert [list(place) for place in figure.data[0].x] == [["a", "a"], ["0", "4"]]
+    assert list(figure.data[0].y) == ["0 workers", "4 workers"]
+    assert list(figure.data[0].x) == [3.0, 1.0]
     assert len({trace.marker.color for trace in figure.data}) == 4
+
+
+def test_each_model_s_epochs_have_an_axis_of_their_own():
+    frame = pd.DataFrame(
+        {"model": ["<b>", "<b>", "b"], "settings": ["", "medium hdd", ""], "workers": [0, 0, 4],
+         **dict.fromkeys(("stall_s", "compute_s", "overhead_s"), 1.0), "epoch_s": 3.0,
+         "epoch_s_low": 3.0, "epoch_s_high": 3.0}
+    )  # fmt: skip
+    figure = prashanthi2022.epoch_bars(frame, "workers", "workers")
+    assert [note.text for note in figure.layout.annotations] == ["&lt;b&gt;", "b"]
+    assert {trace.xaxis for trace in figure.data} == {"x", "x2"}
+    assert list(figure.data[0].y) == ["0 workers, medium hdd", "0 workers"][::-1]
+    assert sum(trace.showlegend for trace in figure.data) == 4
+    assert not prashanthi2022.epoch_bars(frame.iloc[:0], "workers", "workers").data
 
 
 def test_predictions_lie_beside_the_line_where_they_are_right():

@@ -383,7 +383,7 @@ def _prashanthi2022() -> list[Part]:
             "Without the first epoch, on the host.",
             "epochs",
             prashanthi2022_modes.parts_by_mode,
-            [lambda frame: draw.epoch_bars(frame, "power_mode", "power mode")],
+            [lambda frame: draw.epoch_bars(frame, "power_mode", "")],
             one_place="host",
         ),
         Part(

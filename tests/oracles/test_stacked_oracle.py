@@ -131,9 +131,6 @@ def test_a_device_between_two_others_may_have_no_writes(tmp_path, middle):
     assert found == ({ARRAY: 1}, {DISK: 1})
 
 
-@pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason="both count, as if the partition were not in use"
-)
 def test_the_only_partition_is_read_as_the_whole_disk_below_a_mapped_device(tmp_path):
     bios = [bio(1, MAPPED), bio(2, DISK, AT)]
     found = counts(tmp_path, [*UNTOLD[:2], stacked(MAPPED, FIRST)], bios, mounts=mounts(MAPPED))
@@ -187,11 +184,6 @@ def test_both_count_where_no_event_tells_of_files(tmp_path):
     assert counts(tmp_path, **IN_FIRST) == TWICE
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="all writes below count as its own; the recorder always tells of the file",
-)
 def test_both_count_below_a_loop_device_of_which_nothing_else_is_told(tmp_path):
     untold = IN_FIRST | {"disks": [*PARTS, stacked(LOOP, FIRST, name="loop0")]}
     assert counts(tmp_path, **untold, **written_back()) == TWICE

@@ -31,6 +31,8 @@ IN_MEMORY = ("tmpfs", "ramfs", "devtmpfs", "hugetlbfs")
 _SECTOR, _SECTORS_A_PAGE = 512, 8
 _MINOR_BITS = 20
 """Bits of a minor number in the kernel: include/linux/kdev_t.h."""
+_LOOP = "7:"
+"""Major number of loop devices: Documentation/admin-guide/devices.txt."""
 _MOST_LAYERS = 8
 """Most nested overlays: the kernel allows two (include/linux/fs.h FILESYSTEM_MAX_STACK_DEPTH)."""
 
@@ -138,7 +140,7 @@ class Devices:
             yield Piece(Place(disk, first, end), self.names(dev))
 
     def _in_use(self, dev: str) -> bool:
-        return dev in self._mounted or dev in self._btrfs
+        return dev in self._mounted or dev in self._btrfs or dev in self._carriers
 
     def _span(self, dev: str) -> tuple[int, int] | None:
         """Returns the first sector of a partition and the one after its last; None if unknown."""
@@ -159,15 +161,23 @@ class Devices:
 
     @cached_property
     def _used_on(self) -> dict[str, list[str]]:
+        """The devices with a file system or below another device, by their whole disk."""
         found: dict[str, list[str]] = {}
         members = {dev for devs in self._members.values() for dev in devs}
-        for dev in sorted(self._mounted | members):
+        for dev in sorted(self._mounted | members | self._carriers):
             found.setdefault(self.whole(dev), []).append(dev)
         return found
 
+    @cached_property
+    def _carriers(self) -> set[str]:
+        """The devices that device mapper, md and loop devices lie on."""
+        below = {name for disk in self._disks.values() for name in disk.get("on", [])}
+        return below & self._disks.keys()
+
     def mounted_on(self, bdi: str) -> list[str]:
         """Returns the file systems, by device, that write-back names by this disk's bdi."""
-        return [dev for dev in self._used_on.get(bdi, []) if dev not in self._btrfs]
+        used = self._used_on.get(bdi, [])
+        return [dev for dev in used if dev in self._mounted and dev not in self._btrfs]
 
     def shared(self) -> list[str]:
         """Returns the disks whose name several mounted file systems share."""
@@ -244,7 +254,8 @@ class Devices:
         ]
 
     def _has_file(self, disk: str) -> bool:
-        return "backing_file" in self._disks.get(disk, {})
+        """Returns whether a disk is a loop device; the trace need not tell of its file."""
+        return "backing_file" in self._disks.get(disk, {}) or disk.startswith(_LOOP)
 
     def disks(self, name: str) -> list[str]:
         """Returns the disks below a disk, partition or file system."""

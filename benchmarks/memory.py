@@ -8,11 +8,12 @@ Then each job runs with each limit, and its device counts the sectors that it re
 also runs with other sizes of the device's read-ahead; it then also reads a quarter of each file, in
 pieces (`sparse`).
 
-Prints one JSON object: `runs`, a list with `order`, `tenants`, `tenant`, `share` (of the data set
-for which the limit has room), `read_ahead_kb`, `limit_bytes`, `measured_bytes`, `predicted_bytes`
-by model, and `error` (of the kernel's model, of 1); `worst_error`; `dropped`, the runs that could
-not be measured, with the reason. `lru_pages_per_s`: the speed of the pass over all capacities, and
-`lru_max_rss_bytes` of 100 million accesses. Needs root, cgroups for memory, and 4 N MiB in DIR.
+Prints each run when it is done (with --json on stderr), and one JSON object: `runs`, a list with
+`order`, `tenants`, `tenant`, `share` (of the data set for which the limit has room),
+`read_ahead_kb`, `limit_bytes`, `measured_bytes`, `predicted_bytes` by model, and `error` (of the
+kernel's model, of 1); `worst_error`; `dropped`, the runs that could not be measured, with the
+reason. `lru_pages_per_s`: the speed of the pass over all capacities, and `lru_max_rss_bytes` of 100
+million accesses. Needs root, cgroups for memory, and 4 N MiB in DIR.
 """
 
 from __future__ import annotations
@@ -266,6 +267,7 @@ def main() -> None:
     parser.add_argument("--accesses", type=int, default=100_000_000, help="of the speed's pass")
     parser.add_argument("--work", type=Path, help="folder for the file systems and traces")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the file systems are removed
     runs: list[dict[str, Any]] = []
     dropped: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(dir=options.work) as name, contextlib.ExitStack() as stack:
@@ -275,8 +277,7 @@ def main() -> None:
             for count in counts:
                 for row in _measured(folder, tenants[:count], options.epochs, order, options.mib):
                     (dropped if "dropped" in row else runs).append(row)
-                    if not options.json:
-                        print(row, flush=True)
+                    print(row, flush=True, file=sys.stderr if options.json else sys.stdout)
     speed = subprocess.check_output([sys.executable, "-c", _SPEED, str(options.accesses)])
     per_s, rss = json.loads(speed)
     result = {

@@ -17,7 +17,11 @@ TABLE = Table(
         Column("start_ns", Type.INT64, "when it was created; null: before the recording", "ns"),
         Column("end_ns", Type.INT64, "when it exited; null: after the recording", "ns"),
         Column("role", Type.TEXT, "target, daemon, child, flusher, journal, other", nullable=False),
-        Column("target", Type.TEXT, "name of the target that it belongs to, or belonged to last"),
+        Column(
+            "target",
+            Type.TEXT,
+            "name of the target that it belongs to, or whose cgroup it was in last",
+        ),
         Column("container_id", Type.TEXT, "container, by its cgroup path"),
         Column("container_name", Type.TEXT, "name of the container, if a Docker daemon knows it"),
         Column("cgroup", Type.TEXT, "path of its cgroup, or of its last one"),

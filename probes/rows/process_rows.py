@@ -73,6 +73,7 @@ class ProcessRows:
         self._processes: dict[int, _Process] = {}
         self._membership: Membership = context.membership
         self._targets = context.manifest["targets"]
+        self._with_cgroups = {t["name"] for t in self._targets if "cgroups" in t}
         self._containers = {
             container["id"]: container["name"]
             for container in context.manifest.get("containers", ())
@@ -96,20 +97,25 @@ class ProcessRows:
         thread.process.threads.add(thread.tid)
 
     def _belongs(self, process: _Process, number: int) -> None:
-        """A process belongs to a target from now on, or to none."""
-        target = self._targets[number - 1] if number else None
-        name = target["name"] if target else None
-        if process.target != name:
-            process.target = name
+        """A process belongs to a target from now on, or leaves its target.
+
+        One that leaves a target's cgroup keeps the target: nothing is recorded of it outside. One
+        that a daemon made leaves the daemon for a container, and all that it does counts there.
+        """
+        if not number:
+            if process.target not in self._with_cgroups:
+                process.target = process.role = None
+            return
+        target = self._targets[number - 1]
+        if process.target != target["name"]:
+            process.target = target["name"]
             process.role = self._role_in(target, process)
 
-    def _role_in(self, target: Mapping[str, Any] | None, process: _Process) -> str | None:
+    def _role_in(self, target: Mapping[str, Any], process: _Process) -> str:
         """Whoever joins a target has the target's role, and what it makes is a child.
 
         What a daemon makes is the daemon, too.
         """
-        if target is None:
-            return None
         if "cgroups" in target:
             parent = self._alive.get(process.ppid or 0)
             made = parent is not None and parent.process.target == target["name"]
@@ -171,7 +177,7 @@ class ProcessRows:
         ppid = parent.ppid if of_parent or flags & CLONE_PARENT else parent.process.pid
         process = parent.process
         if not of_parent:
-            process = _Process(tid, ppid, cgroup=cgroup, role=process.role)
+            process = _Process(tid, ppid, cgroup=cgroup)
         self._add(
             _Thread(
                 tid,

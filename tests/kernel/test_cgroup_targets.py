@@ -172,6 +172,7 @@ def test_a_process_that_leaves_and_returns_is_counted_only_while_inside(
     with end() as trace:
         calls = "SELECT count(*) FROM syscalls WHERE name = 'times'"
         assert trace.connection.execute(calls).fetchone() == (IN + LATER,)
+        assert counted(trace) == [(f"/{cgroup.name}", "target", IN + LATER)]  # its last target
         assert losses(trace) == []  # it was followed all the time
 
 

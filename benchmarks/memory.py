@@ -191,9 +191,10 @@ def _recorded(folder: Path, tenants: list[Tenant], epochs: int, order: str) -> P
     try:
         _go(jobs)
     finally:
-        recorder.send_signal(signal.SIGINT)  # a cgroup's recording does not end with its jobs
+        # The recording does not end with its jobs; in the background SIGINT may be ignored.
+        recorder.send_signal(signal.SIGTERM)
         recorder.communicate()
-    if recorder.returncode not in (0, 130):
+    if recorder.returncode not in (0, 143):
         raise OSError(f"tracer record ended with status {recorder.returncode}")
     return trace
 

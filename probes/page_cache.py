@@ -70,6 +70,7 @@ TABLE = Table(
         ),
     ),
     example="SELECT dev, ino, event, count(*), sum(pages) FROM page_cache GROUP BY ALL ORDER BY 5",
+    option="-e default,page_cache",
 )
 
 _FOLIO = {"dev": device("s_dev"), "ino": number("i_ino"), "index": number("index")}

@@ -28,9 +28,9 @@ def show_size(size: float) -> str:
 
 
 def show_number(value: float, digits: int) -> str:
-    """Returns a number with `digits` decimals; "below 0.1, negative" instead of "-0.0"."""
+    """Returns a number with `digits` decimals; "> -0.1" instead of "-0.0"."""
     if value < 0 and round(value, digits) == 0:
-        return f"below {10.0**-digits:.{digits}f}, negative"
+        return f"> -{10.0**-digits:.{digits}f}"
     return f"{value:,.{digits}f}"
 
 

@@ -242,7 +242,7 @@ def simulate(
 
         typer.echo(dump(facts))
     elif html is None:
-        print_answer(sources[0].location, facts)
+        print_answer(sources[0].location, facts, dev or ())
 
 
 def _question(

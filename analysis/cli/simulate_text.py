@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -27,15 +28,22 @@ _LATENCY = ("replay", "layer", "op", "requests", "mean", "p50", "p95", "p99", "p
 _TIMES = ("mean_ns", "p50_ns", "p95_ns", "p99_ns", "p99_9_ns", "max_ns")
 
 
-def print_answer(name: str, facts: dict[str, Any]) -> None:
-    """Prints the facts that one model returns (analysis/flushlayer/answers)."""
+def print_answer(name: str, facts: dict[str, Any], devices: Sequence[str] = ()) -> None:
+    """Prints the facts that one model returns (analysis/flushlayer/answers).
+
+    `devices`: the only devices whose write-backs count; none: all.
+    """
     out = console()
     out.print(safe(f"{name}: a flush layer of {facts['medium']} in front of {facts['disk']}"))
     out.print()
     if not facts["requests"]:
         whose = " of the targets" if facts["writers"]["taken"] == TARGETS else ""
+        there = f" to {', '.join(devices)}" if devices else ""
         out.print(
-            f"This trace has no page write-backs{whose}: a flush layer would have nothing to do."
+            safe(
+                f"This trace has no page write-backs{whose}{there}: a flush layer would have"
+                " nothing to do."
+            )
         )
         _left_out(out, facts)
     else:
@@ -44,8 +52,8 @@ def print_answer(name: str, facts: dict[str, Any]) -> None:
         _left_out(out, facts)
         out.print(f"  U  distinct pages              {show(facts['unique_pages'])}")
         {"paper": _paper, "curve": _curve, "timed": _timed}[facts["model"]](out, facts)
-        for reason, pages in facts["by_reason"].items():
-            out.print(safe(f"  {show(pages)} pages by {reason}"))
+        reasons = ", ".join(f"{why} {show(pages)}" for why, pages in facts["by_reason"].items())
+        out.print(safe(f"  Page write-backs by reason: {reasons}."))
     out.print("\nAssumptions")
     for note in facts["assumptions"]:
         out.print(safe(f"  - {note}"))
@@ -143,7 +151,7 @@ def _timed(out: Console, facts: dict[str, Any]) -> None:
         for row in facts["improvement"]
     ]
     columns = ["by", "", "requests", "mean", "p50", "p99"]
-    print_table(out, "Improvement, closed replay", columns, rows)
+    print_table(out, "Improvement, closed replay", columns, rows, left=("by", ""))
     if facts["sync_calls"]:
         rows = [
             [row["layer"], row["calls"]]

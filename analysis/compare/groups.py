@@ -12,6 +12,7 @@ from tracer.analysis.studies.spread import place
 
 _NUMBER = re.compile(r"[-_. ]*\d+$")
 _FEWEST_PAIRS = 2
+_LONGEST = 80
 
 
 @dataclass(frozen=True)
@@ -133,4 +134,5 @@ def different_work(groups: Sequence[Group], identities: Sequence[Identity]) -> l
 def _listed(work: set[str]) -> str:
     ordered = sorted(work)
     more = f" and {len(ordered) - 3} more" if len(ordered) > 3 else ""
-    return ", ".join(one[:80] for one in ordered[:3]) + more
+    said = [one if len(one) <= _LONGEST else f"{one[: _LONGEST - 4]} ..." for one in ordered[:3]]
+    return ", ".join(said) + more

@@ -225,7 +225,7 @@ def _chosen(trace: Trace, slowest: int, step: tuple[int, int] | None) -> list[di
     frame = trace.sql(f"SELECT {columns} FROM explained_steps {query}")
     if step is not None and not len(frame):
         raise UsageError(
-            f"no training step {step[0]}:{step[1]} was recorded to its end",
+            f"no training step {step[0]}:{step[1]} began in the recording and ended in it",
             f'see: tracer query {trace.folder} "SELECT epoch, step FROM steps"',
         )
     return frame.to_dict("records")

@@ -64,21 +64,25 @@ def _a(operation: str) -> str:
 
 
 def reads(trace: Trace) -> list[Finding]:
-    """Returns the total time of the read requests that threads of the jobs issued.
+    """Returns the time in which a read request of the jobs' threads was queued or in service.
 
-    It is an upper bound on their waiting time, because requests overlap and nobody waits for
-    read-ahead. Needs the tables block and processes.
+    It is an upper bound on their waiting time, because nobody waits for read-ahead. If several
+    jobs train at once, it is the sum over their processes. Needs the tables block and processes.
     """
     over = window(trace)
     if over is None:
         return []
     requests(trace)
+    process = "PARTITION BY pid " if over.jobs > 1 else ""
     answer = ask(
         trace,
-        "SELECT 100 * least(1, sum(complete_ns - coalesce(queue_ns, issue_ns)) /"
-        f" {over.ns}) AS value, count(*) AS requests, sum(nr_sector) * 512 AS bytes"
+        "SELECT 100 * least(1, sum(greatest(0, until - greatest(since, coalesce(covered, since))))"
+        f" / {over.ns}) AS value, count(*) AS requests, sum(nr_sector) * 512 AS bytes"
+        f" FROM (SELECT since, until, nr_sector, max(until) OVER ({process}ORDER BY since, until"
+        " ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS covered"
+        " FROM (SELECT pid, nr_sector, coalesce(queue_ns, issue_ns) AS since, complete_ns AS until"
         f" FROM {of_jobs(trace, 'requests', 'issue_ns')}"
-        f" WHERE operation = 'read' AND complete_ns >= issue_ns AND {over.holds('issue_ns')}"
+        f" WHERE operation = 'read' AND complete_ns >= issue_ns AND {over.holds('issue_ns')}))"
         " HAVING count(*) > 0",
     )
     if answer is None:

@@ -44,7 +44,7 @@ def _computing(trace: Trace, over: Window) -> list[Finding]:
     share = answer.value / 100
     own = _own(trace, over, share, f"kind IN {_COMPUTES} AND phase IN {_PARTS}")
     if waited := percent(100 * (share - own)) if 100 * (share - own) >= _MUCH else "":
-        sentence += f"; for {waited} of the time it only waits"
+        sentence += f"; in {waited} of a minibatch's time, the thread that computes only waits"
     return [finding(trace, over, (), "computing", answer, sentence, "%", own)]
 
 

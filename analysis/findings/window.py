@@ -21,7 +21,7 @@ class Window:
     `what`: its name in a sentence. `stage`: its phase, "" for the whole recording. `start` and
     `end` (ns): its first and last moment. `ns`: SQL for its length; if several jobs train at once,
     the sum of their lengths. If `start` to `end` is longer than `ns`, sums over the window are too
-    high, never too low.
+    high, never too low. `jobs`: the number of processes in that stage; 1 for the whole recording.
     """
 
     what: str
@@ -29,6 +29,7 @@ class Window:
     start: int
     end: int
     ns: str
+    jobs: int = 1
 
     def holds(self, ts: str = "ts") -> str:
         """Returns an SQL condition: a time lies in the window."""
@@ -63,7 +64,7 @@ def window(trace: Trace) -> Window | None:
     within = f"start < {ended} AND {last} > {begun} AND {last} > start"
     found = trace.sql(
         f"SELECT name, min(greatest(start, {begun}))::BIGINT AS start,"
-        f" max(least({last}, {ended}))::BIGINT AS ended FROM phases"
+        f" max(least({last}, {ended}))::BIGINT AS ended, count(DISTINCT pid) AS jobs FROM phases"
         f" WHERE name IN {tuple(_STAGES)} AND {within} GROUP BY name"
         f" ORDER BY name != 'train' LIMIT 1"
     )
@@ -75,7 +76,8 @@ def window(trace: Trace) -> Window | None:
         f" WHERE name = '{stage}' AND {within})"
     )
     start, end = int(found["start"].iloc[0]), int(found["ended"].iloc[0])
-    return Window(_STAGES[stage], stage, start, end, ns)
+    jobs = max(1, int(found["jobs"].iloc[0]))
+    return Window(_STAGES[stage], stage, start, end, ns, jobs)
 
 
 def whole(trace: Trace) -> Window | None:

@@ -27,10 +27,9 @@ _MEASURES = (
     Column("refaulted_mib", "pages brought in that had been evicted before", "again"),
     Column("wait_s", "time for which threads waited for the device; null: not known", "wait s"),
 )
-_NOTE = (
-    "Used: pages of calls, of faults, and those mapped around faults. Unused: read ahead, never "
-    "used. Again: brought in though they had been evicted before. All in MiB."
-)
+_USED = "Used: pages of calls, of faults, and those mapped around faults. "
+_UNUSED = "Unused: read ahead, never used. "
+_AGAIN = "Again: brought in though they had been evicted before. All in MiB."
 
 
 _SHORT = ("unused_mib", "evicted_mib", "wait_s")
@@ -87,7 +86,7 @@ READS_BY_EPOCH = MergedTable(
     keys=("target", "epoch"),
     parts=_epochs_of,
     finish=_epochs,
-    note=_NOTE,
+    note=_USED + _UNUSED + _AGAIN,
 )
 
 
@@ -123,7 +122,7 @@ READS_BY_FILE = MergedTable(
     keys=("target", "file"),
     parts=_files_of,
     finish=_files,
-    note=_NOTE,
+    note=_USED + _AGAIN,
 )
 
 _EVICTERS = f"""

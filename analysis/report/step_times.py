@@ -32,9 +32,11 @@ _KEYS = ["stage", "part"]
 
 def _parts(trace: Trace) -> pd.DataFrame:
     view = steps(trace)
+    # The job may have been stopped, or at anything else, before it was attached to.
+    begun = int(trace.manifest["clock"]["start_ns"])
     rows = " UNION ALL ".join(
         f"SELECT stage, '{part}' AS part, {buckets(column)} FROM {view}"
-        f" WHERE {column} IS NOT NULL AND total_ns IS NOT NULL GROUP BY ALL"
+        f" WHERE {column} IS NOT NULL AND total_ns IS NOT NULL AND start >= {begun} GROUP BY ALL"
         for part, column in _PARTS.items()
     )
     return trace.sql(rows)
@@ -68,7 +70,7 @@ STEP_TIMES = MergedTable(
     (
         Column("stage", "train, eval or inference; null: not marked", "stage", text=True),
         Column("part", "part of the step, as in the view steps", "part", text=True),
-        Column("steps", "steps that ended", "steps"),
+        Column("steps", "steps that began and ended in the recording", "steps"),
         Column("mean_ms", "mean time", "mean ms"),
         Column("p50_ms", "median", "p50 ms"),
         Column("p99_ms", "99th percentile", "p99 ms"),
@@ -78,13 +80,14 @@ STEP_TIMES = MergedTable(
     keys=(*_KEYS, "bucket"),
     parts=_parts,
     finish=_finish,
-    note="Compute: forward, backward and optimizer. GPU: measured with CUDA events, in parallel to"
-    " the CPU. Shares of fetch stall, compute, checkpoint and overhead sum to 1.",
+    note="Steps that began before the recording do not count. Compute: forward, backward and"
+    " optimizer. GPU: measured with CUDA events, in parallel to the CPU. Shares of fetch stall,"
+    " compute, checkpoint and overhead sum to 1.",
 )
 
 
 def step_quantiles(parts: pd.DataFrame, shares: Sequence[float]) -> pd.DataFrame:
-    """Returns quantiles of the length of whole minibatches, by stage, over the steps that ended.
+    """Returns quantiles of the length of whole minibatches, by stage.
 
     `parts`: the parts of `STEP_TIMES`. Columns: stage (null: not marked), one pQ_ms per share.
     Quantiles are those of `histogram.spread`.
@@ -95,7 +98,7 @@ def step_quantiles(parts: pd.DataFrame, shares: Sequence[float]) -> pd.DataFrame
 
 
 def step_times(trace: Trace) -> pd.DataFrame:
-    """Returns the times of each part of a minibatch, over the steps that ended.
+    """Returns the times of each part of a minibatch, over the steps that the recording has whole.
 
     `STEP_TIMES` has the columns, and the view `steps` documents the parts. There are GPU rows if
     any step has GPU times.

@@ -49,7 +49,8 @@ _STEPS = f"""
 CREATE OR REPLACE TEMP TABLE path_steps AS
 SELECT row_number() OVER (ORDER BY s.start, s.rowid) - 1 AS span, t.life - 1 AS lane, s.*
 FROM steps s JOIN threads t ON {owns("t", "s", ts="start")}
-WHERE s."end" > s.start
+-- Before the recording, nobody knows what a thread waited for.
+WHERE s."end" > s.start AND s.start >= $begun
 """
 
 _CUTS = """
@@ -86,7 +87,7 @@ def _build(trace: Trace) -> None:
     waits(trace)
     steps(trace)
     make_threads(trace)
-    trace.execute(_STEPS)
+    trace.execute(_STEPS.replace("$begun", str(trace.manifest["clock"]["start_ns"])))
     of_steps = _arrays(trace, 'SELECT lane, start, "end" FROM path_steps ORDER BY span')
     begun = _arrays(trace, "SELECT begun FROM threads ORDER BY life")
     lane, begin, end, by, row = _arrays(trace, _WAITS)
@@ -129,7 +130,8 @@ def _arrays(trace: Trace, query: str) -> list[Ints]:
 
 CRITICAL_PATH = View(
     VIEW,
-    "One row per segment of a step's critical path. The segments of a step add up to its time.",
+    "One row per segment of the critical path of a step that began in the recording. The segments"
+    " of a step add up to its time.",
     (
         Column("epoch", Type.INT64, "epoch of the step, from 0"),
         Column("step", Type.INT64, "number of the step, from 0"),

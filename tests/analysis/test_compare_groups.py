@@ -99,6 +99,8 @@ def test_groups_that_do_other_work_are_said(tmp_path):
 
     other = compare([job("a.trace", "train.py"), job("b.trace", "infer.py")])
     assert any("do not do the same work" in note for note in other.notes)
+    long = compare([job("e.trace", "train.py", "x" * 80), job("f.trace", "infer.py")])
+    assert any("x ...; " in note for note in long.notes)
     same = compare(
         [job("c.trace", "train.py", "--seed", "1"), job("d.trace", "train.py", "--seed=2")]
     )

@@ -65,6 +65,17 @@ def test_a_step_can_be_named(trace):
         explain(trace, step=(1, 3))
 
 
+def test_a_step_that_began_before_the_recording_is_not_explained(tmp_path):
+    """Nobody knows what its thread did before: it may have been stopped."""
+    clock = {"name": "mono", "start_ns": 105 * MS, "end_ns": 10**9}
+    tables = steps_of([200, 2, 3])
+    with make_trace(tmp_path / "t", tables, targets=TARGETS, clock=clock) as made:
+        found = explain(made)
+        assert (found.steps, found.longest_ns) == (2, 13 * MS)
+        with pytest.raises(UsageError, match="began in the recording"):
+            explain(made, step=(0, 0))
+
+
 def test_other_steps_count_where_none_trains(tmp_path):
     with make_trace(tmp_path / "t", steps_of([2, 3], "inference"), targets=TARGETS) as made:
         assert (explain(made).stage, explain(made).steps) == ("inference", 2)

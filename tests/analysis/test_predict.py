@@ -121,7 +121,7 @@ def test_a_trace_without_the_page_cache_says_how_to_record_it(tracer, tmp_path):
     make_trace(tmp_path / "a.trace", {"processes": []}).close()
     ran = tracer("predict", "a.trace", "--memory", "1M", status=None)
     assert ran.status != 0 and len(ran.err.splitlines()) == 1
-    assert "page_cache" in ran.err and "tracer record -e page_cache" in ran.err
+    assert "page_cache" in ran.err and "tracer record -e default,page_cache" in ran.err
 
 
 def test_a_recording_in_which_no_target_uses_a_file_is_refused(tracer, tmp_path):

@@ -358,6 +358,16 @@ def test_the_report_has_the_time_of_each_part_over_all_steps(tmp_path):
     assert sum(found["train", part][2] for part in parts) == pytest.approx(1)
 
 
+def test_the_report_s_times_leave_out_a_step_that_began_before_the_recording(tmp_path):
+    """The finding about the same steps does so, too."""
+    early = [{**p, "start": p["start"] - 90, "end": p["end"] - 90} for p in STEP]
+    clock = {"name": "mono", "start_ns": 50, "end_ns": 300}
+    spans = [phase("train", 5, 250), *early, *STEP]
+    with make_trace(tmp_path / "t", {"phases": spans}, clock=clock) as trace:
+        found = {row["part"]: row["steps"] for row in records(step_times(trace))}
+    assert found["end to end"] == found["forward"] == 1
+
+
 def test_a_worker_s_fetches_are_no_steps_of_its_own(tmp_path):
     workers = [phase("fetch", 10 * n, 10 * n + 5, step=0, pid=WORKER + n) for n in range(3)]
     with make_trace(tmp_path / "t", {"phases": [*STEP, *workers]}) as trace:

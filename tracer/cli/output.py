@@ -15,6 +15,7 @@ from tracer.sizes import show_number
 
 WIDTH = 80
 _LEAST_TEXT = 10
+_APART = 2  # columns are padded by one space, and one lies between them
 _WIDEST = 10_000
 
 
@@ -69,25 +70,33 @@ def print_table(
 ) -> None:
     """Prints a title, a table and a note. Columns in `left` are text, the others numbers.
 
+    Text is wrapped to fit `out`; a number is never cut, so a table of many numbers may be wider.
     `exact` prints every digit, for the results of queries.
     """
     made = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     cell = _exact if exact else show
     cells = [[cell(value) for value in row] for row in rows]
+    needed = 1
     for number, column in enumerate(columns):
         longest = max((len(line[number]) for line in cells), default=0)
+        text = column in left
+        least = min(longest, _LEAST_TEXT) if text else max(longest, len(safe(column)))
+        needed += least + _APART
         made.add_column(
             safe(column),
-            justify="left" if column in left else "right",
-            no_wrap=column not in left,
+            justify="left" if text else "right",
+            no_wrap=not text,
             overflow="fold",
-            min_width=min(longest, _LEAST_TEXT) if column in left else None,
+            min_width=least,
         )
     for line in cells:
         made.add_row(*line)
     if title:
         out.print(safe(title), style="bold")
+    width = out.width
+    out.width = max(width, needed)
     out.print(made)
+    out.width = width
     if note:
         out.print(safe(note), style="italic")
     out.print()

@@ -103,6 +103,8 @@ def test_computing_weighs_without_its_waits(found):
     }
     computing = found(tables)["computing"]
     assert (round(computing.value, 6), round(computing.weight, 6)) == (40, 0.25)
-    assert computing.sentence.endswith("; for 15 % of the time it only waits")
+    assert computing.sentence.endswith(
+        "; in 15 % of a minibatch's time, the thread that computes only waits"
+    )
     free = found({**tables, "off_cpu": [off(12, 1, state="R+", ran=60, delay=1)]})["computing"]
     assert (round(free.weight, 6), free.sentence[-1]) == (0.4, ")")

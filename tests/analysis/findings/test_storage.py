@@ -15,6 +15,7 @@ from tests.support.findings import (
     call,
     chain,
     merged,
+    phase,
     request,
     start,
 )
@@ -117,3 +118,22 @@ def test_time_in_the_queue_against_time_in_the_device(found):
     )
     reads = by_topic["disk reads"]
     assert (reads.value, reads.certainty) == (50, "at most")
+
+
+def test_reads_in_flight_at_the_same_time_count_once(found):
+    # Four reads of 20 s, each 10 s after the one before; the fifth lies within another.
+    rows = [row for n in range(2) for row in request(2 * 10 * n, 5, 15, 2 * n)]
+    rows += [row for n in range(2) for row in request(2 * 10 * n + 10, 5, 15, 2 * n + 1)]
+    rows += request(12, 1, 2, 9)
+    tables = {"processes": PROCESSES, "phases": TRAIN, "block": sorted(rows, key=lambda r: r["ts"])}
+    assert found(tables)["disk reads"].value == 50
+
+
+def test_reads_of_two_jobs_count_for_each(found):
+    rows = [*request(10, 5, 15, 1, A), *request(10, 5, 15, 2, B)]
+    tables = {
+        "processes": [*OF_CONTAINERS, *PROCESSES[2:]],
+        "phases": [phase("train", 0, 100, A), phase("train", 0, 100, B)],
+        "block": sorted(rows, key=lambda row: row["ts"]),
+    }
+    assert found(tables, targets=CONTAINERS)["disk reads"].value == 20

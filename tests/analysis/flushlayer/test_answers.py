@@ -279,3 +279,10 @@ class TestSweep:
     def test_no_file(self, tmp_path: Path):
         with pytest.raises(UsageError, match="cannot read"):
             sweep.load(tmp_path / "none.toml")
+
+    def test_the_example_in_the_docs_can_be_swept(self, plan):
+        text = (ROOT / "docs" / "what-if.md").read_text()
+        (example,) = text.split("\n\n    model = ")[1:]
+        lines = ("    model = " + example).split("\n## ")[0].splitlines()
+        asked = plan("\n".join(line.removeprefix("    ") for line in lines))
+        assert len(asked.settings()) == 8, "two values of two knobs, least and most"

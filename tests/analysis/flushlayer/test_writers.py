@@ -152,7 +152,7 @@ def test_a_slightly_worse_result_is_not_printed_as_minus_zero(trace, tracer):
     facts = tracer("simulate", trace.folder, "--capacity-pages", "8", "--json").json
     assert facts["improvement_with_drain"] == pytest.approx(-350 / 8e6)
     text = tracer("simulate", trace.folder, "--capacity-pages", "8").out
-    assert "below 0.001, negative" in text
+    assert "> -0.001" in text
     assert "-0.000" not in text
 
 
@@ -162,6 +162,11 @@ def test_a_trace_in_which_only_others_wrote_says_so(tmp_path, tracer):
     text = tracer("simulate", tmp_path / "t").out
     assert "no page write-backs of the targets" in text
     assert "100 of 100 (100.0%)" in text
+
+
+def test_a_device_to_which_nobody_wrote_is_named(trace, tracer):
+    text = tracer("simulate", trace.folder, "--dev", "259:7").out
+    assert "no page write-backs of the targets to 259:7" in text
 
 
 def test_sweeps_of_several_traces_take_the_targets_pages(trace, tmp_path, tracer):

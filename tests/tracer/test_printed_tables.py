@@ -1,0 +1,28 @@
+"""Tables in a terminal: text is wrapped, numbers are whole."""
+
+import io
+
+from rich.console import Console
+
+from tracer.cli.output import WIDTH, print_table
+
+
+def printed(columns, rows, left=()):
+    out = Console(file=io.StringIO(), width=WIDTH)
+    print_table(out, "", columns, rows, left=left)
+    assert out.width == WIDTH
+    return out.file.getvalue().splitlines()
+
+
+def test_no_digit_is_cut_from_a_table_that_is_too_wide():
+    numbers = [123_456_789 + n for n in range(9)]
+    lines = printed([f"column {n}" for n in range(9)], [numbers])
+    assert any(line.split() == [f"{n:,}" for n in numbers] for line in lines)
+    assert any(line.split()[-2:] == ["column", "8"] for line in lines)
+
+
+def test_text_is_wrapped_so_that_numbers_fit():
+    lines = printed(["name", "n", "m"], [["x" * 200, 123_456, 7]], left=["name"])
+    assert max(len(line) for line in lines) <= WIDTH
+    assert "".join(lines).count("x") == 200
+    assert any(line.split()[1:] == ["123,456", "7"] for line in lines)

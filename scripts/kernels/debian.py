@@ -20,7 +20,7 @@ MIRROR = "http://deb.debian.org/debian"
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
 _IMAGE, _HEADERS, _BUSYBOX = "linux-image-amd64", "linux-headers-amd64", "busybox-static"
-_PARTS = re.compile(r"linux-(image|binary|modules|headers)-")
+_PARTS = re.compile(r"linux-(image|base|binary|modules|headers)-")
 """Packages that together make up a kernel and its headers. Other dependencies install or compile
 kernels, which nobody does here."""
 _DONE = "unpacked"

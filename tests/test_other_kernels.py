@@ -12,7 +12,7 @@ import pytest
 
 from scripts.kernels import initramfs
 from scripts.kernels.architectures import ARCHITECTURES
-from scripts.kernels.debian import Kernel
+from scripts.kernels.debian import Kernel, kernel_of
 from scripts.kernels.errors import CannotTest
 from scripts.kernels.initramfs import NEEDED, USEFUL, archive
 from scripts.kernels.modules import Modules
@@ -146,3 +146,10 @@ def test_a_guest_of_this_architecture_has_the_root_of_this_machine(tmp_path):
     kernel = Kernel(architecture, "sid", "6.1", place, place, place, place)
     root = root_of(kernel, place)
     assert (root.folder, root.shared, place.exists()) == (Path("/"), (), False)
+
+
+def test_a_kernel_that_was_unpacked_in_part_is_an_error_with_the_folder_to_remove(tmp_path):
+    (tmp_path / "sid/root/usr/lib/modules/7.2/kernel").mkdir(parents=True)
+    (tmp_path / "sid/unpacked").touch()
+    with pytest.raises(CannotTest, match=f"built-in modules: remove {tmp_path}/sid$"):
+        kernel_of("sid", tmp_path)

@@ -18,6 +18,7 @@ KERNELS = {
     "trixie": ("trixie", "amd64"),
     "sid": ("sid", "amd64"),
     "bookworm-arm64": ("bookworm", "arm64"),
+    "trixie-arm64": ("trixie", "arm64"),
 }
 """Suites and architectures by the kernel's name here. Each of Debian's suites has the kernel that
 was current when it was frozen. Oldest first."""
@@ -59,19 +60,20 @@ def kernel_of(name: str, cache: Path) -> Kernel:
         packages = Packages(folder / "apt", suite, architecture)
         packages.unpack(_parts(packages, architecture), root)
         (folder / _DONE).touch()
-    (modules,) = _found(root, ("lib/modules/*/kernel", "usr/lib/modules/*/kernel"), "modules")
-    release = modules.parent.name
+    lists = ("lib/modules/*/modules.builtin", "usr/lib/modules/*/modules.builtin")
+    (listed,) = _found(root, lists, "list of built-in modules")
+    modules, release = listed.parent, listed.parent.name
     images = (f"boot/vmlinuz-{release}", f"lib/modules/{release}/vmlinuz")
     (image,) = _found(root, (*images, f"usr/{images[1]}"), "kernel image")
     (busybox,) = _found(root, ("bin/busybox", "usr/bin/busybox"), "busybox")
     known = ARCHITECTURES[architecture]
-    return Kernel(known, suite, release, image, modules.parent, root / "usr/src", busybox)
+    return Kernel(known, suite, release, image, modules, root / "usr/src", busybox)
 
 
 def _found(root: Path, patterns: Iterable[str], what: str) -> list[Path]:
     found = sorted(path for pattern in patterns for path in root.glob(pattern))
     if len(found) != 1:
-        raise CannotTest(f"{root} has {len(found)} files for its {what}; remove {root.parent}")
+        raise CannotTest(f"{root} has {len(found)} files for its {what}: remove {root.parent}")
     return found
 
 

@@ -4,6 +4,9 @@ The tracepoints give the address, the instruction and the access. perf's softwar
 faults, and faults in kernel mode. A signal marks a fault that failed. perf's records of mappings
 give the file behind an address. If perf events cannot be opened, `kind` is "unknown" and the files
 are null.
+
+Kernels of some architectures, such as AArch64, have no such tracepoints. There, perf's software
+events give the address and the instruction of every fault that did not fail; `access` is null.
 """
 
 from __future__ import annotations
@@ -46,6 +49,7 @@ TABLE = Table(
     example="SELECT kind, file, count(*) FROM page_faults GROUP BY ALL ORDER BY 3 DESC LIMIT 9",
 )
 
+TRACEPOINTS = ("exceptions:page_fault_user", "exceptions:page_fault_kernel")
 _FAULT = ("address", "ip", "error_code")
 
 
@@ -60,8 +64,10 @@ PROBE = Probe(
     "page faults of the targets: minor or major, file, instruction, access",
     TABLE,
     (
-        Event("exceptions:page_fault_user", "user", reads=_FAULT),
-        Event("exceptions:page_fault_kernel", "kernel", reads=_FAULT),
+        *(
+            Event(name, label, reads=_FAULT)
+            for name, label in zip(TRACEPOINTS, ("user", "kernel"), strict=True)
+        ),
         Event("signal:signal_generate", "signal", reads=("sig", "code")),
         *(
             Event(f"perf:{name}", label, feed=Feed.PERF)

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import io
 import lzma
+import shlex
 import subprocess
+from pathlib import Path
 
 import pytest
 
+from scripts.kernels import initramfs
+from scripts.kernels.architectures import ARCHITECTURES
+from scripts.kernels.debian import Kernel, kernel_of
 from scripts.kernels.errors import CannotTest
-from scripts.kernels.initramfs import archive
+from scripts.kernels.initramfs import NEEDED, USEFUL, archive
 from scripts.kernels.modules import Modules
+from scripts.kernels.roots import Root, root_of
 from scripts.kernels.table import FAILS, OK, SKIPPED, Column, Result, lines
 
 
@@ -104,3 +110,46 @@ def test_the_table_names_backends_that_differ_and_numbers_each_reason_once():
 
 def test_a_kernel_without_any_result_fails():
     assert Column("6.1", 1.0).fails
+
+
+@pytest.fixture
+def foreign(modules, tmp_path):
+    """A kernel of an architecture that is not this machine's; all modules are built in."""
+    built_in = "".join(f"kernel/{name}.ko\n" for name in (*NEEDED, *USEFUL))
+    (tmp_path / "modules.builtin").write_text(built_in)
+    (architecture,) = (known for known in ARCHITECTURES.values() if not known.is_here)
+    busybox = tmp_path / "busybox"
+    busybox.write_bytes(b"\x7fELF")
+    return Kernel(architecture, "sid", "6.1", tmp_path / "vmlinuz", tmp_path, tmp_path, busybox)
+
+
+def test_a_guest_of_another_architecture_sees_shared_folders_in_a_root_of_its_own(
+    foreign, tmp_path
+):
+    shared = tmp_path / "a project"
+    root = Root(tmp_path / "guest", Path("/usr/bin/python3"), Path("/opt"), (shared,))
+    initramfs.write(tmp_path / "initramfs", foreign, root, ["true"], shared)
+    found = {name: content for name, _, content in listed((tmp_path / "initramfs").read_bytes())}
+    assert list(found) == ["bin", "bin/busybox", "init"]
+    script = found["init"].decode()
+    subprocess.run(["sh", "-n"], input=script, text=True, check=True)
+    lines = script.splitlines()
+    (overlay,) = (line for line in lines if "-t overlay" in line)
+    assert f"lowerdir=/host{tmp_path}/guest,upperdir=/over/upper" in overlay
+    assert f"$b mount -o bind '/host{shared}' '/new{shared}'" in lines
+    assert shlex.split(shlex.split(lines[-1])[-1]) == ["cd", str(shared), "&&", "exec", "true"]
+
+
+def test_a_guest_of_this_architecture_has_the_root_of_this_machine(tmp_path):
+    (architecture,) = (known for known in ARCHITECTURES.values() if known.is_here)
+    place = tmp_path / "x"
+    kernel = Kernel(architecture, "sid", "6.1", place, place, place, place)
+    root = root_of(kernel, place)
+    assert (root.folder, root.shared, place.exists()) == (Path("/"), (), False)
+
+
+def test_a_kernel_that_was_unpacked_in_part_is_an_error_with_the_folder_to_remove(tmp_path):
+    (tmp_path / "sid/root/usr/lib/modules/7.2/kernel").mkdir(parents=True)
+    (tmp_path / "sid/unpacked").touch()
+    with pytest.raises(CannotTest, match=f"built-in modules: remove {tmp_path}/sid$"):
+        kernel_of("sid", tmp_path)

@@ -11,9 +11,9 @@ of the job may have waited for writes. `write_waits` has all of these times:
 - async: an asynchronous transfer of a thread of the job was under way, and a disk had writes to do.
   A thread can wait for it without a call, by looking at memory.
 - disk: any other call, except those that wait only for threads, times or networks; or a page fault
-  that read, or that wrote to a mapped file; while a disk had writes to do, or reads that came
-  behind writes (`tracer.analysis.views.disk_writing`). A call that reads, and queued nothing at a
-  disk itself, counts only while there were such reads, since it may read a pipe. A fault lasts
+  that read, or that may have written to a mapped file; while a disk had writes to do, or reads that
+  came behind writes (`tracer.analysis.views.disk_writing`). A call that reads, and queued nothing
+  at a disk itself, counts only while there were such reads, since it may read a pipe. A fault lasts
   until its thread's next call or such fault.
 - begun: the time from the recording's beginning to a thread's first call, while a disk had writes
   to do. The thread may have been in a call.
@@ -96,7 +96,8 @@ _NOT_RETURNED = (
 _FAULTS = """
 SELECT tid::BIGINT AS tid, ts FROM page_faults
 WHERE kind = 'major'
-    OR ((access = 'write' OR kind = 'unknown') AND file IS NOT NULL AND file NOT LIKE '[%')
+    OR ((access IS NULL OR access = 'write' OR kind = 'unknown')
+        AND file IS NOT NULL AND file NOT LIKE '[%')
 """
 
 _PAUSES = f"""

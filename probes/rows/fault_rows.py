@@ -7,6 +7,9 @@ which spares an event for each of the most frequent kind. What failed, and what 
 have told of, is of kind "unknown". (Told as minor by mistake: a fault that waited for the disk
 when its thread was killed.)
 
+Without the tracepoints, each of perf's events is a fault of the kind that it tells. They are told
+of every process, and of no fault that failed.
+
 Kernels before 6.0 count the first write to a page of shared memory as major, read or not
 (`retries_are_major` in the manifest): there, major writes outside of private memory are "unknown".
 """
@@ -20,12 +23,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tracer.probes.backends.event_format import EventFormat
-from tracer.probes.backends.perf_events.records import MAJOR
+from tracer.probes.backends.perf_events.records import IN_USER_MODE, MAJOR, MODE
 from tracer.probes.backends.timeline import Batch
 from tracer.probes.compiled import compiled
 from tracer.probes.limits import PID_LIMIT
 from tracer.probes.rows import columns
 from tracer.probes.rows.fault_places import FaultPlaces
+from tracer.probes.rows.slots import NOBODY
 from tracer.probes.schema import AssemblyContext
 
 _X86 = ("x86_64", "i686", "i586", "i486", "i386")
@@ -62,7 +66,7 @@ _FAULT = np.dtype(
 
 
 class FaultRows:
-    """One row a page_fault_user or page_fault_kernel event."""
+    """One row a page_fault_user or page_fault_kernel event; without those, one of perf's."""
 
     # A launched command's first mappings are made before its exec is told of.
     sees_others = True
@@ -74,14 +78,18 @@ class FaultRows:
         self._faults = [
             (label == "user", formats[label]) for label in ("user", "kernel") if formats[label]
         ]
-        self._kinds = [
+        kinds = [
             (kind, formats[label])
             for kind, label in ((_MINOR, "minor"), (_MAJOR, "major"))
             if formats.get(label)
         ]
+        self._alone = [] if self._faults else kinds
+        self._kinds = kinds if self._faults else []
+        of = {target["kind"] for target in context.manifest["targets"]}
+        self._targets_only = bool(self._alone and of) and "machine" not in of
         self._signal = formats.get("signal")
         # Only where majors and failures are told is the rest minor.
-        self._all_told = bool(self._signal and formats.get("major"))
+        self._all_told = bool(self._signal and formats.get("major")) and not self._alone
         blind = np.array(sorted(context.blind.get(MAJOR, [])), np.int64).reshape(-1, 2)
         self._blind_from = blind[:, 0]
         self._blind_to = np.maximum.accumulate(blind[:, 1])
@@ -99,7 +107,10 @@ class FaultRows:
         types = batch.type[of_probe]
         faults, at = self._read(batch, of_probe, types)
         self._places.locate(batch, of_probe, types, faults, at)
-        for left_out in (batch.launching, None if batch.wanted is None else ~batch.wanted):
+        others = None if batch.wanted is None else ~batch.wanted
+        if self._targets_only and batch.target is not None:
+            others = batch.target == NOBODY
+        for left_out in (batch.launching, others):
             if left_out is not None and len(at):
                 kept = ~left_out[of_probe[at]]
                 faults, at = faults[kept], at[kept]
@@ -140,7 +151,7 @@ class FaultRows:
         self, batch: Batch, of_probe: NDArray[np.int64], types: NDArray[np.uint16]
     ) -> tuple[NDArray[Any], NDArray[np.int64]]:
         """The faults among the events, and where in `of_probe` they are."""
-        ids = [_id(f) for _, f in self._faults]
+        ids = [_id(f) for _, f in (*self._faults, *self._alone)]
         at = np.flatnonzero(np.isin(types, ids))
         faults = np.zeros(len(at), _FAULT)
         rows = of_probe[at]
@@ -156,6 +167,15 @@ class FaultRows:
                     faults[name][mine] = values
                     if name == "error_code":
                         faults["code_known"][mine] = known & self._codes_known
+        for kind, event_format in self._alone:
+            mine = np.flatnonzero(types[at] == _id(event_format))
+            if event_format is not None and len(mine):
+                for name in ("address", "ip"):
+                    field = event_format.field(name)
+                    faults[name][mine], _ = columns.integers(batch, rows[mine], field)
+                misc, _ = columns.integers(batch, rows[mine], event_format.field("misc"))
+                faults["user"][mine] = misc & MODE == IN_USER_MODE
+                faults["kind"][mine] = kind
         return faults, at
 
     def _ended_at(

@@ -18,6 +18,8 @@ class Job(TypedDict):
     """Folder that becomes /lib/modules/RELEASE."""
     sources: str
     """Folder whose entries appear in /usr/src."""
+    libraries: str | None
+    """Folder of Python's packages, unless the interpreter knows it."""
     backends: list[str]
 
 

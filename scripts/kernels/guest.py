@@ -35,7 +35,7 @@ _PLACE = Path("/run/tracer")
 _CGROUP = Path("/sys/fs/cgroup/tracer-kernels")
 _POWER_OFF = 0x4321FEDC
 """include/uapi/linux/reboot.h"""
-_TRACER = [str(ROOT / ".venv/bin/python"), "-m", "tracer"]
+_TRACER = [sys.executable, "-m", "tracer"]
 _RECORDING_S = 1200.0
 """Most seconds of a recording."""
 
@@ -46,7 +46,8 @@ def main() -> None:
         (SHARED / ALIVE).touch()
         job: Job = json.loads((SHARED / JOB).read_text())
         _install(Path(job["modules"]), Path(job["sources"]))
-        os.environ["PYTHONPATH"] = str(ROOT)
+        paths = (str(ROOT), job["libraries"])
+        os.environ["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
         os.environ["PATH"] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
         facts: Facts = {
             "release": os.uname().release,

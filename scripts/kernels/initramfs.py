@@ -1,4 +1,4 @@
-"""The first root of a guest: busybox, modules, and a script that goes on to the machine's root."""
+"""The first root of a guest: busybox, modules, and a script that goes on to the real root."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from scripts.kernels.debian import Kernel
 from scripts.kernels.facts import SHARED
 from scripts.kernels.modules import Modules
+from scripts.kernels.roots import Root
 
 NEEDED = ("virtio_pci", "virtio_blk", "9pnet_virtio", "9p", "overlay")
 """Modules without which no guest starts."""
@@ -32,8 +33,9 @@ p9=trans=virtio,version=9p2000.L,msize=1048576
 $b mount -t 9p -o ro,$p9,cache=loose {host} /host
 $b mount -t tmpfs none /over
 $b mkdir /over/upper /over/work
-$b mount -t overlay -o lowerdir=/host,upperdir=/over/upper,workdir=/over/work none /new
-$b mount -t proc none /new/proc
+$b mount -t overlay -o lowerdir=/host{root},upperdir=/over/upper,workdir=/over/work none /new
+cd /new && $b mkdir -p dev proc run sys tmp && cd /
+{shared_folders}$b mount -t proc none /new/proc
 $b mount -t sysfs none /new/sys
 $b mount -t tracefs none /new/sys/kernel/tracing
 $b mount -t bpf none /new/sys/fs/bpf
@@ -48,8 +50,14 @@ exec $b switch_root /new /bin/sh -c {command}
 """
 
 
-def write(path: Path, kernel: Kernel, command: Sequence[str], folder: Path) -> None:
-    """Writes an initramfs in which a kernel runs a command, in a folder of this machine's root.
+_SHARED_FOLDER = """\
+$b mkdir -p {new}
+$b mount -o bind {host} {new}
+"""
+
+
+def write(path: Path, kernel: Kernel, root: Root, command: Sequence[str], folder: Path) -> None:
+    """Writes an initramfs in which a kernel runs a command in a folder of a root.
 
     The command sees that root with all changes kept in memory. It is the guest's first process: the
     guest ends when the command does.
@@ -57,7 +65,18 @@ def write(path: Path, kernel: Kernel, command: Sequence[str], folder: Path) -> N
     modules = Modules(kernel.modules)
     names = [*NEEDED, *(name for name in USEFUL if modules.has(name))]
     line = f"cd {shlex.quote(str(folder))} && exec {shlex.join(command)}"
-    init = _INIT.format(host=HOST, share=SHARE, shared=SHARED, command=shlex.quote(line))
+    shared = [
+        _SHARED_FOLDER.format(new=shlex.quote(f"/new{place}"), host=shlex.quote(f"/host{place}"))
+        for place in root.shared
+    ]
+    init = _INIT.format(
+        host=HOST,
+        share=SHARE,
+        shared=SHARED,
+        root=shlex.quote(str(root.folder)),
+        shared_folders="".join(shared),
+        command=shlex.quote(line),
+    )
     files = {"bin/busybox": kernel.busybox.read_bytes(), "init": init.encode()}
     for number, (name, content) in enumerate(modules.load_order(names).items()):
         files[f"modules/{number:02}-{name}.ko"] = content

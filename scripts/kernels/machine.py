@@ -1,4 +1,4 @@
-"""A guest: QEMU without any hardware support, this machine's root, and disks."""
+"""A guest: QEMU without any hardware support, folders of this machine, and disks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from scripts.kernels.errors import CannotTest
 from scripts.kernels.facts import ALIVE
 from scripts.kernels.initramfs import HOST, SHARE
 
-_QEMU = "qemu-system-x86_64"
 _BOOT_S = 300.0
 """Most seconds from the start of QEMU to the first sign of life of the guest's program."""
 CONSOLE = "console.log"
@@ -28,14 +27,13 @@ def run(
 
     The guest is ended after `limit_s`: then only a part of its results is there.
     """
-    if shutil.which(_QEMU) is None:
-        raise CannotTest(f"{_QEMU} is not installed: apt-get install qemu-system-x86")
+    made = kernel.architecture
+    if shutil.which(made.qemu) is None:
+        raise CannotTest(f"{made.qemu} is not installed: apt-get install {made.package}")
     command = [
-        *(_QEMU, "-accel", "tcg,thread=multi", "-smp", "2", "-m", "4096"),
-        # A lesser CPU lacks AVX, which libraries of the tracer need.
-        *("-cpu", "max", "-nographic", "-no-reboot"),
-        *("-kernel", kernel.image, "-initrd", initramfs),
-        *("-append", "console=ttyS0 panic=-1 loglevel=4 mitigations=off"),
+        *(made.qemu, *made.options, "-accel", "tcg,thread=multi", "-smp", "2", "-m", "4096"),
+        *("-nographic", "-no-reboot", "-kernel", kernel.image, "-initrd", initramfs),
+        *("-append", f"console={made.console} panic=-1 loglevel=4 mitigations=off"),
         *("-virtfs", f"local,path=/,mount_tag={HOST},security_model=none,readonly=on,"
         "multidevs=remap"),
         *("-virtfs", f"local,path={_escaped(share)},mount_tag={SHARE},security_model=none"),

@@ -18,8 +18,7 @@ class Modules:
     def __init__(self, folder: Path) -> None:
         """Reads the names of the modules in `folder` and of those that the kernel contains."""
         self._files = {_name(path): path for path in sorted(folder.rglob("*.ko*"))}
-        listed = folder / "modules.builtin"
-        names = listed.read_text().split() if listed.exists() else []
+        names = (folder / "modules.builtin").read_text().split()
         self._built_in = {_name(Path(name)) for name in names}
 
     def has(self, name: str) -> bool:

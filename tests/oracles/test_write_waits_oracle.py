@@ -63,7 +63,7 @@ def case_of(tables: dict, case: int, numbers: random.Random) -> None:
                     "ip": 1,
                     "user": True,
                     "kind": numbers.choice(["minor", "major"]),
-                    "access": numbers.choice(["read", "write"]),
+                    "access": numbers.choice(["read", "write", None]),
                     "file": numbers.choice([None, "/data/a"]),
                 }
             )

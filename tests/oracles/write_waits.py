@@ -96,11 +96,11 @@ def kind_of(name: str) -> str | None:
 
 
 def faults_of(faults: list[Row], calls: list[Row], gone: int) -> list[Span]:
-    """Page faults that read, or wrote to a mapped file, until the next one or the next call."""
+    """Page faults that read, or may have written to a mapped file, until the next one or call."""
     mine = [
         row["ts"]
         for row in faults
-        if row["kind"] == "major" or (row["access"] == "write" and row["file"] is not None)
+        if row["kind"] == "major" or (row["access"] in ("write", None) and row["file"] is not None)
     ]
     ends = sorted([*mine, *(call["ts"] for call in calls), gone])
     return [(ts, next((end for end in ends if end > ts), gone)) for ts in mine]

@@ -23,6 +23,7 @@ from tracer.probes.backends.perf_events.rings import FaultRings
 from tracer.probes.backends.uprobes import events
 from tracer.probes.backends.uprobes.backend import Uprobes
 from tracer.probes.errors import FeatureMissing, TargetGone, TracerError
+from tracer.probes.page_faults import TRACEPOINTS
 from tracer.probes.schema import Feed, Probe, Scope
 from tracer.session.guardian import Guardian
 from tracer.store.files import allow_open_files
@@ -92,7 +93,8 @@ class Capture:
         try:
             if any(event.feed is Feed.PERF for probe in probes for event in probe.events):
                 size = min(sizes[Scope.MACHINE], _KIB_FAULTS)
-                self.faults = FaultRings(raw, cpus, size)
+                alone = not any(name in self._backend.formats for name in TRACEPOINTS)
+                self.faults = FaultRings(raw, cpus, size, alone)
                 self._sources += self.faults.rings
             if libraries:
                 self._look_into(libraries, raw, cpus)

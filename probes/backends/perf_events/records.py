@@ -59,8 +59,8 @@ _FIELDS = {
     EXIT: [*_HEADER, *_TASK],
 }
 
-IN_USER_MODE = 2
-"""`misc & 7` of a sample whose instruction is not the kernel's."""
+MODE, IN_USER_MODE = 7, 2
+"""`misc & MODE` is the mode of a sample's instruction."""
 
 _LOST, _COMM, _EXIT, _FORK, _SAMPLE_RECORD, _MMAP2 = 2, 3, 4, 7, 9, 10
 _MISC_EXEC = 1 << 13

@@ -1,6 +1,7 @@
 """The rings of a recording: on each CPU one for minor faults, one for major faults and mappings.
 
-Minor faults are told of in kernel mode alone: in user mode they are what is left (`FaultRows`).
+If tracepoints tell of faults too, the rings hold minor faults of kernel mode only: those of user
+mode are what is left (`FaultRows`).
 """
 
 from __future__ import annotations
@@ -19,8 +20,11 @@ _LEAST_BYTES = 64 << 10
 class FaultRings:
     """Opened rings, and why there are none where there are none."""
 
-    def __init__(self, raw: Path, cpus: list[int], kib: int) -> None:
-        """Open them, switched off: `kib` for the minor faults of each CPU."""
+    def __init__(self, raw: Path, cpus: list[int], kib: int, alone: bool) -> None:
+        """Opens them, switched off: `kib` for the minor faults of each CPU.
+
+        `alone`: no tracepoint tells of faults.
+        """
         self.rings: list[Ring] = []
         self.unavailable: str | None = None
         size = _LEAST_BYTES
@@ -28,7 +32,7 @@ class FaultRings:
             size *= 2
         for cpu in cpus:
             path = raw / f"perf-faults-cpu{cpu}.raw"
-            self.rings.append(Ring(records.MINOR, MINOR_FAULTS, cpu, path, size, user=False))
+            self.rings.append(Ring(records.MINOR, MINOR_FAULTS, cpu, path, size, user=alone))
             path = raw / f"perf-maps-cpu{cpu}.raw"
             self.rings.append(Ring(records.MAJOR, MAJOR_FAULTS, cpu, path, _MAPS_BYTES, True))
         try:

@@ -6,9 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tracer.probes.backends.choice import AUTO
-from tracer.probes.errors import ExitCode
+from tracer.probes.errors import ExitCode, TracerError
 from tracer.store.manifest import Manifest
 from tracer.targets import Target
+
+BY_DEFAULT = ("default",)
+"""The probes of a recording for which the user names none."""
 
 
 @dataclass
@@ -26,7 +29,7 @@ class Options:
     cgroups: list[str] = field(default_factory=list)
     machine: bool = False
     command: list[str] = field(default_factory=list)
-    probes: list[str] = field(default_factory=lambda: ["default"])
+    probes: list[str] = field(default_factory=lambda: list(BY_DEFAULT))
     """Names of probes, or of several (`tracer.probes.catalogue.SETS`)."""
     duration_s: float | None = None
     linger_s: float = 0.0
@@ -63,6 +66,9 @@ class Status:
 
 class Listener:
     """A receiver of a recording's progress. This base class shows nothing."""
+
+    def without_events(self, why: TracerError) -> None:
+        """This user may record no kernel events, so the trace will have none."""
 
     def started(self, targets: list[Target]) -> None:
         """Events are recorded from now on."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import shutil
 import subprocess
@@ -30,6 +31,8 @@ from tracer.probes.rights import (
 from tracer.probes.schema import Feed
 
 USER = "this user"
+_RING_BYTES = 16 << 20
+"""The size of perf's rings in a recording on a machine with enough memory."""
 
 
 @dataclass(frozen=True)
@@ -204,9 +207,18 @@ def _uprobes() -> Finding:
 def _perf_events() -> Finding:
     what, mend = "can be opened", ""
     try:
-        os.close(open_event(DUMMY, 0, mappings=True))
+        fd = open_event(DUMMY, 0, mappings=True)
     except TracerError as error:
         what, mend = error.what, error.mend
+    else:
+        try:
+            mmap.mmap(fd, mmap.PAGESIZE + _RING_BYTES).close()
+        except OSError as error:
+            why = os.strerror(error.errno or 0)
+            what = f"can be opened, but no ring of {_RING_BYTES >> 20} MiB can be had: {why}"
+            mend = "run with CAP_IPC_LOCK, raise kernel.perf_event_mlock_kb, or give less with -b"
+        finally:
+            os.close(fd)
     return Finding(
         "perf events", not mend, what, "minor and major faults, and the files behind them", mend
     )

@@ -8,6 +8,7 @@ import pytest
 
 from scripts.privileges.users import USERS, User, machine_for
 from tests.conftest import ROOT, Ran, tracer_command
+from tracer.analysis.report.gathered import gather
 from tracer.store.trace import Trace
 
 CALLS, PHASES = 10_007, 3
@@ -91,6 +92,8 @@ def test_without_rights_marks_and_samples_are_recorded_and_one_line_tells_what_i
     assert phases(trace) == [PHASES]
     assert trace.sql("SELECT 1 FROM samples WHERE name = 'cpu_use' AND target IS NOT NULL").size
     assert not {"syscalls", "page_faults", "block"} & set(trace.manifest["tables"])
+    [note] = [note for note in gather(trace).notes if "kernel events" in note]
+    assert note.startswith("no kernel events were recorded (no other backend can be used: ")
 
 
 def test_without_rights_events_that_were_asked_for_are_refused(run, place):
@@ -123,6 +126,14 @@ def test_bpf_without_perfmon_is_refused_with_what_is_missing(run):
         "tracer: this user is not allowed to load BPF programs; "
         "run as root, or with CAP_BPF and CAP_PERFMON\n",
     )
+
+
+def test_doctor_tells_a_user_without_the_right_to_lock_memory_what_perfs_rings_lack(run):
+    checks = run(BY_NAME["user, three capabilities"], "doctor", "--json").json["checks"]
+    [found] = [check for check in checks if check["name"] == "perf events"]
+    assert not found["ok"]
+    assert "no ring of 16 MiB" in found["found"]
+    assert "CAP_IPC_LOCK" in found["mend"]
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,7 @@ def test_without_rights_marks_and_samples_are_recorded_and_one_line_tells_what_i
 
 
 def test_without_rights_events_that_were_asked_for_are_refused(run, place):
-    ran = run(WITHOUT, "record", "-e", "syscalls", "-o", "x.trace", "--", "true")
+    ran = run(WITHOUT, "record", "-e", "default", "-o", "x.trace", "--", "true")
     assert ran.status == 3
     assert ran.err.count("\n") == 1
     assert not (place / "theirs/x.trace").exists()

@@ -10,9 +10,6 @@ from tracer.probes.errors import ExitCode, TracerError
 from tracer.store.manifest import Manifest
 from tracer.targets import Target
 
-BY_DEFAULT = ("default",)
-"""The probes of a recording for which the user names none."""
-
 
 @dataclass
 class Options:
@@ -29,8 +26,10 @@ class Options:
     cgroups: list[str] = field(default_factory=list)
     machine: bool = False
     command: list[str] = field(default_factory=list)
-    probes: list[str] = field(default_factory=lambda: list(BY_DEFAULT))
+    probes: list[str] = field(default_factory=lambda: ["default"])
     """Names of probes, or of several (`tracer.probes.catalogue.SETS`)."""
+    needs_events: bool = False
+    """Refuses to record marks and samples alone if this user may record no events."""
     duration_s: float | None = None
     linger_s: float = 0.0
     """Time to go on after the command, or every target, has ended."""

@@ -12,7 +12,7 @@ from tracer.probes.backends.choice import AUTO, EBPF, NONE, Choice, choose
 from tracer.probes.catalogue import ALWAYS, PROBES, SETS
 from tracer.probes.errors import FeatureMissing, PermissionMissing, TracerError, UsageError
 from tracer.session import output
-from tracer.session.options import BY_DEFAULT, Options
+from tracer.session.options import Options
 from tracer.session.sampler import check as check_sampling
 from tracer.targets.target import Target
 
@@ -82,7 +82,7 @@ def _choice(options: Options) -> tuple[Choice, TracerError | None]:
 
     Raises that error if the options ask for events.
     """
-    asks = options.machine or options.summary or options.probes not in ([], list(BY_DEFAULT))
+    asks = options.machine or options.summary or options.needs_events
     if options.backend == NONE and asks:
         raise UsageError(
             "--backend none records no events, and other options ask for some",

@@ -41,23 +41,22 @@ def tracefs(writable: bool = True) -> Path:
                 "tracefs is not mounted, and only root can mount it", f"sudo {_MOUNT}"
             )
         raise FeatureMissing("tracefs is not mounted", _MOUNT)
-    if not writable and _can_be_read(path / _A_FILE):
-        return path
+    if not writable:
+        if _can_be_read(path / _A_FILE):
+            return path
+        raise PermissionMissing(
+            f"this user may not read {path}",
+            "run as root (sudo), with CAP_DAC_READ_SEARCH, or let a group of this user's read it: "
+            f"sudo mount -o remount,mode=750,gid=GROUP {path}",
+        )
     # Capabilities count for the effective user only.
-    rights = os.R_OK | os.W_OK | os.X_OK
-    if os.access(path / "instances", rights, effective_ids=True):
+    if os.access(path / "instances", os.R_OK | os.W_OK | os.X_OK, effective_ids=True):
         return path
     if os.statvfs(path).f_flag & os.ST_RDONLY:
         raise FeatureMissing(
             f"{path} cannot be written to", f"mount it for writing: mount -o remount,rw {path}"
         )
-    if writable:
-        raise PermissionMissing(f"this user may not write to {path}", "run as root (sudo)")
-    raise PermissionMissing(
-        f"this user may not read {path}",
-        "run as root (sudo), with CAP_DAC_READ_SEARCH, or let a group of this user's read it: "
-        f"sudo mount -o remount,mode=750,gid=GROUP {path}",
-    )
+    raise PermissionMissing(f"this user may not write to {path}", "run as root (sudo)")
 
 
 def _can_be_read(path: Path) -> bool:

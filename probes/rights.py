@@ -8,7 +8,6 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import signal
 import struct
 from collections.abc import Collection
 from pathlib import Path
@@ -65,22 +64,24 @@ def reads_others() -> bool:
     The kernel protects a child that is not dumpable from its own user as it does from others.
     """
     told, tells = os.pipe()
+    waits, ends = os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
             libc().prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
             os.write(tells, b"r")
-            signal.pause()
+            os.close(ends)
+            os.read(waits, 1)  # until the parent closes its end, or dies
         finally:
             os._exit(0)
     try:
         os.read(told, 1)
         return _has_program(pid)
     finally:
-        os.kill(pid, signal.SIGKILL)
+        os.close(ends)
         os.waitpid(pid, 0)
-        os.close(told)
-        os.close(tells)
+        for fd in (told, tells, waits):
+            os.close(fd)
 
 
 def _has_program(pid: int) -> bool:

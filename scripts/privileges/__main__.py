@@ -43,7 +43,7 @@ _MORE = (
         "SELECT count(*) FROM counters WHERE state = 'counted'",
     ),
 )
-"""Titles, options, and queries for the cell."""
+"""Titles, options, and queries for the cell. The first one records events."""
 _BEGIN, _END = "<!-- table -->", "<!-- end of the table -->"
 _LIMIT_S = 120
 
@@ -53,7 +53,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m scripts.privileges", description=__doc__)
     parser.add_argument("users", nargs="*", metavar="USER", help="names of users; default: all")
     parser.add_argument("--write", type=Path, metavar="FILE", help="put the table into this page")
+    parser.add_argument(
+        "--backends", default=",".join((*BACKENDS, NONE)), help="record by these (%(default)s)"
+    )
     chosen = parser.parse_args()
+    backends = chosen.backends.split(",")
+    for name in backends:
+        if name not in (*BACKENDS, NONE):
+            parser.error(f"there is no backend {name!r}")
     known = {user.name: user for user in USERS}
     for name in chosen.users:
         if name not in known:
@@ -61,7 +68,7 @@ def main() -> int:
     columns = []
     for name in chosen.users or known:
         sys.stderr.write(f"{name}\n")
-        columns.append(_tried(known[name]))
+        columns.append(_tried(known[name], backends))
     table = "\n".join(lines(columns))
     sys.stdout.write(table + "\n")
     if chosen.write is not None:
@@ -71,15 +78,15 @@ def main() -> int:
     return int(any(column.fails for column in columns))
 
 
-def _tried(user: User) -> Column:
+def _tried(user: User, backends: Sequence[str]) -> Column:
     """Makes all recordings of a user."""
     begun = time.monotonic()
     column = Column(user.name, 0.0)
     with machine_for(user):
         column.cells[_DOCTOR] = {"": Result(_kind(user))}
-        for backend in (*BACKENDS, NONE):
+        for backend in backends:
             _record(user, backend, column)
-        _others(user, column)
+        _others(user, column, with_events=set(backends) > {NONE})
     column.seconds = time.monotonic() - begun
     return column
 
@@ -192,12 +199,13 @@ def _started(user: User, command: Sequence[str]) -> subprocess.Popen[bytes]:
     return subprocess.Popen(user.command(command))
 
 
-def _others(user: User, column: Column) -> None:
+def _others(user: User, column: Column, with_events: bool) -> None:
     """Makes the recordings that other options need."""
-    with _Folder(user) as folder:
-        ran = _run(user, folder, *("record", "-a", "-e", "syscalls", "-d", "0.5", "-o", "x.trace"))
-        column.cells[_MACHINE] = {"": _outcome(ran)}
-    for title, options, query in _MORE:
+    if with_events:
+        with _Folder(user) as folder:
+            ran = _run(user, folder, "record", "-a", "-e", "syscalls", "-d", "0.5", "-o", "x.trace")
+            column.cells[_MACHINE] = {"": _outcome(ran)}
+    for title, options, query in _MORE if with_events else _MORE[1:]:
         with _Folder(user) as folder:
             command = _program("command", folder)
             ran = _run(user, folder, "record", *options, "-o", "x.trace", "--", *command)

@@ -56,7 +56,10 @@ def tracefs(writable: bool = True) -> Path:
         raise FeatureMissing(
             f"{path} cannot be written to", f"mount it for writing: mount -o remount,rw {path}"
         )
-    raise PermissionMissing(f"this user may not write to {path}", "run as root (sudo)")
+    raise PermissionMissing(
+        f"this user may not write to {path}",
+        "run as root (sudo), or see what works with less: tracer doctor, docs/privileges.md",
+    )
 
 
 def _can_be_read(path: Path) -> bool:

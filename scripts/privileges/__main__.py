@@ -82,11 +82,12 @@ def _tried(user: User, backends: Sequence[str]) -> Column:
     """Makes all recordings of a user."""
     begun = time.monotonic()
     column = Column(user.name, 0.0)
+    column.cells = {title: {} for title in (_DOCTOR, *map(_USABLE.format, backends))}
     with machine_for(user):
         column.cells[_DOCTOR] = {"": Result(_kind(user))}
         for backend in backends:
             _record(user, backend, column)
-        _others(user, column, with_events=set(backends) > {NONE})
+        _others(user, column, with_events=set(backends) != {NONE})
     column.seconds = time.monotonic() - begun
     return column
 

@@ -11,6 +11,10 @@ _VERSION_3 = 0x20080522
 """Two words of capabilities: include/uapi/linux/capability.h."""
 
 
+_PR_CAP_AMBIENT, _CLEAR_ALL = 47, 4
+"""include/uapi/linux/prctl.h"""
+
+
 class _Header(ctypes.Structure):
     _fields_ = (("version", ctypes.c_uint32), ("pid", ctypes.c_int))
 
@@ -27,8 +31,8 @@ def keep_capabilities(mask: int) -> None:
     """Drops every capability of this thread, and of the threads that it starts, except those of
     `mask`.
 
-    Programs that the thread executes as root regain theirs. Raises TracerError if the kernel
-    refuses.
+    Programs that the thread executes as root regain theirs. Those of another user get the ambient
+    capabilities that are left. Raises TracerError if the kernel refuses.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     header = _Header(_VERSION_3, 0)
@@ -39,9 +43,16 @@ def keep_capabilities(mask: int) -> None:
         allowed = mask >> (32 * word) & 0xFFFFFFFF
         part.effective &= allowed
         part.permitted &= allowed
-        part.inheritable = 0
+        part.inheritable &= allowed
     if libc.capset(ctypes.byref(header), sets) != 0:
         raise TracerError(
             f"capabilities cannot be dropped: {os.strerror(ctypes.get_errno())}",
             "a security module may forbid it",
         )
+
+
+def clear_ambient() -> None:
+    """Lets programs that this thread executes as another user than root have no capabilities."""
+    nothing = ctypes.c_ulong(0)
+    # A kernel without ambient capabilities (before 4.3) refuses, and has none to clear.
+    ctypes.CDLL(None).prctl(_PR_CAP_AMBIENT, ctypes.c_ulong(_CLEAR_ALL), nothing, nothing, nothing)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import shutil
 import subprocess
@@ -17,10 +18,21 @@ from tracer.probes.backends.perf_events.attributes import DUMMY, open_event
 from tracer.probes.catalogue import PROBES
 from tracer.probes.cpu import why_no_duckdb
 from tracer.probes.errors import ExitCode, TracerError
-from tracer.probes.kernel import find_tracefs, has_capability, syscall_names, tracefs
+from tracer.probes.kernel import find_tracefs, syscall_names, tracefs
+from tracer.probes.rights import (
+    INODES,
+    KINDS,
+    OTHERS,
+    kind_of,
+    opens_inodes,
+    reads_others,
+    with_capabilities,
+)
 from tracer.probes.schema import Feed
 
-_CAPABILITIES = ("CAP_SYS_ADMIN", "CAP_PERFMON", "CAP_BPF", "CAP_SYS_PTRACE", "CAP_DAC_OVERRIDE")
+USER = "this user"
+_RING_BYTES = 16 << 20
+"""The size of perf's rings in a recording on a machine with enough memory."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +50,10 @@ class Finding:
 
 def check() -> list[Finding]:
     """Looks for everything that a recording uses or could use."""
-    findings = [_privileges(), _tracefs(), *map(_backend, BACKENDS), _recording()]
+    backends = {name: _backend(name) for name in BACKENDS}
+    rights = {OTHERS: _others(), INODES: _inodes()}
+    able = {name for name, found in (backends | rights).items() if found.ok}
+    findings = [_user(able), _tracefs(), *backends.values(), _recording(), *rights.values()]
     if _readable_tracefs() is not None:
         findings += _events()
     return [*findings, *(look() for look in _OPTIONAL)]
@@ -49,15 +64,46 @@ def verdict(findings: list[Finding]) -> ExitCode:
     return next((f.fatal for f in findings if not f.ok and f.fatal), ExitCode.OK)
 
 
-def _privileges() -> Finding:
-    missing = [name for name in _CAPABILITIES if not has_capability(name)]
-    who = "root" if os.geteuid() == 0 else f"user {os.geteuid()}"
+def this_user(findings: list[Finding]) -> Finding:
+    """Returns the finding about the kind of user, of those that docs/privileges.md compares."""
+    return next(found for found in findings if found.name == USER)
+
+
+def _user(able: set[str]) -> Finding:
+    kind = kind_of(able)
+    backends = [name for name in BACKENDS if name in able]
+    events = f"events by {', '.join(backends)}" if backends else "no kernel events"
+    rights = [f"{'' if right in able else 'no '}{right}" for right in (OTHERS, INODES)]
+    said = f"user {os.geteuid()} is like {kind.name}: {'; '.join([events, *rights])}"
     return Finding(
-        "privileges",
-        not missing,
-        f"{who}, without {', '.join(missing)}" if missing else who,
-        "recording",
-        "run it as root: sudo tracer ...",
+        USER,
+        kind is not KINDS[-1],
+        said,
+        "kernel events",
+        f"run it as root: sudo tracer ..., or with five capabilities: {with_capabilities()} "
+        "tracer ... (docs/privileges.md compares them)",
+    )
+
+
+def _others() -> Finding:
+    ok = reads_others()
+    return Finding(
+        OTHERS,
+        ok,
+        "can be read" if ok else "cannot be read",
+        "their files, memory and mappings",
+        "run it as root, or with CAP_SYS_PTRACE",
+    )
+
+
+def _inodes() -> Finding:
+    ok = opens_inodes()
+    return Finding(
+        INODES,
+        ok,
+        "can be opened" if ok else "cannot be opened",
+        "names of files that were written or read",
+        "run it as root, or with CAP_DAC_READ_SEARCH",
     )
 
 
@@ -161,9 +207,18 @@ def _uprobes() -> Finding:
 def _perf_events() -> Finding:
     what, mend = "can be opened", ""
     try:
-        os.close(open_event(DUMMY, 0, mappings=True))
+        fd = open_event(DUMMY, 0, mappings=True)
     except TracerError as error:
         what, mend = error.what, error.mend
+    else:
+        try:
+            mmap.mmap(fd, mmap.PAGESIZE + _RING_BYTES).close()
+        except OSError as error:
+            why = os.strerror(error.errno or 0)
+            what = f"can be opened, but no ring of {_RING_BYTES >> 20} MiB can be had: {why}"
+            mend = "run with CAP_IPC_LOCK, raise kernel.perf_event_mlock_kb, or give less with -b"
+        finally:
+            os.close(fd)
     return Finding(
         "perf events", not mend, what, "minor and major faults, and the files behind them", mend
     )

@@ -10,11 +10,15 @@ import re
 import time
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from tracer.probes.errors import FeatureMissing, PermissionMissing
+from tracer.probes.libc import libc
 from tracer.probes.proc import read_mounts, read_stat
 
 _MOUNT = "mount -t tracefs nodev /sys/kernel/tracing"
+_A_FILE = "events/header_page"
+"""A file of tracefs with the mode of all those that a recording reads. Others may list folders."""
 
 
 def find_tracefs() -> Path | None:
@@ -37,15 +41,33 @@ def tracefs(writable: bool = True) -> Path:
                 "tracefs is not mounted, and only root can mount it", f"sudo {_MOUNT}"
             )
         raise FeatureMissing("tracefs is not mounted", _MOUNT)
-    if not writable and os.access(path / "events", os.R_OK | os.X_OK):
+    if not writable:
+        if _can_be_read(path / _A_FILE):
+            return path
+        raise PermissionMissing(
+            f"this user may not read {path}",
+            "run as root (sudo), with CAP_DAC_READ_SEARCH, or let a group of this user's read it: "
+            f"sudo mount -o remount,mode=750,gid=GROUP {path}",
+        )
+    # Capabilities count for the effective user only.
+    if os.access(path / "instances", os.R_OK | os.W_OK | os.X_OK, effective_ids=True):
         return path
-    if not os.access(path / "instances", os.R_OK | os.W_OK | os.X_OK):
-        if os.geteuid() == 0:
-            raise FeatureMissing(
-                f"{path} cannot be written to", f"mount it for writing: mount -o remount,rw {path}"
-            )
-        raise PermissionMissing(f"{path} may not be used by this user", "run as root (sudo)")
-    return path
+    if os.statvfs(path).f_flag & os.ST_RDONLY:
+        raise FeatureMissing(
+            f"{path} cannot be written to", f"mount it for writing: mount -o remount,rw {path}"
+        )
+    raise PermissionMissing(
+        f"this user may not write to {path}",
+        "run as root (sudo), or see what works with less: tracer doctor, docs/privileges.md",
+    )
+
+
+def _can_be_read(path: Path) -> bool:
+    try:
+        path.read_bytes()
+    except OSError:
+        return False
+    return True
 
 
 CAPABILITIES = {
@@ -65,14 +87,6 @@ CAPABILITIES = {
     "CAP_BPF": 39,
 }
 """The capabilities that matter here, with their bits: include/uapi/linux/capability.h."""
-
-
-def has_capability(name: str) -> bool:
-    """Returns whether this process has a capability in effect."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("CapEff:"):
-            return bool(int(line.split()[1], 16) >> CAPABILITIES[name] & 1)
-    return False
 
 
 def process_start_time(pid: int) -> int | None:
@@ -136,6 +150,22 @@ def syscall_names() -> dict[int, str]:
     names = _from_header()
     names.update(_from_libseccomp())
     return dict(sorted(names.items()))
+
+
+def system_call(name: str, *arguments: Any) -> int:
+    """Makes a system call that neither Python nor the C library offers; returns its result.
+
+    If it is negative, `ctypes.get_errno()` has the reason. Raises FeatureMissing if the call's
+    number is not known.
+    """
+    number = next((nr for nr, known in syscall_names().items() if known == name), None)
+    if number is None:
+        raise FeatureMissing(
+            f"the number of the system call {name} is not known", "apt-get install libseccomp2"
+        )
+    syscall = libc().syscall
+    syscall.restype = ctypes.c_long
+    return int(syscall(ctypes.c_long(number), *arguments))
 
 
 @cache

@@ -14,7 +14,7 @@ from tracer.analysis.report.tables import DECLARED, MERGED, TABLES
 from tracer.analysis.scale.sources import Source, opened
 from tracer.analysis.views.devices import notes as devices_notes
 from tracer.analysis.views.energy import energy, why_none
-from tracer.store.manifest import duration_s, recording
+from tracer.store.manifest import duration_s, recording, why_no_events
 from tracer.store.trace import Trace
 
 _FACTS = ("complete", "targets", "loss", "own_cost", "vm")
@@ -65,6 +65,8 @@ def gather(
         tables["by_phase"] = by_phase(trace, by)
     written = set(parts["block_latency"]["dev"].dropna()) if "block_latency" in parts else set()
     notes = devices_notes(trace.manifest, written)
+    if without := why_no_events(trace.manifest):
+        notes.append(without)
     if baseload is not None or "samples" in trace.tables:
         split = _energy(trace, baseload)
         if len(split):

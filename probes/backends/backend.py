@@ -138,6 +138,23 @@ class Backend(Protocol):
         ...
 
 
+class NoEvents:
+    """A `Backend` without events, for users whom the kernel lets record none."""
+
+    wide = False
+
+    def __init__(self, probes: Iterable[Probe]) -> None:
+        """Lists all events of `probes` as missing."""
+        self.filters: dict[Scope, Filter] = {}
+        self.formats: dict[str, str] = {}
+        self.missing = {
+            probe.name: [event.name for event in probe.events if event.feed is Feed.TRACEPOINT]
+            for probe in probes
+        }
+        self.layout: dict[str, str] = {}
+        self.sources: list[Source] = []
+
+
 def available(
     probe: Probe, has: Callable[[str], bool], missing: dict[str, list[str]]
 ) -> list[Event]:

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from tracer.probes.backends.ebpf import library
-from tracer.probes.backends.perf_events.attributes import DUMMY, open_event
-from tracer.probes.errors import FeatureMissing, PermissionMissing, TracerError, UsageError
-from tracer.probes.kernel import has_capability, tracefs
+from tracer.probes.backends.ebpf.permission import try_program
+from tracer.probes.backends.perf_events.attributes import DUMMY, open_event, open_tracepoint
+from tracer.probes.errors import FeatureMissing, TracerError, UsageError
+from tracer.probes.kernel import tracefs
 
 FTRACE, EBPF, PERF = "ftrace", "ebpf", "perf"
 BACKENDS = (FTRACE, EBPF, PERF)
+NONE = "none"
 AUTO = "auto"
 ABOUT = {
     AUTO: "the first of these that this machine allows",
     FTRACE: "the cheapest",
     EBPF: "filters in the kernel",
     PERF: "needs the fewest rights",
+    NONE: "no kernel events, only marks and samples; needs no rights",
 }
 """The names that a user can choose, each with the reason to choose it."""
+_TRIED = "sched:sched_process_exit"
 
 
 @dataclass(frozen=True)
@@ -82,11 +88,7 @@ def _ftrace() -> None:
 
 def _ebpf() -> None:
     tracefs(writable=False)
-    if not (has_capability("CAP_SYS_ADMIN") or has_capability("CAP_BPF")):
-        raise PermissionMissing(
-            "this user is not allowed to load BPF programs",
-            "run as root, or with CAP_BPF and CAP_PERFMON",
-        )
+    try_program()
     if library.folder() is None:
         raise FeatureMissing("bcc is not installed", "run `apt-get install python3-bpfcc`")
     if kernel_headers() is None:
@@ -96,8 +98,12 @@ def _ebpf() -> None:
 
 
 def _perf() -> None:
-    tracefs(writable=False)
+    folder = tracefs(writable=False) / "events"
     os.close(open_event(DUMMY, 0, mappings=True))
+    with contextlib.suppress(FileNotFoundError):
+        # The bytes of a tracepoint are kept from users whom the kernel shows events without them.
+        number = int((folder / _TRIED.replace(":", "/") / "id").read_text())
+        os.close(open_tracepoint(number, 0))
 
 
 def kernel_headers() -> Path | None:
@@ -111,7 +117,12 @@ def kernel_headers() -> Path | None:
     return inside if inside.exists() else None
 
 
-_CHECKS = {FTRACE: _ftrace, EBPF: _ebpf, PERF: _perf}
+_CHECKS: dict[str, Callable[[], None]] = {
+    FTRACE: _ftrace,
+    EBPF: _ebpf,
+    PERF: _perf,
+    NONE: lambda: None,
+}
 
 _PREFERENCE = (
     (FTRACE, "the cheapest for each event, and its instances can be written to"),

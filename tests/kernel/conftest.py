@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from scripts.privileges.reach import reachable
 from tests.conftest import Ran, tracer_command
 from tests.support import loads
 from tests.support.attacker import attack, place  # noqa: F401 fixtures
@@ -63,7 +64,9 @@ def unable(tmp_path):
 
     def run(options, changes, *arguments):
         command = f"exec setpriv {options} {shlex.join(tracer_command(*arguments))}"
-        script = " && ".join([*changes, command]).replace("EMPTY", str(tmp_path / "empty"))
+        script = " && ".join([*reachable(), *changes, command]).replace(
+            "EMPTY", str(tmp_path / "empty")
+        )
         unshared = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script]
         return Ran.of(
             subprocess.run(

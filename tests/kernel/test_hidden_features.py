@@ -110,14 +110,14 @@ def test_a_read_only_tracefs_without_ebpf_and_perf_events_is_refused(unable, als
     ran = unable(lacks, [READ_ONLY, also], "doctor", "--json")
     assert ran.status == 5
     assert not json.loads(ran.out)["can_record"]
-    ran = unable(lacks, [READ_ONLY, also], "record", "-o", "x.trace", "--", "true")
+    ran = unable(lacks, [READ_ONLY, also], "record", *CALLS)
     assert ran.status == 5
     assert ran.err.count("\n") == 1
     assert "mount" in ran.err
 
 
 def test_without_tracefs(hidden):
-    ran = hidden(NO_TRACEFS, "record", "-o", "x.trace", "--", "true")
+    ran = hidden(NO_TRACEFS, "record", *CALLS)
     assert ran.status == 5
     assert "mount -t tracefs" in ran.err
     assert hidden(NO_TRACEFS, "doctor").status == 5
@@ -142,7 +142,7 @@ def test_doctor_without_privileges(unable):
 
 @pytest.mark.parametrize("backend", ["auto", "ftrace", "ebpf", "perf"])
 def test_without_privileges(unable, backend):
-    record = ("record", "--backend", backend, "-o", "x.trace", "--", "true")
+    record = ("record", "--backend", backend, *CALLS)
     ran = unable(AS_NOBODY, ["chmod 1777 ."], *record)
     assert ran.status == 3, ran.err
     assert ran.err.count("\n") == 1

@@ -16,7 +16,7 @@ def doctor(json: AsJson = False) -> None:
 
       tracer doctor --json | jq '.checks[] | select(.ok | not)'
     """
-    from tracer.probes.doctor import check, verdict
+    from tracer.probes.doctor import check, this_user, verdict
 
     found = check()
     code = verdict(found)
@@ -27,6 +27,7 @@ def doctor(json: AsJson = False) -> None:
             dump(
                 {
                     "can_record": int(code) == 0,
+                    "this_user": this_user(found).found,
                     "checks": [
                         {
                             "name": f.name,
@@ -44,13 +45,15 @@ def doctor(json: AsJson = False) -> None:
     from tracer.cli.output import console, safe
 
     out = console()
+    user = this_user(found)
     for f in found:
         mark = "ok     " if f.ok else "missing"
-        out.print(safe(f"{mark}  {f.name}: {f.found}"), style=None if f.ok else "red")
+        said = f"This user: {f.found}" if f is user else f"{mark}  {f.name}: {f.found}"
+        out.print(safe(said), style=None if f.ok else "red", soft_wrap=f is user)
         if not f.ok:
             out.print(safe(f"         for {f.needed_for}; fix: {f.mend}"), soft_wrap=True)
     if int(code) == 0:
         out.print("tracer record works here.")
     else:
-        out.print("tracer record does not work here yet: fix what is missing above.")
+        out.print("tracer record records only marks and samples here: fix what is missing above.")
     raise typer.Exit(int(code))

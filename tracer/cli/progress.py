@@ -18,6 +18,8 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from tracer.cli.main import say
+from tracer.probes.errors import TracerError
 from tracer.probes.text import printable
 from tracer.session.options import Listener, Status
 from tracer.sizes import show_size
@@ -57,6 +59,10 @@ class RecordingProgress(Listener):
             self._status.stop()
         if self._bar:
             self._bar.stop()
+
+    def without_events(self, why: TracerError) -> None:
+        """Prints what is missing, with `quiet` as well."""
+        say(f"tracer: no kernel events are recorded, only marks and samples: {why}")
 
     def started(self, targets: list[Target]) -> None:
         """Prints the names of the targets."""

@@ -284,6 +284,7 @@ def record(
         options.probes = [name.strip() for name in probes.split(",") if name.strip()]
         if not options.probes:
             raise UsageError("-e names no probe", "see: tracer list")
+    options.needs_events = probes is not None or stacks
     options.baseload = baseload
     if baseload:
         options.probes = []

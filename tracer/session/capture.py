@@ -11,8 +11,8 @@ import os
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
-from tracer.probes.backends.backend import Backend, Together
-from tracer.probes.backends.choice import EBPF, FTRACE, PERF
+from tracer.probes.backends.backend import Backend, NoEvents, Together
+from tracer.probes.backends.choice import EBPF, FTRACE, NONE, PERF
 from tracer.probes.backends.drain import Drain, Source
 from tracer.probes.backends.ebpf.backend import EbpfBackend
 from tracer.probes.backends.ebpf.programs import Programs
@@ -86,6 +86,8 @@ class Capture:
             self._backend, self.programs = ebpf, ebpf.programs
         elif backend == PERF:
             self._backend = PerfBackend(raw, probes, sizes, cpus)
+        elif backend == NONE:
+            self._backend = NoEvents(probes)
         else:
             self._backend = FtraceBackend(raw, probes, sizes, cpus)
         self._filters = self._backend.filters
@@ -209,7 +211,8 @@ class Capture:
         self.drain = Drain(self._sources, limit_bytes=limit_bytes)
         self.drain.start()
         self.leave_out([os.getpid(), *self.drain.tids, *companions])
-        self._filters[Scope.MACHINE].start()
+        if Scope.MACHINE in self._filters:
+            self._filters[Scope.MACHINE].start()
         if self.faults is not None:
             self.faults.start()
 

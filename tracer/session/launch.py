@@ -14,6 +14,7 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 
+from tracer.probes.capabilities import clear_ambient
 from tracer.probes.errors import UsageError
 from tracer.session.signals import HANDLED
 
@@ -58,6 +59,7 @@ class Launch:
                 if signal.getsignal(number) != signal.SIG_IGN:  # nohup ignores SIGHUP
                     signal.signal(number, signal.SIG_DFL)
             resource.setrlimit(resource.RLIMIT_NOFILE, self._limit)
+            clear_ambient()  # they are the recorder's
             if os.read(self._go_read, 1) == b"":
                 os._exit(_NOT_STARTED)
             try:

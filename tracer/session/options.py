@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tracer.probes.backends.choice import AUTO
-from tracer.probes.errors import ExitCode
+from tracer.probes.errors import ExitCode, TracerError
 from tracer.store.manifest import Manifest
 from tracer.targets import Target
 
@@ -28,6 +28,8 @@ class Options:
     command: list[str] = field(default_factory=list)
     probes: list[str] = field(default_factory=lambda: ["default"])
     """Names of probes, or of several (`tracer.probes.catalogue.SETS`)."""
+    needs_events: bool = False
+    """Refuses to record marks and samples alone if this user may record no events."""
     duration_s: float | None = None
     linger_s: float = 0.0
     """Time to go on after the command, or every target, has ended."""
@@ -63,6 +65,9 @@ class Status:
 
 class Listener:
     """A receiver of a recording's progress. This base class shows nothing."""
+
+    def without_events(self, why: TracerError) -> None:
+        """This user may record no kernel events, so the trace will have none."""
 
     def started(self, targets: list[Target]) -> None:
         """Events are recorded from now on."""

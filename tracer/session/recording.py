@@ -8,16 +8,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from tracer import targets as target_finder
-from tracer.phases import MARKS_ENV
-from tracer.phases.automatic import SYNCHRONIZE_ENV
-from tracer.probes import summaries
-from tracer.probes.backends.choice import AUTO, EBPF, Choice, choose
-from tracer.probes.catalogue import ALWAYS, PROBES, SETS
+from tracer.probes.catalogue import PROBES
 from tracer.probes.cpu import why_no_duckdb
-from tracer.probes.errors import FeatureMissing, TracerError, UsageError
+from tracer.probes.errors import FeatureMissing, TracerError
 from tracer.probes.proc import runs_32_bits
 from tracer.probes.torch_calls import PROBE as TORCH_PROBE
 from tracer.session import environment, output, privileges
@@ -42,9 +37,10 @@ from tracer.session.options import Listener, Options, Outcome
 from tracer.session.output import Output
 from tracer.session.paths import find_files
 from tracer.session.perf import PerfTools
+from tracer.session.plan import Plan
+from tracer.session.plan import plan as planned
 from tracer.session.python_stacks import PythonStacks
 from tracer.session.sampler import Sampler
-from tracer.session.sampler import check as check_sampling
 from tracer.session.signals import Signals
 from tracer.session.summary import Summary
 from tracer.session.torch_libraries import open_libraries
@@ -55,24 +51,8 @@ from tracer.store.manifest import Manifest
 from tracer.store.maps import FILE as MAPS
 from tracer.store.samples import FILE as SAMPLES
 from tracer.store.summary import FILE as SUMMARY
-from tracer.targets.target import Target
 
 TORCH = TORCH_PROBE.name
-_NOTHING = (
-    "no target is given",
-    "give a process (-p PID), a command (-- CMD ...), --container, or everything (-a)",
-)
-_TARGETS_OF_NONE = ("--baseload records no target", "leave out --baseload, or the targets")
-
-
-class _Plan(NamedTuple):
-    """The recording that the options ask for."""
-
-    choice: Choice
-    probes: list[str]
-    summed_up: list[str]
-    """Probes that are counted in the kernel."""
-    targets: list[Target]
 
 
 def record(options: Options, listener: Listener | None = None) -> Outcome:
@@ -81,7 +61,9 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
     Nothing of the recording stays in the kernel, unless the recorder is killed by SIGKILL.
     """
     listener = listener or Listener()
-    plan = _plan(options)
+    plan = planned(options)
+    if plan.refused is not None:
+        listener.without_events(plan.refused)
     targets = plan.targets
     perf = PerfTools(options.perf_stat, options.callgraphs)
     stacks = PythonStacks(options.stacks, targets)
@@ -150,48 +132,6 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
     return Outcome(options.output, manifest, status)
 
 
-def _plan(options: Options) -> _Plan:
-    """Checks the options and finds the targets. Raises UsageError for options that do not fit."""
-    choice = choose(EBPF if options.summary and options.backend == AUTO else options.backend)
-    probes = _probes(options.probes)
-    summed_up = _summed_up(probes, choice.backend) if options.summary else []
-    if summed_up:
-        probes = list(ALWAYS)
-    if summed_up and options.daemon:
-        raise UsageError(
-            "--summary cannot separate the Docker daemon from its containers",
-            "leave out --summary",
-        )
-    targets = target_finder.find_targets(
-        options.pids,
-        options.containers,
-        options.daemon,
-        options.cgroups,
-        options.machine,
-        options.wait,
-        options.docker_cli,
-    )
-    if options.baseload == bool(targets or options.command):
-        raise UsageError(*(_TARGETS_OF_NONE if options.baseload else _NOTHING))
-    if options.wait and not options.containers:
-        raise UsageError("--wait awaits containers, and none is named", "add --container NAME")
-    if options.wait and summed_up:
-        raise UsageError(
-            "--summary cannot await containers: it does not follow the processes that make them",
-            "leave out --summary, or --wait and start the containers first",
-        )
-    if options.cuda_sync and not (options.command and options.auto_phases):
-        raise UsageError(
-            "--cuda-sync needs the automatic marks of a command",
-            f"give a command; in a container, set {SYNCHRONIZE_ENV}=1 beside {MARKS_ENV}",
-        )
-    check_sampling(options.sample_hz, options.residency)
-    if options.baseload and not options.sample_hz:
-        raise UsageError("--baseload records samples only", "leave out --sample-hz 0")
-    output.check(options.output, options.force)
-    return _Plan(choice, probes, summed_up, targets)
-
-
 @contextmanager
 def _ended(launch: Launch, signals: Signals) -> Iterator[None]:
     """Ends a command with the recording, unless only the recording has failed."""
@@ -224,7 +164,7 @@ def _handed_over(made: Output) -> Iterator[Output]:
         made.close()
 
 
-def _torch_libraries(options: Options, plan: _Plan, marks: Marks) -> list[int]:
+def _torch_libraries(options: Options, plan: Plan, marks: Marks) -> list[int]:
     """Opens PyTorch's libraries in processes that do not mark themselves, for the uprobes."""
     if TORCH not in plan.probes:
         return []
@@ -252,27 +192,6 @@ def _with_tables(running: Running, manifest: Manifest) -> Manifest:
         return add_cost(running.place, manifest, others_s)
     except OSError as error:
         raise unwritten(running.options.output, error) from None
-
-
-def _summed_up(probes: list[str], backend: str) -> list[str]:
-    """Returns the probes that are counted in the kernel."""
-    if backend != EBPF:
-        raise UsageError("--summary needs backend ebpf", "leave out --backend, or give ebpf")
-    found = [name for name in probes if name in summaries.PROBES]
-    if not found:
-        raise UsageError(
-            "--summary supports none of these probes", f"choose from {', '.join(summaries.PROBES)}"
-        )
-    return found
-
-
-def _probes(names: list[str]) -> list[str]:
-    found = set(ALWAYS)
-    for name in names:
-        if name not in PROBES and name not in SETS:
-            raise UsageError(f"there is no probe {name!r}", "see: tracer list")
-        found.update(SETS.get(name, (name,)))
-    return [name for name in PROBES if name in found]
 
 
 def _cpus() -> list[int]:

@@ -12,6 +12,7 @@ from typing import Annotated, Literal, NotRequired
 from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
+from tracer.probes.backends.choice import NONE
 from tracer.probes.errors import BadTrace, PermissionMissing
 from tracer.store.checked import (
     STRICT,
@@ -173,6 +174,13 @@ def recording(manifest: Manifest) -> tuple[object, ...] | None:
     if recorder.get("pid") is None:
         return None
     return (recorder.get("boot_id"), recorder["pid"], clock["start_ns"], clock["end_ns"])
+
+
+def why_no_events(manifest: Manifest) -> str | None:
+    """Returns the reason for which a recording has no kernel events; None if it may have some."""
+    if manifest.get("backend") != NONE:
+        return None
+    return f"no kernel events were recorded ({manifest.get('backend_why', 'no reason is known')})"
 
 
 def page_bytes(manifest: Manifest) -> int:

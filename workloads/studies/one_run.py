@@ -80,7 +80,7 @@ def make(
         output,
         options=[*factors.options(study.scale), *seed],
         record=place / _TRACE,
-        record_options=study.record,
+        record_options=["-e", "default", *study.record],  # a run without events is none
         note=folder / NOTE,
         longest_s=study.longest_s,
     )

@@ -8,7 +8,7 @@ import os
 import time
 
 from tracer.probes.errors import FeatureMissing, PermissionMissing, TracerError
-from tracer.probes.kernel import syscall_names
+from tracer.probes.kernel import system_call
 
 _TYPE_SOFTWARE, _TYPE_TRACEPOINT = 1, 2
 MINOR_FAULTS, MAJOR_FAULTS, DUMMY = 5, 6, 9
@@ -113,24 +113,14 @@ def perf_events() -> bool | None:
 
 
 def _perf_event_open(attributes: _Attributes, cpu: int) -> int:
-    numbers = [nr for nr, name in syscall_names().items() if name == "perf_event_open"]
-    if not numbers:
-        raise FeatureMissing(
-            "the number of the system call perf_event_open is not known",
-            "apt-get install libseccomp2",
-        )
-    syscall = ctypes.CDLL(None, use_errno=True).syscall
-    syscall.restype = ctypes.c_long
     everybody, no_group = ctypes.c_int(-1), ctypes.c_int(-1)
-    return int(
-        syscall(
-            ctypes.c_long(numbers[0]),
-            ctypes.byref(attributes),
-            everybody,
-            ctypes.c_int(cpu),
-            no_group,
-            ctypes.c_ulong(_FD_CLOEXEC),
-        )
+    return system_call(
+        "perf_event_open",
+        ctypes.byref(attributes),
+        everybody,
+        ctypes.c_int(cpu),
+        no_group,
+        ctypes.c_ulong(_FD_CLOEXEC),
     )
 
 
@@ -138,7 +128,7 @@ def _why_not(failure: int) -> TracerError:
     if failure in (errno.EPERM, errno.EACCES):
         return PermissionMissing(
             "this user may not open perf events of the whole machine",
-            "run as root, with CAP_PERFMON, or set kernel.perf_event_paranoid to -1",
+            "run as root, with CAP_PERFMON, or after `sysctl -w kernel.perf_event_paranoid=-1`",
         )
     return FeatureMissing(
         f"this kernel has no perf software events: {os.strerror(failure)}",

@@ -68,7 +68,8 @@ class Ring:
             why = os.strerror(error.errno or 0)
             raise FeatureMissing(
                 f"no perf ring of {self.size >> 10} KiB can be had: {why}",
-                "give a smaller one with -b, or raise kernel.perf_event_mlock_kb",
+                "give a smaller one with -b, raise kernel.perf_event_mlock_kb, or run with "
+                "CAP_IPC_LOCK",
             ) from None
         self._words = (ctypes.c_uint64 * (mmap.PAGESIZE // 8)).from_buffer(self._memory)
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from tracer.probes.backends.perf_tools.command import Perf, Running
 from tracer.probes.counters import COUNTED, COUNTERS, NOT_COUNTED, NOT_SUPPORTED, NS, TABLE, Counter
-from tracer.probes.errors import TargetGone
+from tracer.probes.errors import TargetGone, TracerError
 from tracer.probes.kernel import tracefs
 
 _SEPARATOR = ";"
@@ -47,12 +47,12 @@ def plan(counters: Iterable[Counter] = COUNTERS) -> Plan:
     Whether the CPU counts cycles, perf finds out itself; a tracepoint or an event of one kind of
     CPU that is not there would make it refuse all of them.
     """
-    folder = tracefs() / "events"
+    folder = _tracepoints()
     events: list[str] = []
     missing: list[str] = []
     for counter in counters:
         if ":" in counter.event:
-            there = (folder / counter.event.replace(":", "/")).is_dir()
+            there = folder is not None and (folder / counter.event.replace(":", "/")).is_dir()
             found = [counter.event] if there else []
         elif counter.described:
             found = [
@@ -66,6 +66,14 @@ def plan(counters: Iterable[Counter] = COUNTERS) -> Plan:
         if not found:
             missing.append(counter.event)
     return Plan(tuple(events), tuple(missing))
+
+
+def _tracepoints() -> Path | None:
+    """Returns the folder of the tracepoints that perf can count; None if it cannot count them."""
+    try:
+        return tracefs(writable=False) / "events"
+    except TracerError:
+        return None
 
 
 def check(perf: Perf) -> None:

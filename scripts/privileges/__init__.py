@@ -1,0 +1,1 @@
+"""Records small loads as users with fewer and fewer rights, and compares exact numbers."""

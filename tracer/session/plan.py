@@ -1,0 +1,118 @@
+"""The recording that options ask for: checked, with its backend, its probes and its targets."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tracer import targets as target_finder
+from tracer.phases import MARKS_ENV
+from tracer.phases.automatic import SYNCHRONIZE_ENV
+from tracer.probes import summaries
+from tracer.probes.backends.choice import AUTO, EBPF, NONE, Choice, choose
+from tracer.probes.catalogue import ALWAYS, PROBES, SETS
+from tracer.probes.errors import FeatureMissing, PermissionMissing, TracerError, UsageError
+from tracer.session import output
+from tracer.session.options import Options
+from tracer.session.sampler import check as check_sampling
+from tracer.targets.target import Target
+
+_NOTHING = (
+    "no target is given",
+    "give a process (-p PID), a command (-- CMD ...), --container, or everything (-a)",
+)
+_TARGETS_OF_NONE = ("--baseload records no target", "leave out --baseload, or the targets")
+
+
+class Plan(NamedTuple):
+    """The recording that the options ask for."""
+
+    choice: Choice
+    probes: list[str]
+    summed_up: list[str]
+    """Probes that are counted in the kernel."""
+    targets: list[Target]
+    refused: TracerError | None
+    """The reason for which no events are recorded, if the user did not choose so."""
+
+
+def plan(options: Options) -> Plan:
+    """Checks the options and finds the targets. Raises UsageError for options that do not fit."""
+    choice, refused = _choice(options)
+    probes = list(ALWAYS) if choice.backend == NONE else _probes(options.probes)
+    summed_up = _summed_up(probes, choice.backend) if options.summary else []
+    if summed_up:
+        probes = list(ALWAYS)
+    if summed_up and options.daemon:
+        raise UsageError(
+            "--summary cannot separate the Docker daemon from its containers",
+            "leave out --summary",
+        )
+    targets = target_finder.find_targets(
+        options.pids,
+        options.containers,
+        options.daemon,
+        options.cgroups,
+        options.machine,
+        options.wait,
+        options.docker_cli,
+    )
+    if options.baseload == bool(targets or options.command):
+        raise UsageError(*(_TARGETS_OF_NONE if options.baseload else _NOTHING))
+    if options.wait and not options.containers:
+        raise UsageError("--wait awaits containers, and none is named", "add --container NAME")
+    if options.wait and summed_up:
+        raise UsageError(
+            "--summary cannot await containers: it does not follow the processes that make them",
+            "leave out --summary, or --wait and start the containers first",
+        )
+    if options.cuda_sync and not (options.command and options.auto_phases):
+        raise UsageError(
+            "--cuda-sync needs the automatic marks of a command",
+            f"give a command; in a container, set {SYNCHRONIZE_ENV}=1 beside {MARKS_ENV}",
+        )
+    check_sampling(options.sample_hz, options.residency)
+    if options.baseload and not options.sample_hz:
+        raise UsageError("--baseload records samples only", "leave out --sample-hz 0")
+    output.check(options.output, options.force)
+    return Plan(choice, probes, summed_up, targets, refused)
+
+
+def _choice(options: Options) -> tuple[Choice, TracerError | None]:
+    """Returns the backend, and the error of all others if the one without events is left.
+
+    Raises that error if the options ask for events.
+    """
+    asks = options.machine or options.summary or options.needs_events
+    if options.backend == NONE and asks:
+        raise UsageError(
+            "--backend none records no events, and other options ask for some",
+            "leave out --backend, or -a, -e, --stacks and --summary",
+        )
+    try:
+        wanted = EBPF if options.summary and options.backend == AUTO else options.backend
+        return choose(wanted), None
+    except (FeatureMissing, PermissionMissing) as error:
+        if asks or options.backend != AUTO:
+            raise
+        return Choice(NONE, f"no other backend can be used: {error.what}"), error
+
+
+def _summed_up(probes: list[str], backend: str) -> list[str]:
+    """Returns the probes that are counted in the kernel."""
+    if backend != EBPF:
+        raise UsageError("--summary needs backend ebpf", "leave out --backend, or give ebpf")
+    found = [name for name in probes if name in summaries.PROBES]
+    if not found:
+        raise UsageError(
+            "--summary supports none of these probes", f"choose from {', '.join(summaries.PROBES)}"
+        )
+    return found
+
+
+def _probes(names: list[str]) -> list[str]:
+    found = set(ALWAYS)
+    for name in names:
+        if name not in PROBES and name not in SETS:
+            raise UsageError(f"there is no probe {name!r}", "see: tracer list")
+        found.update(SETS.get(name, (name,)))
+    return [name for name in PROBES if name in found]

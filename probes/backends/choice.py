@@ -90,14 +90,18 @@ def _ebpf() -> None:
     if library.folder() is None:
         raise FeatureMissing("bcc is not installed", "run `apt-get install python3-bpfcc`")
     if kernel_headers() is None:
-        raise FeatureMissing(
-            "bcc finds no kernel headers", "run `make setup`, which installs and links them"
-        )
+        raise FeatureMissing("bcc finds no kernel headers", HEADERS_MEND)
 
 
 def _perf() -> None:
     tracefs(writable=False)
     os.close(open_event(DUMMY, 0, mappings=True))
+
+
+HEADERS_MEND = (
+    "run `apt-get install linux-headers-$(uname -r)`, or `make setup` in a clone, which links other"
+    " headers"
+)
 
 
 def kernel_headers() -> Path | None:

@@ -23,13 +23,15 @@ _LEAST_PAGE = 1 << 20
 """A page holds plotly.js, which alone is larger."""
 _SIMULATED = ("simulate", FIXTURE, "--capacity", "64M", "--json")
 _FOLDER = "/root"
+_LOAD = ("--rate", "5", "--requests", "1")
+_REPEATS = ("first/1.trace", "first/2.trace", "second/1.trace", "second/2.trace")
 _EXTRAS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("workloads", ("tracer", "workload", "run", "lenet", "--scale", "0.01")),
     ("workloads", ("tracer", "workload", "run", "lenet", "--containers", "1")),
-    ("workloads", ("tracer", "workload", "run", "lenet", "--mode", "serve", "--requests", "1")),
+    ("workloads", ("tracer", "workload", "run", "lenet", "--mode", "serve", *_LOAD)),
     ("workloads", ("tracer", "study", "run", "quick")),
     ("workloads", ("python", "-m", "tracer.workloads", "train", "lenet")),
-    ("studies", ("tracer", "compare", "--group", "a=repeats", "--group", f"b={TRACE}")),
+    ("studies", ("tracer", "compare", "--group", "a=first", "--group", "b=second")),
     ("stacks", ("tracer", "record", "--stacks", "-o", "stacks.trace", "--", "true")),
     ("stacks", ("tracer", "doctor")),
     ("cluster", ("tracer", "report", TRACE, FIXTURE, "--scheduler", "local")),
@@ -77,10 +79,10 @@ def checks(tree: Tree, root: Path) -> Iterator[tuple[str, Callable[[], None]]]:
             tracer(*words)
 
     def repeats() -> None:
-        for name in ("one", "two"):
-            record(f"repeats/{name}.trace")
+        for name in _REPEATS:
+            (home / name).parent.mkdir(exist_ok=True)
+            record(name)
 
-    (home / "repeats").mkdir()
     yield "doctor", lambda: _equal("doctor", answer("doctor", "--json")["can_record"], True)
     yield "lists", lists
     yield "record", lambda: record(TRACE)

@@ -48,8 +48,8 @@ def build(root: Path, cache: Path, into: Path) -> Built:
     [direct] = (into / "direct").glob("*.whl")
     package = contents_of(root)
     also = {name: (root / name).read_bytes() for name in _ALSO}
-    _compare("the sdist", _in_sdist(sdist), package | also)
-    _compare("the wheel", _in_wheel(wheel), package)
+    compare("the sdist", _in_sdist(sdist), package | also)
+    compare("the wheel", _in_wheel(wheel), package)
     if _read_wheel(wheel) != _read_wheel(direct):
         raise CannotPackage("the wheel built from the sdist differs from one of the checkout")
     return Built(sdist, wheel)
@@ -124,7 +124,8 @@ def _once(name: str, files: Iterable[str]) -> None:
         raise CannotPackage(f"{name} has files twice: {', '.join(twice[:5])}")
 
 
-def _compare(name: str, found: dict[str, bytes], expected: dict[str, bytes]) -> None:
+def compare(name: str, found: dict[str, bytes], expected: dict[str, bytes]) -> None:
+    """Raises CannotPackage if the names or contents of files differ."""
     differing = [file for file in found.keys() & expected.keys() if found[file] != expected[file]]
     for said, files in (
         ("lacks", expected.keys() - found.keys()),

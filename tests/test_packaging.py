@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import subprocess
-from pathlib import Path
 
 import pytest
 
 from scripts.packaging.distributions import compare, contents_of
 from scripts.packaging.errors import CannotPackage
 from scripts.packaging.sizes import table
-
-ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture

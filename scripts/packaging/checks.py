@@ -24,7 +24,6 @@ _LEAST_PAGE = 1 << 20
 _SIMULATED = ("simulate", FIXTURE, "--capacity", "64M", "--json")
 _FOLDER = "/root"
 _LOAD = ("--rate", "5", "--requests", "1")
-_REPEATS = ("first/1.trace", "first/2.trace", "second/1.trace", "second/2.trace")
 _EXTRAS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("workloads", ("tracer", "workload", "run", "lenet", "--scale", "0.01")),
     ("workloads", ("tracer", "workload", "run", "lenet", "--containers", "1")),
@@ -55,9 +54,6 @@ def checks(tree: Tree, root: Path) -> Iterator[tuple[str, Callable[[], None]]]:
     def answer(*arguments: str) -> Any:
         return json.loads(tracer(*arguments))
 
-    def record(to: str) -> None:
-        tracer("record", "-o", to, "--", "python3", "-c", _JOB)
-
     def page() -> None:
         tracer("report", TRACE, "--html", "page.html")
         size = (home / "page.html").stat().st_size
@@ -79,13 +75,16 @@ def checks(tree: Tree, root: Path) -> Iterator[tuple[str, Callable[[], None]]]:
             tracer(*words)
 
     def repeats() -> None:
-        for name in _REPEATS:
-            (home / name).parent.mkdir(exist_ok=True)
-            record(name)
+        for name in (TRACE, FIXTURE):
+            for group in ("first", "second"):
+                shutil.copytree(home / name, home / group / name)
 
     yield "doctor", lambda: _equal("doctor", answer("doctor", "--json")["can_record"], True)
     yield "lists", lists
-    yield "record", lambda: record(TRACE)
+    yield (
+        "record",
+        lambda: _equal("stdout", tracer("record", "-o", TRACE, "--", "python3", "-c", _JOB), ""),
+    )
     yield (
         f"query: {CALLS} calls",
         lambda: _equal("calls", answer("query", TRACE, _SQL, "--json"), [{"calls": CALLS}]),
@@ -97,7 +96,7 @@ def checks(tree: Tree, root: Path) -> Iterator[tuple[str, Callable[[], None]]]:
     yield "report", lambda: _holds(tracer("report", TRACE), "0 events lost.")
     yield "report --html", page
     yield "simulate", simulates
-    yield "repeats", repeats
+    yield "groups of copies", repeats
     for extra, command in _EXTRAS:
         yield f"{' '.join(command)}: [{extra}]", partial(_needs, tree, command, extra)
 

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 import shutil
-import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from tracer.probes.backends import py_spy
-from tracer.probes.backends.choice import AUTO, BACKENDS, EBPF, choose, kernel_headers, why_not
+from tracer.probes.backends.choice import (
+    AUTO,
+    BACKENDS,
+    EBPF,
+    HEADERS_MEND,
+    choose,
+    kernel_headers,
+    why_not,
+)
 from tracer.probes.backends.ebpf import library
 from tracer.probes.backends.ebpf.programs import try_to_load
 from tracer.probes.backends.perf_events.attributes import DUMMY, open_event
@@ -33,6 +41,7 @@ from tracer.probes.schema import Feed
 USER = "this user"
 _RING_BYTES = 16 << 20
 """The size of perf's rings in a recording on a machine with enough memory."""
+_DOCKER_ANSWER_S = 10
 
 
 @dataclass(frozen=True)
@@ -242,7 +251,7 @@ def _headers() -> Finding:
         found is not None,
         str(found) if found else "absent",
         "eBPF by bcc",
-        "make setup (installs headers and links them)",
+        HEADERS_MEND,
     )
 
 
@@ -281,28 +290,21 @@ def _py_spy() -> Finding:
 
 
 def _docker() -> Finding:
-    if not shutil.which("docker"):
-        return Finding("Docker", False, "no client", "containers", "apt-get install docker.io")
+    import docker
+    from requests.exceptions import RequestException
+
     try:
-        answer = subprocess.run(
-            ["docker", "version", "--format", "{{.Server.Version}}"],
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
+        with contextlib.closing(docker.from_env(timeout=_DOCKER_ANSWER_S)) as client:
+            found = f"server {client.version()['Version']}"
+    except (docker.errors.DockerException, RequestException, ValueError, KeyError):
         return Finding(
-            "Docker", False, "the daemon does not answer", "containers", "restart dockerd"
+            "Docker",
+            False,
+            "no daemon answers",
+            "containers",
+            "apt-get install docker.io; start it (systemctl start docker), or set DOCKER_HOST",
         )
-    ok = answer.returncode == 0 and bool(answer.stdout.strip())
-    return Finding(
-        "Docker",
-        ok,
-        f"server {answer.stdout.strip()}" if ok else "no daemon answers",
-        "containers",
-        "start it: systemctl start docker, or dockerd &",
-    )
+    return Finding("Docker", True, found, "containers")
 
 
 _OPTIONAL: tuple[Callable[[], Finding], ...] = (

@@ -93,6 +93,6 @@ if [[ ! -e $stamp || pyproject.toml -nt $stamp ]]; then
     [[ -x .venv/bin/python ]] || "${PYTHON:-python3}" -m venv .venv
     # A machine without an NVIDIA GPU needs no CUDA packages: if pip would install them, set
     # PIP_INDEX_URL or PIP_EXTRA_INDEX_URL to PyTorch's CPU wheels.
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[workloads,studies,stacks,cluster,dev]'
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[workloads,studies,stacks,remote,cluster,dev]'
     touch "$stamp"
 fi

@@ -32,7 +32,7 @@ from tracer.workloads.arguments import (
     when,
 )
 from tracer.workloads.data import catalogue
-from tracer.workloads.errors import JobError
+from tracer.workloads.errors import MEND_EXTRA, JobError
 from tracer.workloads.options import (
     EACH_EPOCH,
     CheckpointWay,
@@ -310,9 +310,7 @@ def main() -> int:
         missing = _PACKAGES.get(error.name or "")
         if missing is None:
             raise
-        return _complain(
-            f"{missing} is not installed; `pip install traintrace[workloads]`", ExitCode.USAGE
-        )
+        return _complain(f"{missing} is not installed; {MEND_EXTRA}", ExitCode.USAGE)
     except OSError as error:
         about = f"{error.filename}: " if error.filename else ""
         return _complain(f"the system refused: {about}{error.strerror or error}", ExitCode.FAILURE)

@@ -9,6 +9,7 @@ from tracer.probes.errors import ExitCode, TracerError
 
 REACHED = "killed: the memory limit was reached"
 """The reason for the failure of a job that the kernel killed for its cgroup's limit."""
+MEND_EXTRA = "pip install 'traintrace[workloads]'"
 MEND_WRITE = "free some space, or name another --output folder"
 
 

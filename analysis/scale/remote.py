@@ -34,6 +34,8 @@ _AT_ONCE = 8 << 20
 _MOST_ANSWER = 64 << 20
 """Most bytes of an HTTP answer that is read as a whole (a listing)."""
 _HTTP = ("http", "https")
+_OURS = ("fsspec", "aiohttp")
+"""Packages of the extra `remote`. Other kinds of URL need packages of their own."""
 _MOST_CHARACTERS = 100
 _ODD = re.compile(r"[^\w.+-]")
 
@@ -137,11 +139,11 @@ def _no_room(url: str, size: int, room: int) -> UsageError:
 
 
 def _file_system(url: str) -> tuple[AbstractFileSystem, str]:
-    import fsspec
-
     if "::" in url:
         raise UsageError(f"{url} contains another URL", "name one URL, without ::")
     try:
+        import fsspec
+
         options: dict[str, Any] = {}
         if url.partition("://")[0] in _HTTP:
             options = {
@@ -151,8 +153,10 @@ def _file_system(url: str) -> tuple[AbstractFileSystem, str]:
             }
         system, path = fsspec.core.url_to_fs(url, **options)
     except (ImportError, ValueError) as error:
+        ours = isinstance(error, ModuleNotFoundError) and error.name in _OURS
         raise UsageError(
-            f"{url} cannot be opened: {_line(error)}", "install the package that it needs"
+            f"{url} cannot be opened: {_line(error)}",
+            "pip install 'traintrace[remote]'" if ours else "install the package that it needs",
         ) from None
     return system, str(path).rstrip("/")
 

@@ -92,9 +92,7 @@ def _ebpf() -> None:
     if library.folder() is None:
         raise FeatureMissing("bcc is not installed", "run `apt-get install python3-bpfcc`")
     if kernel_headers() is None:
-        raise FeatureMissing(
-            "bcc finds no kernel headers", "run `make setup`, which installs and links them"
-        )
+        raise FeatureMissing("bcc finds no kernel headers", HEADERS_MEND)
 
 
 def _perf() -> None:
@@ -104,6 +102,12 @@ def _perf() -> None:
         # The bytes of a tracepoint are kept from users whom the kernel shows events without them.
         number = int((folder / _TRIED.replace(":", "/") / "id").read_text())
         os.close(open_tracepoint(number, 0))
+
+
+HEADERS_MEND = (
+    "run `apt-get install linux-headers-$(uname -r)`, or `make setup` in a clone, which links other"
+    " headers"
+)
 
 
 def kernel_headers() -> Path | None:

@@ -25,6 +25,7 @@ ENERGY = Series(
 )
 CLOCK = Series("gpu_frequency", "Hz", "frequency of the streaming multiprocessors")
 MEMORY_CLOCK = Series("gpu_memory_frequency", "Hz", "frequency of GPU memory")
+_MEND = "pip install 'traintrace[gpu]'"
 _MOST_GPUS = 64
 _QUESTIONS: tuple[tuple[Series, float, Callable[[Any, Any], float]], ...] = (
     (USE, 1, lambda nvml, gpu: nvml.nvmlDeviceGetUtilizationRates(gpu).gpu),
@@ -51,7 +52,7 @@ class Gpu(Reader):
         try:
             self._nvml: Any = importlib.import_module("pynvml")
         except ImportError:
-            raise NotAvailable("nvidia-ml-py is not installed (pip install nvidia-ml-py)") from None
+            raise NotAvailable(f"nvidia-ml-py is not installed ({_MEND})") from None
         nvml = self._nvml
         try:
             nvml.nvmlInit()

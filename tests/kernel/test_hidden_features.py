@@ -124,7 +124,7 @@ def test_without_tracefs(hidden):
 
 
 @pytest.mark.parametrize(
-    ("changes", "mend"), [([NO_BCC], "python3-bpfcc"), ([NO_HEADERS], "make setup")]
+    ("changes", "mend"), [([NO_BCC], "python3-bpfcc"), ([NO_HEADERS], "linux-headers")]
 )
 def test_ebpf_that_was_asked_for_and_is_not_there(hidden, changes, mend):
     ran = hidden(changes, "record", "--backend", "ebpf", "-o", "x.trace", "--", "true")

@@ -48,7 +48,7 @@ def test_the_error_without_torch_names_the_remedy(command, monkeypatch, tmp_path
     monkeypatch.setitem(sys.modules, "torch", None)
     answer = command("train", "lenet", "--output", tmp_path)
     assert answer.status == 2
-    assert answer.err == ("error: PyTorch is not installed; `pip install traintrace[workloads]`\n")
+    assert answer.err == ("error: PyTorch is not installed; pip install 'traintrace[workloads]'\n")
 
 
 def test_the_error_without_transformers_names_the_remedy(command, monkeypatch, tmp_path: Path):
@@ -57,7 +57,7 @@ def test_the_error_without_transformers_names_the_remedy(command, monkeypatch, t
     answer = command("train", "mobilebert", "--output", tmp_path / "a")
     assert answer.status == 2
     assert answer.err == (
-        "error: transformers is not installed; `pip install traintrace[workloads]`\n"
+        "error: transformers is not installed; pip install 'traintrace[workloads]'\n"
     )
     assert not (tmp_path / "a").exists()
 

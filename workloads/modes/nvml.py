@@ -13,6 +13,7 @@ from tracer.workloads.errors import JobError
 from tracer.workloads.modes.frequency import spread
 from tracer.workloads.modes.mechanism import ROOT, Before, Lacking, Mechanism
 
+_MEND = "pip install 'traintrace[gpu]'"
 _NAMED = 4
 
 
@@ -25,7 +26,7 @@ class _Clock(Mechanism):
         try:
             self._nvml: Any = importlib.import_module("pynvml")
         except ImportError:
-            raise Lacking("nvidia-ml-py is not installed (pip install nvidia-ml-py)") from None
+            raise Lacking(f"nvidia-ml-py is not installed ({_MEND})") from None
         try:
             self._nvml.nvmlInit()
             count = self._nvml.nvmlDeviceGetCount()

@@ -20,12 +20,13 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from tracer.store.checked import read_json
 from tracer.store.files import as_invoking_user, invoking_user
-from tracer.workloads.errors import JobError, explained
+from tracer.workloads.errors import MEND_EXTRA, JobError, explained
 from tracer.workloads.modes.setting import PowerModes
 from tracer.workloads.sessions import end_left
 from tracer.workloads.studies import media
@@ -54,8 +55,11 @@ def run_study(
 ) -> dict[str, object]:
     """Makes every run that has not ended yet. Returns the numbers of runs done and failed.
 
-    Raises JobError if the folder belongs to another study or another runner uses it.
+    Raises JobError if the folder belongs to another study, if another runner uses it, or without
+    PyTorch, which makes the data of each run.
     """
+    if find_spec("torch") is None:
+        raise JobError("PyTorch is not installed", MEND_EXTRA)
     folder = folder.absolute()
     mend = "name another folder with -o"
     with explained(f"cannot use the folder {folder}", mend), as_invoking_user():

@@ -90,7 +90,7 @@ def add_devices(manifest: Manifest) -> None:
 
 
 def add_containers(manifest: Manifest) -> None:
-    """Adds the containers that have run so far to the manifest, if a Docker daemon answers."""
+    """Adds the containers that have run so far to the manifest, if an engine answers."""
     before = {container["id"]: container for container in manifest.get("containers", [])}
     begun = manifest["clock"]["start_ns"] + manifest["clock"].get("realtime_offset_ns", 0)
     found = containers_since(begun / 1e9, before or None)

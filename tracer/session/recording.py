@@ -55,6 +55,7 @@ from tracer.store.manifest import Manifest
 from tracer.store.maps import FILE as MAPS
 from tracer.store.samples import FILE as SAMPLES
 from tracer.store.summary import FILE as SUMMARY
+from tracer.targets.engines import AUTO as ENGINES_AUTO
 from tracer.targets.target import Target
 
 TORCH = TORCH_PROBE.name
@@ -170,7 +171,10 @@ def _plan(options: Options) -> _Plan:
         options.machine,
         options.wait,
         options.docker_cli,
+        options.engine,
     )
+    if options.engine != ENGINES_AUTO and not options.containers:
+        raise UsageError("--engine is for containers, and none is named", "add --container NAME")
     if options.baseload == bool(targets or options.command):
         raise UsageError(*(_TARGETS_OF_NONE if options.baseload else _NOTHING))
     if options.wait and not options.containers:

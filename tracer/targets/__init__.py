@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracer.targets import engine
 from tracer.targets.cgroups import from_paths
+from tracer.targets.engines import AUTO
 from tracer.targets.processes import (
     from_command,
     from_pids,
@@ -46,19 +46,20 @@ def find_targets(
     machine_wide: bool,
     wait: bool = False,
     docker_cli: int | None = None,
+    engine: str = AUTO,
 ) -> list[Target]:
     """Returns the targets that the options of `tracer record` name, except the command.
 
     With `wait`, containers need not run yet. `docker_cli` is a process that runs `docker`.
+    `engine` is the engine of the containers (`engines.ABOUT`).
 
-    Raises UsageError, TargetGone, PermissionMissing, or FeatureMissing if no Docker daemon
-    answers.
+    Raises UsageError, TargetGone, PermissionMissing, or FeatureMissing if no engine answers.
     """
     targets = from_pids(pids) if pids is not None else []
     if containers:
         from tracer.targets.containers import from_names
 
-        targets += from_names(containers, wait)
+        targets += from_names(containers, wait, engine)
     targets += from_paths(cgroups)
     if daemon:
         from tracer.targets.daemon import from_socket
@@ -76,10 +77,8 @@ def containers_since(
 ) -> dict[str, ContainerFacts] | None:
     """Returns `before` and every container that has run since `begun_s` (s since 1970).
 
-    None if it is unknown: there is no Docker daemon, or it has never answered.
+    None if it is unknown: no engine is there, or none has ever answered.
     """
-    if not engine.expected():
-        return before
     from tracer.targets.containers import seen_since
 
     return seen_since(begun_s, before)

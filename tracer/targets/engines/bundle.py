@@ -64,10 +64,10 @@ def read(within: int, owner: int) -> Config:
 def cgroups(config: Config, identity: str, pid: int) -> list[Cgroup]:
     """Returns a container's cgroup in each hierarchy, by its init; empty if it has none."""
     given = (config.get("linux") or {}).get("cgroupsPath", "")
-    return of_container(pid, lambda path: _is_own(path, given, identity))
+    return of_container(pid, lambda path: is_own(path, given, identity))
 
 
-def _is_own(path: str, given: str, identity: str) -> bool:
+def is_own(path: str, given: str, identity: str) -> bool:
     """Returns whether a cgroup is the container's. `given`: cgroupsPath of its configuration."""
     last = path.rpartition("/")[2]
     if len(identity) == _WHOLE_ID and identity in last:

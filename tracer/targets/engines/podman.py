@@ -3,7 +3,7 @@
 podman has no daemon that could be asked, and its command locks its own database and runs hooks. A
 monitor, conmon, is the parent of each container's first process, and its command line names the
 container, its bundle (config.json) and so the store that lists all containers of that user. A pid
-file is left behind when a container ends; a parent is not.
+file is left behind when a container ends, so it counts only if its process is the monitor's child.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class _Monitor:
     name: str
     bundle: str
     pid_file: str
-    """Both are empty if the monitor runs below another root folder, in a container."""
+    """Empty, like `bundle`, if the monitor runs below another root folder, in a container."""
 
     @property
     def store(self) -> _Store | None:

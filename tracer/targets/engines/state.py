@@ -114,8 +114,13 @@ def command_line(pid: int) -> list[str]:
 
 
 def user_of(pid: int) -> int | None:
-    """Returns the user of a process; None if it is gone."""
+    """Returns the real user of a process; None if it is gone.
+
+    The owner of /proc/PID would be root for a process that has made itself undumpable.
+    """
     try:
-        return Path(f"/proc/{pid}").stat().st_uid
+        text = Path(f"/proc/{pid}/status").read_text(errors="replace")
     except OSError:
         return None
+    found = re.search(r"^Uid:\s+(\d+)", text, re.MULTILINE)
+    return int(found[1]) if found else None

@@ -89,7 +89,10 @@ def open_folder(path: str) -> int:
             finally:
                 os.close(here)
             here = below
-    return here
+    try:
+        return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=here)
+    finally:
+        os.close(here)
 
 
 def _open_step_by_step(base: int, path: bytes, flags: int) -> int:

@@ -170,6 +170,23 @@ def test_a_restart_is_followed_until_the_container_is_removed(engine, made, tell
         assert set(losses(trace)) == (set() if engine.follows_joins else late)
 
 
+def test_a_container_that_is_made_and_removed_meanwhile_has_a_name(engine, made, tell, record):
+    recording = record("-a", "-e", "syscalls")
+    source = f"for _ in range({B}): os.times()\nsay('brief-is-done')\ntime.sleep(1)"
+    identity = made("brief", source)
+    tell("go", "brief-is-done")
+    wait_for(lambda: not read_stat(engine.pid(identity) or 1 << 30), "the program's end")
+    engine.remove(identity)
+    with recording.stop() as trace:
+        found = trace.rows(
+            "SELECT container_name, container_id, count(*) FROM syscalls JOIN processes "
+            "USING (pid, tid) WHERE name = 'times' AND container_id IS NOT NULL GROUP BY ALL"
+        )
+        assert ("brief", identity_of(engine, identity), B) in found
+        facts = {c["name"]: c for c in trace.manifest["containers"]}["brief"]
+        assert facts["arrived"] is True
+
+
 def test_stopped_and_unknown_containers_are_refused(engine, made, tell, tracer):
     identity = made("ended", "")
     made("there", CALLS, 1)

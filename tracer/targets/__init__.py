@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tracer.targets.cgroups import from_paths
-from tracer.targets.engines import AUTO
+from tracer.targets.engines import AUTO, chosen
 from tracer.targets.processes import (
     from_command,
     from_pids,
@@ -26,8 +26,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Target",
+    "containers_now",
     "containers_since",
     "find_targets",
+    "folders_of_containers",
     "from_command",
     "from_pids",
     "machine",
@@ -70,6 +72,16 @@ def find_targets(
     if machine_wide:
         targets.append(machine())
     return targets
+
+
+def containers_now() -> list[ContainerFacts]:
+    """Returns the containers that are made now, without those of Docker, which remembers them."""
+    return [facts for engine in chosen(AUTO) for facts in engine.present()]
+
+
+def folders_of_containers() -> list[int]:
+    """Returns open folders in which something is made when a container is. Callers close them."""
+    return [folder for engine in chosen(AUTO) for folder in engine.folders()]
 
 
 def containers_since(

@@ -87,6 +87,13 @@ def add_cgroups(facts: ContainerFacts, own: list[Cgroup]) -> None:
         facts["cgroups"] = paths
 
 
+def add_planned_cgroup(facts: ContainerFacts, config: Config) -> None:
+    """Adds the cgroup in which a container will run, if its whole path is given."""
+    given = (config.get("linux") or {}).get("cgroupsPath", "")
+    if given.startswith("/") and ".." not in given.split("/"):
+        facts["cgroup"] = escaped(given)
+
+
 def add_folders(facts: ContainerFacts, config: Config, bundle: str) -> None:
     """Adds the container's folders on the host: its root, layers and mounts.
 

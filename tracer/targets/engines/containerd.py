@@ -19,7 +19,7 @@ from tracer.targets.containerd import told
 from tracer.targets.engines import bolt, bundle, state
 from tracer.targets.engines.bolt import Bucket
 from tracer.targets.engines.engine import Container, named
-from tracer.targets.engines.shims import Bundle, bundles
+from tracer.targets.engines.shims import Bundle, bundles, open_folders
 
 _DAEMON = "containerd"
 _DATABASE = "/io.containerd.metadata.v1.bolt/meta.db"
@@ -72,6 +72,14 @@ class Containerd:
     def seen_since(self, begun_s: float) -> list[ContainerFacts]:
         """Returns the running containers; of others no time is known."""
         return [container.facts for container in _all() if container.facts["pid"]]
+
+    def present(self) -> list[ContainerFacts]:
+        """Returns all containers, also those that do not run."""
+        return [container.facts for container in _all()]
+
+    def folders(self) -> list[int]:
+        """Returns the open folders of bundles and, for new namespaces, those above."""
+        return open_folders()
 
 
 def _all() -> list[Container]:
@@ -161,6 +169,8 @@ def _container(key: _Key, entry: _Entry | None, found: Bundle | None) -> Contain
         bundle.add_cgroups(facts, own)
         if found.owner == 0:
             bundle.add_folders(facts, found.config, found.place)
+    elif found is not None:
+        bundle.add_planned_cgroup(facts, found.config)
     start = f"ctr -n {namespace} tasks start {identity}"
     return Container(Containerd.name, facts, own, partial(_exists, key), start=start)
 

@@ -45,6 +45,14 @@ class Docker:
             found.setdefault(identity, {"id": identity, "name": name, "image": image, "pid": 0})
         return list(found.values())
 
+    def present(self) -> list[ContainerFacts]:
+        """Returns nothing: the daemon remembers."""
+        return []
+
+    def folders(self) -> list[int]:
+        """Returns nothing: the daemon remembers."""
+        return []
+
 
 def container(inspected: dict[str, Any]) -> Container:
     """Returns a container by the data of `docker inspect`."""

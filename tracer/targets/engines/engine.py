@@ -55,6 +55,15 @@ class Engine(Protocol):
         `begun_s`: s since 1970.
         """
 
+    def present(self) -> list[ContainerFacts]:
+        """Returns the containers that are made now, also before they run; none of Docker's.
+
+        Docker's daemon remembers containers that have ended: `seen_since`.
+        """
+
+    def folders(self) -> list[int]:
+        """Returns open folders in which something is made with a container; callers close them."""
+
 
 def named(containers: Iterable[Container], wanted: str) -> list[Container]:
     """Returns the containers that a name means: whole names and ids, else endings of names.

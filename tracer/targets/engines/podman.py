@@ -109,6 +109,18 @@ class Podman:
         """Returns the running containers; of others no time is known."""
         return [container.facts for container in self._all() if container.facts["pid"]]
 
+    def present(self) -> list[ContainerFacts]:
+        """Returns all containers, also those that do not run."""
+        return [container.facts for container in self._all()]
+
+    def folders(self) -> list[int]:
+        """Returns the open folders of the stores' lists."""
+        found = []
+        for store in dict.fromkeys([*(m.store for m in _monitors() if m.store), *_stores()]):
+            with contextlib.suppress(Refused), state.folder(store.folder) as opened:
+                found.append(os.dup(opened))
+        return found
+
     def _all(self) -> list[Container]:
         monitors = list(_monitors())
         stores = dict.fromkeys([*(m.store for m in monitors if m.store), *_stores()])

@@ -20,6 +20,7 @@ from tracer.targets.engines.state import Refused
 
 _SHIM = "containerd-shim"
 _INIT = "init.pid"
+_USUAL = "/run/containerd/io.containerd.runtime.v2.task"
 _MOST_DIGITS = 20
 
 
@@ -52,17 +53,38 @@ def bundles() -> Iterator[Bundle]:
     """Yields the bundles beside the working folders of all shims."""
     shims = set(state.processes(_SHIM))
     with contextlib.ExitStack() as stack:
-        found: dict[tuple[int, int], _Namespace] = {}
-        for shim in shims:
-            with contextlib.suppress(OSError, Refused):
-                namespace = _namespace(shim)
-                stack.callback(os.close, namespace.folder)
-                status = os.fstat(namespace.folder)
-                found.setdefault((status.st_dev, status.st_ino), namespace)
-        for namespace in found.values():
+        namespaces = _namespaces(shims)
+        for namespace in namespaces:
+            stack.callback(os.close, namespace.folder)
+        for namespace in namespaces:
             for name in sorted(os.listdir(namespace.folder))[: state.MOST_CONTAINERS]:
                 with contextlib.suppress(OSError, Refused):
                     yield _bundle(namespace, name, shims)
+
+
+def open_folders() -> list[int]:
+    """Returns the open folders of namespaces, and those that hold them, also before a shim runs."""
+    found = [namespace.folder for namespace in _namespaces(set(state.processes(_SHIM)))]
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    for inner in list(found):
+        with contextlib.suppress(OSError):
+            found.append(os.open("..", flags, dir_fd=inner))
+    with contextlib.suppress(Refused), state.folder(_USUAL) as opened:
+        found.append(os.dup(opened))
+    return found
+
+
+def _namespaces(shims: set[int]) -> list[_Namespace]:
+    """Opens the folders of bundles, each once. The caller closes them."""
+    found: dict[tuple[int, int], _Namespace] = {}
+    for shim in shims:
+        with contextlib.suppress(OSError, Refused):
+            namespace = _namespace(shim)
+            status = os.fstat(namespace.folder)
+            known = found.setdefault((status.st_dev, status.st_ino), namespace)
+            if known is not namespace:
+                os.close(namespace.folder)
+    return list(found.values())
 
 
 def _namespace(shim: int) -> _Namespace:

@@ -1,5 +1,7 @@
 """Containers of podman and containerd as targets, and the names of all engines' containers."""
 
+import json
+
 import pytest
 
 from tests.docker.conftest import CALLS, WAITING, calls, wait_for
@@ -185,6 +187,16 @@ def test_a_container_that_is_made_and_removed_meanwhile_has_a_name(engine, made,
         assert ("brief", identity_of(engine, identity), B) in found
         facts = {c["name"]: c for c in trace.manifest["containers"]}["brief"]
         assert facts["arrived"] is True
+
+
+def test_doctor_counts_the_containers_of_an_engine(engine, made, tell, tracer):
+    made("one", CALLS, 1)
+    tell(None, "one-is-up")
+    checks = {
+        check["name"]: check for check in json.loads(tracer("doctor", "--json").out)["checks"]
+    }
+    assert checks[engine.name]["ok"] is True
+    assert int(checks[engine.name]["found"].split()[0]) >= 1
 
 
 def test_stopped_and_unknown_containers_are_refused(engine, made, tell, tracer):

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from tests.support.waiting import wait_for
+from tracer.targets.engines import podman
 from tracer.targets.engines.containerd import Containerd
 from tracer.targets.engines.podman import Podman
 
@@ -143,6 +144,19 @@ def test_a_name_that_podman_would_refuse_is_the_id(conmon, store, name):
     (store / "containers.json").unlink()
     conmon(name=name)
     assert found(Podman(), ID)["name"] == ID
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the usual store is of root")
+def test_a_stopped_container_in_the_usual_store_is_known(store, monkeypatch):
+    monkeypatch.setattr(podman, "STORES", str(store.parent))
+    (container,) = Podman().find("listed")
+    assert (container.facts["pid"], container.exists()) == (0, True)
+    assert container.start == "podman start listed"
+    assert "listed" in Podman().names()
+    (store / "containers.json").write_text("[]")
+    assert not container.exists()
+    for folder in Podman().folders():
+        os.close(folder)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")

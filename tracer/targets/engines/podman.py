@@ -31,7 +31,8 @@ from tracer.targets.engines.engine import Container, named
 from tracer.targets.engines.state import Refused
 
 _MONITOR = "conmon"
-_STORES = "/var/lib/containers/storage"
+STORES = "/var/lib/containers/storage"
+"""Root's store, unless storage.conf names another."""
 _CONFIGURATION = ("/etc/containers/storage.conf", "/usr/share/containers/storage.conf")
 _OF_USER = ".local/share/containers/storage"
 _CONTAINERS = "-containers"
@@ -177,7 +178,7 @@ def _init_of(monitor: _Monitor, children: list[int]) -> int | None:
 
 def _stores() -> Iterator[_Store]:
     """Yields the usual stores of root and of the users who have begun a session."""
-    places = [(_STORES, 0)]
+    places = [(STORES, 0)]
     for path in _CONFIGURATION:
         with contextlib.suppress(OSError, tomllib.TOMLDecodeError, UnicodeDecodeError):
             storage = tomllib.loads(Path(path).read_text()).get("storage")

@@ -228,8 +228,9 @@ def _find(wanted: str, engines: list[Engine], wait: bool) -> Container | None:
     running = [container for container in found if container.facts["pid"]]
     found = running or found
     if wait and not running:
-        if DOCKER in refusals:
-            raise refusals[DOCKER]
+        if (refused := refusals.get(DOCKER)) is not None:
+            what = f"--wait awaits containers of Docker, and {refused.what}"
+            raise type(refused)(what, refused.mend)
         return None
     if not found:
         # A Docker daemon need not be there if another engine is.

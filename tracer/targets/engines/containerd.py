@@ -120,13 +120,14 @@ def _database(pid: int) -> Iterator[dict[_Key, _Entry]]:
         opened = os.open(link, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             if stat.S_ISREG(os.fstat(opened).st_mode):
-                yield bolt.read(opened, _entries)
+                yield bolt.read(opened, entries_in)
         finally:
             os.close(opened)
         return
 
 
-def _entries(database: bolt.Bolt) -> dict[_Key, _Entry]:
+def entries_in(database: bolt.Bolt) -> dict[_Key, _Entry]:
+    """Returns all containers of a database. Raises Damaged and OSError."""
     found = {}
     for namespace, inside in _buckets(database, database.get(database.root, b"v1")):
         for identity, container in _buckets(database, database.get(inside, b"containers")):
@@ -158,7 +159,7 @@ def _container(key: _Key, entry: _Entry | None, found: Bundle | None) -> Contain
     facts: ContainerFacts = {
         # Other ids than those of 64 digits may be another container's, too.
         "id": identity if known else f"{namespace}/{identity}",
-        "name": _name(annotations, identity, entry.name if entry is not None else ""),
+        "name": name_of(annotations, identity, entry.name if entry is not None else ""),
         "image": (entry and entry.image) or annotations.get(_IMAGE, "")[:_LONGEST],
         "pid": found.pid if found is not None else 0,
         "engine": Containerd.name,
@@ -175,7 +176,7 @@ def _container(key: _Key, entry: _Entry | None, found: Bundle | None) -> Contain
     return Container(Containerd.name, facts, own, partial(_exists, key), start=start)
 
 
-def _name(annotations: dict[str, str], identity: str, given: str) -> str:
+def name_of(annotations: dict[str, str], identity: str, given: str) -> str:
     """Returns NAMESPACE/POD/CONTAINER, nerdctl's name or the id."""
     pod = annotations.get(_POD, "")
     if pod:

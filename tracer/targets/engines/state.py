@@ -43,7 +43,7 @@ def folder(path: str) -> Iterator[int]:
             raise Refused(f"{path} may never answer")
     try:
         opened = open_folder(str(place))
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         raise Refused(str(error)) from None
     try:
         yield opened

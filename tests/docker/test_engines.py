@@ -173,6 +173,8 @@ def test_a_restart_is_followed_until_the_container_is_removed(engine, made, tell
 
 
 def test_a_container_that_is_made_and_removed_meanwhile_has_a_name(engine, made, tell, record):
+    made("keeper", "time.sleep(1000)")  # by which the engine's folders are known
+    tell(None, "keeper-is-up")
     recording = record("-a", "-e", "syscalls")
     source = f"for _ in range({B}): os.times()\nsay('brief-is-done')\ntime.sleep(1)"
     identity = made("brief", source)

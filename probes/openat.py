@@ -78,6 +78,23 @@ def open_in_root(pid: int, path: str, flags: int) -> int:
         os.close(base)
 
 
+def open_folder(path: str) -> int:
+    """Opens a folder by its absolute path without following any link. Raises OSError."""
+    here = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    for part in path.split("/"):
+        if part:
+            try:
+                step = os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
+                below = os.open(part, step, dir_fd=here)
+            finally:
+                os.close(here)
+            here = below
+    try:
+        return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=here)
+    finally:
+        os.close(here)
+
+
 def _open_step_by_step(base: int, path: bytes, flags: int) -> int:
     """Opens a path below `base` without openat2; follows no link at all."""
     here = os.dup(base)

@@ -23,7 +23,7 @@ TABLE = Table(
             "name of the target that it belongs to, or whose cgroup it was in last",
         ),
         Column("container_id", Type.TEXT, "container, by its cgroup path"),
-        Column("container_name", Type.TEXT, "name of the container, if a Docker daemon knows it"),
+        Column("container_name", Type.TEXT, "name of the container, if its engine knows it"),
         Column("cgroup", Type.TEXT, "path of its cgroup, or of its last one"),
     ),
     example="SELECT role, pid, any_value(comm), count(*) threads FROM processes GROUP BY ALL",

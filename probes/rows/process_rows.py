@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tracer.probes.backends.event_format import EventFormat
 from tracer.probes.backends.timeline import Batch, Move
-from tracer.probes.cgroups import container_id
+from tracer.probes.cgroups import Containers
 from tracer.probes.limits import PID_LIMIT
 from tracer.probes.rows import columns
 from tracer.probes.rows.membership import Membership
@@ -74,10 +74,7 @@ class ProcessRows:
         self._membership: Membership = context.membership
         self._targets = context.manifest["targets"]
         self._with_cgroups = {t["name"] for t in self._targets if "cgroups" in t}
-        self._containers = {
-            container["id"]: container["name"]
-            for container in context.manifest.get("containers", ())
-        }
+        self._containers = Containers(context.manifest.get("containers", ()))
         for tid, pid, ppid, comm, cgroup in context.manifest["threads"]:
             process = self._process(pid, ppid)
             if tid == pid or not process.threads:
@@ -157,7 +154,7 @@ class ProcessRows:
 
         Of several hierarchies the others may say less of where it is.
         """
-        if container_id(cgroup) or not container_id(process.cgroup):
+        if self._containers.of(cgroup) or not self._containers.of(process.cgroup):
             process.cgroup = cgroup
 
     def _newtask(self, batch: Batch, row: int, fields: dict[str, Any]) -> None:
@@ -230,7 +227,7 @@ class ProcessRows:
 
     def _row(self, thread: _Thread) -> dict[str, Any]:
         process = thread.process
-        container = container_id(process.cgroup)
+        container = self._containers.of(process.cgroup)
         return {
             "pid": process.pid,
             "ppid": thread.ppid,
@@ -241,7 +238,7 @@ class ProcessRows:
             "role": self._role(thread),
             "target": process.target,
             "container_id": container,
-            "container_name": self._containers.get(container or ""),
+            "container_name": self._containers.name(container),
             "cgroup": process.cgroup,
         }
 

@@ -65,10 +65,10 @@ def test_each_call_counts_to_its_own_target(start, start_on_host, tell, record, 
             containers["b1"].id,
         ]
         assert theirs() == A
-        # The trace knows the container of every process, except those of other daemons.
+        # The trace knows the container of every process.
         found = trace.connection.execute(
             "SELECT DISTINCT container_name, container_id, role FROM processes "
-            "WHERE container_name IS NOT NULL ORDER BY 1"
+            "WHERE container_name IN ('a1', 'b1', 'c1') ORDER BY 1"
         ).fetchall()
         assert found == [
             ("a1", containers["a1"].id, "target"),

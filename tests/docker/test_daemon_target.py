@@ -133,7 +133,7 @@ def test_the_error_for_an_unknown_container_lists_the_others(tracer, start, tell
     start("stopped", "pass")
     start("there", CALLS, 1)
     tell("go", "stopped-is-up", "there-is-up")
-    ran = tracer("record", "--container", "gone", status=4)
+    ran = tracer("record", "--container", "gone", "--engine", "docker", status=4)
     assert "there is no container 'gone'; there are: stopped, there" in one_line(ran.err)
 
 
@@ -151,7 +151,9 @@ def test_a_path_is_refused_as_a_container_name(tracer, dockerd):
     one_line(tracer("record", "--container", "", status=2).err)
 
 
-@pytest.mark.parametrize("options", [("--container", "x"), ("--docker-daemon",)])
+@pytest.mark.parametrize(
+    "options", [("--container", "x", "--engine", "docker"), ("--docker-daemon",)]
+)
 @pytest.mark.parametrize(
     ("host", "said"),
     [
@@ -175,7 +177,8 @@ def test_a_dead_daemon_is_reported(tracer, tmp_path):
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(path))
     environment = {**os.environ, "DOCKER_HOST": f"unix://{path}"}
-    ran = tracer("record", "--container", "x", status=5, env=environment)
+    options = ("--container", "x", "--engine", "docker")
+    ran = tracer("record", *options, status=5, env=environment)
     assert "Connection refused; start it" in one_line(ran.err)
     tracer("record", "-o", "x.trace", "--", "true", env=environment)
 

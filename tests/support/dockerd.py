@@ -90,7 +90,7 @@ class Dockerd:
         )
         try:
             self.client = self._connect()
-            self.client.api.import_image_from_data(_image(), repository=IMAGE)
+            self.client.api.import_image_from_data(image_tar(), repository=IMAGE)
         except BaseException:
             self.close()
             raise
@@ -121,7 +121,7 @@ class Dockerd:
 
         `folders` of the host are there, too, to be read.
         """
-        binds = {path: {"bind": path, "mode": "ro"} for path in (*_from_host(), *folders)}
+        binds = {path: {"bind": path, "mode": "ro"} for path in (*from_host(), *folders)}
         binds[str(shared)] = {"bind": "/shared", "mode": "rw"}
         options = {"volumes": binds, "network_mode": "none", "init": False, **options}
         command = python(source, *arguments)
@@ -173,14 +173,14 @@ def python(source: str, *arguments: object) -> list[str]:
     return [sys._base_executable, "-S", "-E", "-c", source, *map(str, arguments)]
 
 
-def _from_host() -> list[str]:
+def from_host() -> list[str]:
     """Folders of the host that a container needs to run the host's Python."""
     libraries = [f"/{name}" for name in _LIBRARIES if Path("/", name).is_dir()]
     real = [path for path in libraries if not Path(path).is_symlink()]
     return sorted({"/usr", "/etc", *real, sys.base_prefix} - {"/usr/local"})
 
 
-def _image() -> bytes:
+def image_tar() -> bytes:
     """A tar with the folders to mount on, and the host's own links of /bin and /lib."""
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w") as tar:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import typer
 
 from tracer.cli.opening import AsJson
+
+if TYPE_CHECKING:
+    from tracer.probes.doctor import Finding
 
 
 def doctor(json: AsJson = False) -> None:
@@ -18,7 +23,7 @@ def doctor(json: AsJson = False) -> None:
     """
     from tracer.probes.doctor import check, this_user, verdict
 
-    found = check()
+    found = [*check(), *_engines()]
     code = verdict(found)
     if json:
         from tracer.store.trace import dump
@@ -57,3 +62,17 @@ def doctor(json: AsJson = False) -> None:
     else:
         out.print("tracer record records only marks and samples here: fix what is missing above.")
     raise typer.Exit(int(code))
+
+
+def _engines() -> list[Finding]:
+    """Returns the engines of containers that are on the machine beside Docker."""
+    from tracer.probes.doctor import Finding
+    from tracer.targets.engines import DOCKER, chosen
+
+    found = []
+    for engine in chosen("auto"):
+        if engine.name != DOCKER and engine.found():
+            running = sum(bool(facts["pid"]) for facts in engine.present())
+            what = f"{running} containers run" if running != 1 else "1 container runs"
+            found.append(Finding(engine.name, True, what, "containers"))
+    return found

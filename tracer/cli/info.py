@@ -133,6 +133,7 @@ def _target(target: TargetFacts) -> str:
     if target["pid"]:
         about.append(f"pid {target['pid']}")
     if "container" in target:
-        about.append(f"id {target['container'][:12]}, image {target.get('image')}")
+        about.append(f"id {target['container'][:12]}")
+        about += [f"{key} {target[key]}" for key in ("engine", "image") if target.get(key)]
     command = " ".join(target.get("command") or [])
     return f"{of_a_kind} ({', '.join(about)}){': ' if command else ''}{command}"

@@ -14,6 +14,7 @@ from tracer.cli.record_targets import (
     Containers,
     Daemon,
     DockerCli,
+    Engine,
     Machine,
     Pids,
     Wait,
@@ -29,9 +30,14 @@ _WHAT, _LIMITS, _OUTPUT = "What to record", "How to record", "Output"
 
 
 def _lists() -> dict[str, str]:
-    from tracer.probes.backends.choice import ABOUT
+    from tracer.probes.backends.choice import ABOUT as BACKENDS
+    from tracer.targets.engines import ABOUT as ENGINES
 
-    return {"backends": one_of(f"{name} ({about})" for name, about in ABOUT.items())}
+    lists = {"backends": BACKENDS, "engines": ENGINES}
+    return {
+        key: one_of(f"{name} ({about})" for name, about in each.items())
+        for key, each in lists.items()
+    }
 
 
 @verb(context_settings={"allow_interspersed_args": False}, lists=_lists)
@@ -44,6 +50,7 @@ def record(
     ] = None,
     pids: Pids = None,
     containers: Containers = None,
+    engine: Engine = "auto",
     wait: Wait = False,
     daemon: Daemon = False,
     docker_cli: DockerCli = None,
@@ -218,9 +225,11 @@ def record(
     Targets can be combined; --container and --cgroup can be repeated.
     Processes that join a container or a cgroup later are recorded from then on.
     A container can stop and restart; the recording ends when it is removed.
-    With --wait, a container may start after the recording has begun. It is
-    the first one that is made or started by that name; what its name named
-    before is not recorded.
+    With --wait, a container of Docker may start after the recording has begun.
+    It is the first one that is made or started by that name; what its name
+    named before is not recorded.
+    A container of Kubernetes is called NAMESPACE/POD/CONTAINER, or by a part
+    from behind that is unique: POD/CONTAINER, CONTAINER.
     A cgroup's recording ends when the cgroup is removed, the daemon's when
     dockerd ends.
 
@@ -273,6 +282,7 @@ def record(
         output or trace_name(command, pids, names, daemon, cgroups or [], baseload),
         pids=pids,
         containers=names,
+        engine=engine,
         wait=wait,
         daemon=daemon,
         docker_cli=docker_cli,

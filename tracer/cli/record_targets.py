@@ -28,7 +28,16 @@ Containers = Annotated[
     typer.Option(
         "--container",
         metavar="NAME,..",
-        help="Docker containers to record, by name or id.",
+        help="Containers to record, by name or id; in Kubernetes POD/CONTAINER.",
+        rich_help_panel=_TARGETS,
+    ),
+]
+Engine = Annotated[
+    str,
+    typer.Option(
+        "--engine",
+        metavar="NAME",
+        help="Engine of the containers: {engines}.",
         rich_help_panel=_TARGETS,
     ),
 ]
@@ -36,7 +45,7 @@ Wait = Annotated[
     bool,
     typer.Option(
         "--wait",
-        help="Await containers that do not run yet, and record them from their start.",
+        help="Await Docker containers that do not run yet; record them from their start.",
         rich_help_panel=_TARGETS,
     ),
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from tracer.probes.backends.backend import CLOCK
@@ -22,7 +23,7 @@ from tracer.session.options import Options
 from tracer.store import manifest as manifests
 from tracer.store.finalize import EVENTS, RAW
 from tracer.store.manifest import Manifest
-from tracer.store.manifest_parts import Recorder
+from tracer.store.manifest_parts import ContainerFacts, Recorder
 from tracer.targets import Target, containers_since
 
 
@@ -89,11 +90,14 @@ def add_devices(manifest: Manifest) -> None:
     manifest["file_systems"] += extent_maps.file_systems(known)
 
 
-def add_containers(manifest: Manifest) -> None:
-    """Adds the containers that have run so far to the manifest, if a Docker daemon answers."""
+def add_containers(manifest: Manifest, met: Mapping[str, ContainerFacts] | None = None) -> None:
+    """Adds the containers that have run so far to the manifest, if an engine answers.
+
+    `met`: containers that were met during the recording, which no engine may remember.
+    """
     before = {container["id"]: container for container in manifest.get("containers", [])}
     begun = manifest["clock"]["start_ns"] + manifest["clock"].get("realtime_offset_ns", 0)
-    found = containers_since(begun / 1e9, before or None)
+    found = containers_since(begun / 1e9, {**(met or {}), **before} or None)
     if found is None:
         return
     if "containers" in manifest:

@@ -16,6 +16,7 @@ from tracer.session.failures import ended_by_error
 from tracer.session.launch import Launch
 from tracer.session.marks import Marks
 from tracer.session.members import Members
+from tracer.session.newcomers import Newcomers
 from tracer.session.options import Listener, Options, Status
 from tracer.session.perf import PerfTools
 from tracer.session.python_stacks import PythonStacks
@@ -49,6 +50,7 @@ class Running:
     sampler: Sampler
     stacks: PythonStacks
     arrivals: Arrivals
+    newcomers: Newcomers
     manifest: Manifest
     """The manifest, which is written again for each awaited container that arrives."""
     signals: Signals
@@ -67,6 +69,7 @@ def until_the_end(running: Running) -> str:
         while True:
             members.look()
             _let_in(running)
+            running.newcomers.look()
             running.marks.look()
             if running.summary is not None:
                 running.summary.look()
@@ -94,6 +97,7 @@ def until_the_end(running: Running) -> str:
             rest = running.marks.rest_s
             left = left if rest is None else min(left, rest)
             readable = [*members.readable, *running.marks.readable, *running.arrivals.readable]
+            readable += running.newcomers.readable
             signals.wait([*ends.awaited, *readable], left)
 
 

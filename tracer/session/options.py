@@ -9,6 +9,7 @@ from tracer.probes.backends.choice import AUTO
 from tracer.probes.errors import ExitCode, TracerError
 from tracer.store.manifest import Manifest
 from tracer.targets import Target
+from tracer.targets.engines import AUTO as ENGINES_AUTO
 
 
 @dataclass
@@ -18,6 +19,8 @@ class Options:
     output: Path
     pids: str | None = None
     containers: list[str] = field(default_factory=list)
+    engine: str = ENGINES_AUTO
+    """The engine of the containers (`tracer.targets.engines.ABOUT`)."""
     wait: bool = False
     """Awaits containers that do not run yet."""
     daemon: bool = False

@@ -14,6 +14,7 @@ from tracer.probes.errors import FeatureMissing, PermissionMissing, TracerError,
 from tracer.session import output
 from tracer.session.options import Options
 from tracer.session.sampler import check as check_sampling
+from tracer.targets.engines import AUTO as ENGINES_AUTO
 from tracer.targets.target import Target
 
 _NOTHING = (
@@ -55,7 +56,10 @@ def plan(options: Options) -> Plan:
         options.machine,
         options.wait,
         options.docker_cli,
+        options.engine,
     )
+    if options.engine != ENGINES_AUTO and not options.containers:
+        raise UsageError("--engine is for containers, and none is named", "add --container NAME")
     if options.baseload == bool(targets or options.command):
         raise UsageError(*(_TARGETS_OF_NONE if options.baseload else _NOTHING))
     if options.wait and not options.containers:

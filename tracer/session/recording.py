@@ -33,6 +33,7 @@ from tracer.session.failures import ended_by_error, unwritten
 from tracer.session.launch import Launch
 from tracer.session.marks import Marks, environment_for
 from tracer.session.members import Members
+from tracer.session.newcomers import Newcomers
 from tracer.session.options import Listener, Options, Outcome
 from tracer.session.output import Output
 from tracer.session.paths import find_files
@@ -88,8 +89,9 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
         marks.find(targets)
         libraries = _torch_libraries(options, plan, marks)
         probes = [name for name in plan.probes if name != TORCH or libraries]
-        arrivals = Arrivals(targets)
+        arrivals, newcomers = Arrivals(targets), Newcomers()
         stack.callback(arrivals.close)
+        stack.callback(newcomers.close)
         sampler = Sampler(raw / SAMPLES, targets, options.sample_hz, options.residency)
         capture = Capture(
             raw,
@@ -118,9 +120,10 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
         stacks.start(raw)
         stack.callback(stacks.close)
         arrivals.start()
+        newcomers.start()
         running = Running(
             options, made.place, targets, launch, capture, marks, perf, members, summary,
-            sampler, stacks, arrivals, manifest, signals, listener,
+            sampler, stacks, arrivals, newcomers, manifest, signals, listener,
         )  # fmt: skip
         manifest = _capture(running, manifest)
         capture.close()
@@ -265,7 +268,7 @@ def _capture(running: Running, manifest: Manifest) -> Manifest:
     manifest["samples"] = sampler.describe()
     manifest["capture"]["streams"] = capture.describe()["streams"]
     manifest["targets"] = [target.describe() for target in targets]
-    add_containers(manifest)
+    add_containers(manifest, running.newcomers.met)
     if launch is not None and launch.status is not None:
         manifest["targets"][-1]["exit_status"] = launch.status
     add_devices(manifest)

@@ -78,6 +78,7 @@ class TargetFacts(TypedDict):
     """A target.
 
     `pid`: its first process, for a container the init at the start; 0: none. `container`: id.
+    `engine`: the engine that made the container.
     `cgroups`: all processes in and below them belong to it. `processes`: the daemon's processes;
     their descendants belong to it. `makers`: a container's shim, which makes its processes.
     """
@@ -89,6 +90,7 @@ class TargetFacts(TypedDict):
     command: NotRequired[Listed[str]]
     exit_status: NotRequired[Whole]
     container: NotRequired[str]
+    engine: NotRequired[str]
     image: NotRequired[str]
     cgroups: NotRequired[Annotated[Listed[CgroupFacts], Field(max_length=1024)]]
     processes: NotRequired[Listed[Pid]]
@@ -105,14 +107,18 @@ class ContainerMount(TypedDict):
 
 
 class ContainerFacts(TypedDict):
-    """A container that ran. `pid`: its last known init; 0: never known. `merged`, `upper`,
-    `lower`: folders of its overlay. `arrived`: true if it began during the recording."""
+    """A container that ran. `pid`: its last known init; 0: never known. `engine`: the engine
+    that made it. `cgroup`: its cgroup in the first hierarchy, `cgroups`: its paths in all, if
+    they differ. `merged`, `upper`, `lower`: folders of its overlay. `arrived`: true if it began
+    during the recording."""
 
     id: str
     name: str
     image: str
     pid: Pid
+    engine: NotRequired[str]
     cgroup: NotRequired[str | None]
+    cgroups: NotRequired[Annotated[Listed[str], Field(max_length=1024)]]
     merged: NotRequired[str | None]
     upper: NotRequired[str | None]
     lower: NotRequired[Listed[str]]

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracer.targets import engine
 from tracer.targets.cgroups import from_paths
+from tracer.targets.engines import AUTO, chosen
 from tracer.targets.processes import (
     from_command,
     from_pids,
@@ -26,8 +26,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Target",
+    "containers_now",
     "containers_since",
     "find_targets",
+    "folders_of_containers",
     "from_command",
     "from_pids",
     "machine",
@@ -46,19 +48,20 @@ def find_targets(
     machine_wide: bool,
     wait: bool = False,
     docker_cli: int | None = None,
+    engine: str = AUTO,
 ) -> list[Target]:
     """Returns the targets that the options of `tracer record` name, except the command.
 
     With `wait`, containers need not run yet. `docker_cli` is a process that runs `docker`.
+    `engine` is the engine of the containers (`engines.ABOUT`).
 
-    Raises UsageError, TargetGone, PermissionMissing, or FeatureMissing if no Docker daemon
-    answers.
+    Raises UsageError, TargetGone, PermissionMissing, or FeatureMissing if no engine answers.
     """
     targets = from_pids(pids) if pids is not None else []
     if containers:
         from tracer.targets.containers import from_names
 
-        targets += from_names(containers, wait)
+        targets += from_names(containers, wait, engine)
     targets += from_paths(cgroups)
     if daemon:
         from tracer.targets.daemon import from_socket
@@ -71,15 +74,23 @@ def find_targets(
     return targets
 
 
+def containers_now() -> list[ContainerFacts]:
+    """Returns the containers that are made now, without those of Docker, which remembers them."""
+    return [facts for engine in chosen(AUTO) for facts in engine.present()]
+
+
+def folders_of_containers() -> list[int]:
+    """Returns open folders in which something is made when a container is. Callers close them."""
+    return [folder for engine in chosen(AUTO) for folder in engine.folders()]
+
+
 def containers_since(
     begun_s: float, before: dict[str, ContainerFacts] | None
 ) -> dict[str, ContainerFacts] | None:
     """Returns `before` and every container that has run since `begun_s` (s since 1970).
 
-    None if it is unknown: there is no Docker daemon, or it has never answered.
+    None if it is unknown: no engine is there, or none has ever answered.
     """
-    if not engine.expected():
-        return before
     from tracer.targets.containers import seen_since
 
     return seen_since(begun_s, before)

@@ -10,7 +10,7 @@ import contextlib
 import errno
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -124,6 +124,22 @@ def of_process(pid: int) -> dict[int, str]:
     except (FileNotFoundError, ProcessLookupError):
         return {}
     return {int(number): path.removesuffix(" (deleted)") for number, _, path in parts}
+
+
+def of_container(pid: int, is_own: Callable[[str], bool]) -> list[Cgroup]:
+    """Returns a container's cgroup in each hierarchy, even if its init `pid` is in a cgroup below.
+
+    `is_own` tells of a cgroup's path whether it is the container's.
+    """
+    mounts = {h.number: h for h in hierarchies()}
+    found = []
+    for number, path in sorted(of_process(pid).items()):
+        parts = path.split("/")
+        above = ("/".join(parts[:n]) for n in range(2, len(parts) + 1))
+        own = next(filter(is_own, above), None)
+        if own is not None:
+            found.append(cgroup_at(mounts.get(number), number, own))
+    return found
 
 
 def find_cgroups(wanted: str) -> list[Cgroup]:

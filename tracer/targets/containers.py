@@ -1,11 +1,10 @@
-"""Docker containers as targets, and the list of all running containers."""
+"""Containers as targets, and the list of all containers that run or ran."""
 
 from __future__ import annotations
 
 import os
 import time
 from collections.abc import Mapping
-from typing import Any
 
 import psutil
 
@@ -18,28 +17,26 @@ from tracer.probes.errors import (
 )
 from tracer.store.manifest_parts import ContainerFacts, TargetFacts
 from tracer.targets import containerd
-from tracer.targets.cgroups import Cgroup, cgroup_at, hierarchies, of_process
+from tracer.targets.cgroups import Cgroup, cgroup_at, hierarchies
 from tracer.targets.daemon import dockerd_pid
-from tracer.targets.engine import Engine
+from tracer.targets.engines import AUTO, DOCKER, Container, Engine, chosen, docker
+from tracer.targets.engines.engine import is_id
 from tracer.targets.target import Target
 
 _ASK_AGAIN_S = 0.5
-_QUICK_S = 3.0
-"""Timeout in s of a question to the daemon that a recording can do without."""
 _NAMES_SHOWN = 20
-_SHORT_ID = 12
-"""Digits of an id that `docker ps` shows."""
 
 
 class ContainerTarget(Target):
     """Every process in a container's cgroup, now and after a restart of the container."""
 
-    def __init__(self, facts: ContainerFacts, cgroups: list[Cgroup]) -> None:
+    def __init__(self, container: Container) -> None:
+        facts = container.facts
         super().__init__(facts["name"], "container", facts["pid"])
         self.facts = facts
-        self.identity: str | None = facts["id"]
-        self.cgroups = cgroups
-        self._listed = next((c for c in cgroups if c.folder is not None), cgroups[0])
+        self.cgroups = container.cgroups
+        self._exists = container.exists
+        self._listed = next((c for c in self.cgroups if c.folder is not None), self.cgroups[0])
         self._asked = 0.0
         self._gone = False
         self._shim = _parent(self.pid)
@@ -48,21 +45,16 @@ class ContainerTarget(Target):
     def alive(self) -> bool:
         """True until the container is removed: a stopped container may be started again."""
         now = time.monotonic()
-        wanted = self.identity
         quiet = now >= self._asked + _ASK_AGAIN_S
-        if wanted is not None and not self._gone and quiet and not self.members():
-            # Ask the daemon rarely: it may be a target, too.
+        if not self._gone and quiet and not self.members():
+            # Ask the engine rarely: it may be a target, too.
             self._asked = now
-            try:
-                with Engine(_QUICK_S) as docker:
-                    self._gone = docker.inspect(wanted) is None
-            except TracerError:
-                return True  # the daemon does not answer, so assume that the container exists
+            self._gone = not self._exists()
         return not self._gone
 
     @property
     def joined(self) -> bool:
-        """True: `docker exec` and a restart put processes into the container."""
+        """True: `docker exec` (or podman's, ctr's) and a restart put processes into it."""
         return True
 
     @property
@@ -76,7 +68,10 @@ class ContainerTarget(Target):
         return dict.fromkeys(found, self._listed.hierarchy)
 
     def makers(self) -> set[int]:
-        """Returns its shim, which starts processes in it, and containerd, which restarts it."""
+        """Returns its shim, which starts processes in it, and containerd, which restarts it.
+
+        podman's monitor is returned, too, but another process starts further processes.
+        """
         if self._shim is None:
             return set()
         daemon = containerd.of_shim(self._shim)
@@ -87,6 +82,7 @@ class ContainerTarget(Target):
         return {
             **super().describe(),
             "container": self.facts["id"],
+            "engine": self.facts["engine"],
             "image": self.facts["image"],
             "cgroups": [cgroup.facts() for cgroup in self.cgroups],
             "makers": [] if self._shim is None else [self._shim],
@@ -94,7 +90,7 @@ class ContainerTarget(Target):
 
 
 class AwaitedContainer(ContainerTarget):
-    """A container that need not exist yet: the first one that is made or started by this name.
+    """Docker's first container that is made or started by this name; it need not exist yet.
 
     Until then it has no process. Its processes are recorded from their first one on, because
     containerd, which makes it, is followed (`makers`).
@@ -104,7 +100,7 @@ class AwaitedContainer(ContainerTarget):
         Target.__init__(self, name, "container")
         self.since_s = since_s
         """Time (s since 1970) from which on the daemon's events may tell of it."""
-        self.identity = None
+        self.identity: str | None = None
         self.cgroups: list[Cgroup] = []
         self.environment: dict[str, str] = {}
         """The environment variables that it was started with. They are not kept."""
@@ -117,11 +113,15 @@ class AwaitedContainer(ContainerTarget):
         self._shim: int | None = None
         self._asked = 0.0
         self._gone = False
+        self._exists = self._in_docker
+
+    def _in_docker(self) -> bool:
+        return self.identity is not None and docker.exists(self.identity)
 
     def hear(self, event: str, identity: str, name: str) -> bool:
         """Takes in an event of a container. Returns whether it is this one's."""
         if self.identity is None:
-            mine = name == self._wanted or _is_id(self._wanted, identity)
+            mine = name == self._wanted or is_id(self._wanted, identity)
             if not mine or event == "destroy":
                 return False
             self.identity = identity
@@ -140,17 +140,16 @@ class AwaitedContainer(ContainerTarget):
     def look(self) -> None:
         """Asks the daemon for its facts, once it was started. Raises the errors of `Engine`."""
         assert self.identity is not None
-        with Engine(_QUICK_S) as docker:
-            inspected = docker.inspect(self.identity)
+        inspected = docker.inspect(self.identity)
         if inspected is None:
             return
-        self.known = _facts(inspected)
+        self.known = docker.facts(inspected)
         entries = (str(e).partition("=") for e in inspected.get("Config", {}).get("Env") or [])
         self.environment = {name: value for name, _, value in entries}
         if pid := self.known["pid"]:
             self.pid = pid
             self._shim = _parent(pid)
-            self.lies_in({c.hierarchy: c.path for c in _cgroups(self.identity, pid)})
+            self.lies_in({c.hierarchy: c.path for c in docker.cgroups(self.identity, pid)})
 
     @property
     def alive(self) -> bool:
@@ -176,15 +175,10 @@ class AwaitedContainer(ContainerTarget):
             "makers": [] if self._shim is None else [self._shim],
         }
         if self.identity is not None:
-            found["container"] = self.identity
+            found |= {"container": self.identity, "engine": DOCKER}
         if self.known is not None:
             found["image"] = self.known["image"]
         return found
-
-
-def _is_id(wanted: str, identity: str) -> bool:
-    """Returns whether a name is the container's id, or a beginning of it as `docker ps` shows."""
-    return len(wanted) >= _SHORT_ID and identity.startswith(wanted)
 
 
 def _parent(pid: int) -> int | None:
@@ -195,30 +189,75 @@ def _parent(pid: int) -> int | None:
     return parent if parent > 1 else None
 
 
-def from_names(names: list[str], wait: bool = False) -> list[Target]:
+def from_names(names: list[str], wait: bool = False, engine: str = AUTO) -> list[Target]:
     """Returns targets from `--container NAME` (names or ids), each container once.
 
-    With `wait`, a container that does not run now is awaited. Raises UsageError, TargetGone if a
-    container does not exist or does not run, and the errors of `Engine`.
+    With `wait`, a container that does not run now is awaited, from Docker. Raises UsageError,
+    TargetGone if a container does not exist or does not run, and the errors of engines.
     """
+    engines = chosen(engine)
+    if wait and engine not in (AUTO, DOCKER):
+        raise UsageError(
+            f"--wait awaits containers of Docker, and --engine is {engine}",
+            "leave out --wait, and start the container first",
+        )
     found: dict[str, Target] = {}
     asked_s = time.time()
-    with Engine() as docker:
-        for name in names:
-            if not name:
-                raise UsageError("--container needs a name or an id", "see: docker ps")
-            facts = docker.inspect(name)
-            if wait and not (facts or {}).get("State", {}).get("Pid"):
-                found.setdefault(name, AwaitedContainer(name, asked_s, _containerd()))
-                continue
-            if facts is None:
-                raise TargetGone(f"there is no container {name!r}", _which(docker.names()))
-            found.setdefault(str(facts["Id"]), _target(facts))
+    for name in names:
+        if not name:
+            raise UsageError("--container needs a name or an id", "see: docker ps, podman ps")
+        container = _find(name, engines, wait)
+        if container is None:
+            found.setdefault(name, AwaitedContainer(name, asked_s, _containerd()))
+        else:
+            found.setdefault(container.facts["id"], _target(container))
     return list(found.values())
 
 
+def _find(wanted: str, engines: list[Engine], wait: bool) -> Container | None:
+    """Returns the container of this name; None if it is awaited from Docker."""
+    found: list[Container] = []
+    refusals: dict[str, TracerError] = {}
+    for engine in engines:
+        try:
+            known = {container.facts["id"] for container in found}
+            # Docker's containers are containerd's, too.
+            found += [c for c in engine.find(wanted) if c.facts["id"] not in known]
+        except TracerError as error:
+            refusals[engine.name] = error
+    running = [container for container in found if container.facts["pid"]]
+    found = running or found
+    if wait and not running:
+        if (refused := refusals.get(DOCKER)) is not None:
+            what = f"--wait awaits containers of Docker, and {refused.what}"
+            raise type(refused)(what, refused.mend)
+        return None
+    if not found:
+        # A Docker daemon need not be there if another engine is.
+        others = [e for e in engines if e.name not in refusals and e.found()]
+        if refusals and not others:
+            raise next(iter(refusals.values()))
+        names = sorted({name for engine in others for name in engine.names()})
+        unasked = [refusals[e.name].what for e in engines if e.name in refusals and e.found()]
+        raise TargetGone(f"there is no container {wanted!r}", "; ".join([_which(names), *unasked]))
+    if len(found) > 1:
+        raise _ambiguous(wanted, found)
+    return found[0]
+
+
+def _ambiguous(wanted: str, found: list[Container]) -> UsageError:
+    engines = list(dict.fromkeys(container.engine for container in found))
+    if len(engines) == len(found):
+        return UsageError(
+            f"several engines have a container {wanted!r}: {', '.join(engines)}",
+            f"name one of them: --engine {engines[0]}",
+        )
+    which = [f"{c.facts['name']} ({c.engine}, {c.facts['id']})" for c in found]
+    return UsageError(f"several containers are called {wanted!r}", f"give the id: {_some(which)}")
+
+
 def _containerd() -> int | None:
-    """Returns the pid of the daemon's containerd; None if it is not visible here."""
+    """Returns the pid of the Docker daemon's containerd; None if it is not visible here."""
     try:
         return containerd.of_dockerd(dockerd_pid())
     except (FeatureMissing, PermissionMissing):
@@ -227,65 +266,24 @@ def _containerd() -> int | None:
 
 def _which(names: list[str]) -> str:
     if not names:
-        return "there are no containers: docker run ..."
-    more = ", ..." if len(names) > _NAMES_SHOWN else ""
-    return f"there are: {', '.join(names[:_NAMES_SHOWN])}{more}"
+        return "there are no containers: docker run ..., podman run ..."
+    return f"there are: {_some(names)}"
 
 
-def _target(facts: dict[str, Any]) -> ContainerTarget:
-    told = _facts(facts)
-    name, pid = told["name"], told["pid"]
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:_NAMES_SHOWN]) + (", ..." if len(names) > _NAMES_SHOWN else "")
+
+
+def _target(container: Container) -> ContainerTarget:
+    name, pid = container.facts["name"], container.facts["pid"]
     if not pid:
-        state = facts.get("State", {}).get("Status", "stopped")
-        raise TargetGone(f"container {name} is not running ({state})", f"docker start {name}")
-    cgroups = _cgroups(told["id"], pid)
-    if not cgroups:
+        raise TargetGone(f"container {name} is not running ({container.state})", container.start)
+    if not container.cgroups:
         raise FeatureMissing(
             f"no cgroup of container {name} is visible here",
-            f"record on the daemon's machine, or record its first process: -p {pid}",
+            f"record on the engine's machine, or record its first process: -p {pid}",
         )
-    return ContainerTarget(told, cgroups)
-
-
-def _cgroups(container: str, pid: int) -> list[Cgroup]:
-    """Returns the container's cgroup in each hierarchy, even if its init is in a cgroup below."""
-    mounts = {h.number: h for h in hierarchies()}
-    found = []
-    for number, path in sorted(of_process(pid).items()):
-        parts = path.split("/")
-        at = next((i for i, part in enumerate(parts) if container in part), None)
-        if at is None:
-            continue
-        whole = "/".join(parts[: at + 1])
-        found.append(cgroup_at(mounts.get(number), number, whole))
-    return found
-
-
-def _facts(inspected: dict[str, Any]) -> ContainerFacts:
-    """Returns the container's facts for the manifest, without its environment variables."""
-    layers = inspected.get("GraphDriver", {}).get("Data") or {}
-    pid = int(inspected.get("State", {}).get("Pid") or 0)
-    identity = str(inspected["Id"])
-    cgroups = _cgroups(identity, pid) if pid else []
-    return {
-        "id": identity,
-        "name": str(inspected.get("Name", "")).lstrip("/"),
-        "image": str(inspected.get("Config", {}).get("Image", "")),
-        "pid": pid,
-        "cgroup": cgroups[0].facts()["path"] if cgroups else None,
-        "merged": layers.get("MergedDir"),
-        "upper": layers.get("UpperDir"),
-        "lower": str(layers["LowerDir"]).split(":") if layers.get("LowerDir") else [],
-        "mounts": [
-            {
-                "type": str(mount.get("Type", "")),
-                "source": str(mount.get("Source", "")),
-                "path": str(mount.get("Destination", "")),
-                "writable": bool(mount.get("RW")),
-            }
-            for mount in inspected.get("Mounts") or []
-        ],
-    }
+    return ContainerTarget(container)
 
 
 def seen_since(
@@ -293,15 +291,22 @@ def seen_since(
 ) -> dict[str, ContainerFacts] | None:
     """Returns `before`, the running containers, and those started since `begun_s` (s since 1970).
 
-    Returns only `before` if no daemon answers.
+    Returns only `before` if no engine answers, or none is there.
     """
-    try:
-        with Engine(_QUICK_S) as docker:
-            now = {str(facts["Id"]): _facts(facts) for facts in docker.running()}
-            started = docker.started_between(begun_s, time.time())
-    except TracerError:
-        return before
-    found = {**(before or {}), **now}
-    for identity, (name, image) in started.items():
-        found.setdefault(identity, {"id": identity, "name": name, "image": image, "pid": 0})
-    return found
+    found = dict(before or {})
+    told: set[str] = set()
+    answered = before is not None
+    for engine in chosen(AUTO):
+        try:
+            if engine.found():
+                for facts in engine.seen_since(begun_s):
+                    identity = facts["id"]
+                    # Docker's containers are containerd's, too. One that has ended since keeps
+                    # the facts of its time.
+                    if identity not in told and (facts["pid"] or identity not in found):
+                        found[identity] = facts
+                    told.add(identity)
+                answered = True
+        except TracerError:
+            continue
+    return found if answered else None

@@ -15,10 +15,14 @@ import tarfile
 import tempfile
 from pathlib import Path
 
+import psutil
+
 from tests.support.dockerd import IMAGE, from_host, image_tar, python
 from tests.support.waiting import wait_for
 
 _PR_SET_PDEATHSIG = 1
+_CACHE = Path("/var/lib/containers/cache/blob-info-cache-v1.boltdb")
+"""podman writes it at an import, wherever its store is."""
 _LIMITS = ("nofile=1024:1024", "nproc=1024:1024")
 """Limits that a test without CAP_SYS_RESOURCE may set."""
 
@@ -67,6 +71,8 @@ class EngineOfTests:
         raise NotImplementedError
 
     def _tidy(self) -> None:
+        # A monitor has podman tidy up, which mounts the store again.
+        wait_for(lambda: not self._busy(), f"the end of {self.name}")
         mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
         for mount in sorted(mounts, reverse=True):
             if mount.startswith(f"{self.folder}/"):
@@ -76,6 +82,14 @@ class EngineOfTests:
                 with contextlib.suppress(OSError):
                     place.rmdir()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _busy(self) -> bool:
+        """True while a process runs that has this folder in its command line."""
+        for process in psutil.process_iter(["cmdline"]):
+            words = process.info["cmdline"] or []
+            if process.pid != os.getpid() and any(str(self.folder) in word for word in words):
+                return True
+        return False
 
     def close(self) -> None:
         """Remove all that is left: containers, mounts, cgroups, folders."""
@@ -98,6 +112,7 @@ class Podman(EngineOfTests):
 
     def start(self) -> None:
         """Import the image."""
+        self._new_cache = not _CACHE.exists()
         (self.folder / "image.tar").write_bytes(image_tar())
         self.call("import", self.folder / "image.tar", IMAGE)
 
@@ -144,6 +159,11 @@ class Podman(EngineOfTests):
         with contextlib.suppress(RuntimeError):
             self.remove_all()
         self._tidy()
+        if getattr(self, "_new_cache", False):
+            with contextlib.suppress(OSError):
+                _CACHE.unlink()
+                _CACHE.parent.rmdir()
+                _CACHE.parent.parent.rmdir()
 
 
 class Containerd(EngineOfTests):

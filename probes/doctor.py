@@ -6,6 +6,7 @@ import contextlib
 import mmap
 import os
 import shutil
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -294,9 +295,10 @@ def _docker() -> Finding:
     from requests.exceptions import RequestException
 
     try:
+        _connect(os.environ.get("DOCKER_HOST") or docker.constants.DEFAULT_UNIX_SOCKET)
         with contextlib.closing(docker.from_env(timeout=_DOCKER_ANSWER_S)) as client:
             found = f"server {client.version()['Version']}"
-    except (docker.errors.DockerException, RequestException, ValueError, KeyError):
+    except (docker.errors.DockerException, RequestException, OSError, ValueError, KeyError):
         return Finding(
             "Docker",
             False,
@@ -305,6 +307,15 @@ def _docker() -> Finding:
             "apt-get install docker.io; start it (systemctl start docker), or set DOCKER_HOST",
         )
     return Finding("Docker", True, found, "containers")
+
+
+def _connect(address: str) -> None:
+    """Raises OSError if nobody listens on a Unix socket: Docker's client would leave one open."""
+    scheme, _, path = address.partition("://")
+    if "unix" in scheme:
+        with socket.socket(socket.AF_UNIX) as asking:
+            asking.settimeout(_DOCKER_ANSWER_S)
+            asking.connect(f"/{path.lstrip('/')}")
 
 
 _OPTIONAL: tuple[Callable[[], Finding], ...] = (

@@ -27,7 +27,8 @@ class TestNobody:
         def run(*arguments):
             source = (
                 "import os, sys\n"
-                "import docker, duckdb, numba, numpy, pandas, psutil, pyarrow.parquet, rich.console\n"
+                "import docker, duckdb, numba, numpy, pandas, psutil, pyarrow.parquet\n"
+                "import rich.console\n"
                 "from tracer.analysis.report import tables; from tracer.session import recording\n"
                 "from tracer.cli import clean, doctor, info, record; import tracer.probes.doctor\n"
                 "from tracer.cli.main import main\n"

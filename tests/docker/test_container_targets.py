@@ -1,9 +1,11 @@
 """Containers as targets: calls count to their container, also after joins, forks and restarts."""
 
+import shlex
 import subprocess
 
 import pytest
 
+from tests.conftest import tracer_command
 from tests.docker.conftest import CALLS, calls, init_of, wait_for
 from tests.support.backends import every_backend
 from tests.support.dockerd import python
@@ -118,6 +120,22 @@ def test_a_restart_is_followed(dockerd, start, tell, record):
         assert found == [(B,), (B,), (LATER,)]
         assert {target for target, *_ in calls(trace, "times")} == {"again"}
         assert losses(trace) == []
+
+
+def test_a_container_whose_cgroup_cannot_be_seen_is_refused(start, tell, tmp_path):
+    """As from a container without the host's /sys/fs/cgroup: nothing would be recorded."""
+    container = start("unseen", CALLS, A)
+    tell(None, "unseen-is-up")
+    record = shlex.join(tracer_command("record", "--container", "unseen", "-o", "x.trace"))
+    hidden = f"mount -t tmpfs none /sys/fs/cgroup && exec {record}"
+    ran = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", hidden],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 5, ran.stderr
+    assert "no cgroup of container unseen is visible here" in ran.stderr
+    assert f"-p {init_of(container)}" in ran.stderr
+    assert not (tmp_path / "x.trace").exists()
 
 
 def test_the_recording_waits_for_a_stopped_container_until_it_is_removed(start, tell, record):

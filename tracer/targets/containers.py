@@ -278,10 +278,11 @@ def _target(container: Container) -> ContainerTarget:
     name, pid = container.facts["name"], container.facts["pid"]
     if not pid:
         raise TargetGone(f"container {name} is not running ({container.state})", container.start)
-    if not container.cgroups:
+    if not any(cgroup.exists() for cgroup in container.cgroups):
         raise FeatureMissing(
             f"no cgroup of container {name} is visible here",
-            f"record on the engine's machine, or record its first process: -p {pid}",
+            "record on the engine's machine (from a container: with --pid=host and its "
+            f"/sys/fs/cgroup), or record its first process: -p {pid}",
         )
     return ContainerTarget(container)
 

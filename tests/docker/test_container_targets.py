@@ -123,7 +123,7 @@ def test_a_restart_is_followed(dockerd, start, tell, record):
 
 
 def test_a_container_whose_cgroup_cannot_be_seen_is_refused(start, tell, tmp_path):
-    """As from a container without the host's /sys/fs/cgroup: nothing would be recorded."""
+    """A container without the host's /sys/fs/cgroup would record nothing."""
     container = start("unseen", CALLS, A)
     tell(None, "unseen-is-up")
     record = shlex.join(tracer_command("record", "--container", "unseen", "-o", "x.trace"))

@@ -11,7 +11,7 @@ from tests.support.backends import every_backend
 from tests.support.dockerd import Dockerd, python
 from tests.support.losses import losses
 from tracer.probes.errors import FeatureMissing, PermissionMissing
-from tracer.targets import engine
+from tracer.targets import docker_api
 from tracer.targets.containers import from_names
 from tracer.targets.daemon import from_socket
 
@@ -189,14 +189,14 @@ def test_a_daemon_that_does_not_answer_times_out(tmp_path, monkeypatch):
         deaf.listen()
         monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/s")
         with pytest.raises(FeatureMissing, match="timed out"):
-            engine.Engine(answer_s=0.2)
+            docker_api.Engine(answer_s=0.2)
 
 
 def test_a_user_without_permission_is_refused(dockerd):
     os.seteuid(65534)
     try:
         with pytest.raises(PermissionMissing, match="this user may not use"):
-            engine.Engine()
+            docker_api.Engine()
     finally:
         os.seteuid(0)
 

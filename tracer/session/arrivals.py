@@ -12,7 +12,7 @@ from typing import Any
 from tracer.probes.errors import TracerError
 from tracer.targets import Target
 from tracer.targets.containers import AwaitedContainer
-from tracer.targets.engine import Engine
+from tracer.targets.docker_api import Engine
 
 _EVENTS = ["create", "start", "destroy"]
 _END_S = 1.0

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-from tracer.targets import engine
+from tracer.targets import docker_api
 
 _CONTAINERD = "containerd"
 _SHIM = "containerd-shim"
@@ -60,7 +60,7 @@ def told(command: list[str], option: str) -> list[str]:
 def _listener(path: str) -> int | None:
     """Returns the pid of the containerd that listens at a socket."""
     with contextlib.suppress(OSError):
-        owner = engine.owner_of(path)
+        owner = docker_api.owner_of(path)
         if name_of(owner) == _CONTAINERD:
             return owner
     return None

@@ -10,7 +10,7 @@ from tracer.probes.cgroups import BY_DESCENT, container_id
 from tracer.probes.errors import FeatureMissing
 from tracer.probes.kernel import process_start_time
 from tracer.store.manifest_parts import TargetFacts
-from tracer.targets import containerd, engine
+from tracer.targets import containerd, docker_api
 from tracer.targets.cgroups import of_process
 from tracer.targets.containerd import name_of, sockets_of
 from tracer.targets.processes import with_descendants
@@ -41,7 +41,7 @@ class DaemonTarget(Target):
 
 
 def from_socket() -> Target:
-    """Returns the daemon that DOCKER_HOST names. Raises as `engine.Engine` and `listener` do."""
+    """Returns the daemon that DOCKER_HOST names. Raises as `docker_api.Engine` and `listener` do."""
     dockerd = dockerd_pid()
     own = containerd.of_dockerd(dockerd)
     others = [] if own is None else [own, *containerd.shims_of(own)]
@@ -49,13 +49,13 @@ def from_socket() -> Target:
 
 
 def dockerd_pid() -> int:
-    """Returns the dockerd that DOCKER_HOST names. Raises as `engine.Engine` and `listener` do."""
-    engine.listener()
-    with engine.Engine():
+    """Returns the dockerd that DOCKER_HOST names. Raises as `docker_api.Engine` and `listener` do."""
+    docker_api.listener()
+    with docker_api.Engine():
         pass  # with systemd socket activation, this connection starts the daemon
-    dockerd = engine.listener()
+    dockerd = docker_api.listener()
     if name_of(dockerd) in ("systemd", "init", None):
-        dockerd = _holder(engine.socket_path() or "")
+        dockerd = _holder(docker_api.socket_path() or "")
     return dockerd
 
 

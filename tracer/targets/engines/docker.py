@@ -8,7 +8,7 @@ from typing import Any
 
 from tracer.probes.errors import TracerError
 from tracer.store.manifest_parts import ContainerFacts
-from tracer.targets import engine as api
+from tracer.targets import docker_api as api
 from tracer.targets.cgroups import Cgroup, of_container
 from tracer.targets.engines.engine import Container
 

@@ -41,7 +41,7 @@ class DaemonTarget(Target):
 
 
 def from_socket() -> Target:
-    """Returns the daemon that DOCKER_HOST names. Raises as `docker_api.Engine` and `listener` do."""
+    """Returns the daemon that DOCKER_HOST names. Raises as `docker_api.listener` does."""
     dockerd = dockerd_pid()
     own = containerd.of_dockerd(dockerd)
     others = [] if own is None else [own, *containerd.shims_of(own)]
@@ -49,7 +49,7 @@ def from_socket() -> Target:
 
 
 def dockerd_pid() -> int:
-    """Returns the dockerd that DOCKER_HOST names. Raises as `docker_api.Engine` and `listener` do."""
+    """Returns the dockerd that DOCKER_HOST names. Raises as `docker_api.listener` does."""
     docker_api.listener()
     with docker_api.Engine():
         pass  # with systemd socket activation, this connection starts the daemon

@@ -28,6 +28,10 @@ def lines(path: Path | str) -> list[str]:
     return os.fsdecode(Path(path).read_bytes()).removesuffix("\n").split("\n")
 
 
+_ANSWERED_BY_OTHERS = (b"fuse", b"nfs", b"cifs", b"smb", b"autofs", b"9p", b"ceph", b"afs")
+"""Beginnings of file system types whose server is another host or a process."""
+
+
 @dataclass(frozen=True)
 class MountPoint:
     """One line of mountinfo. Names are bytes, like names of files."""
@@ -42,6 +46,15 @@ class MountPoint:
     source: bytes
     options: bytes
     """Options of the file system itself (its super block)."""
+
+    @property
+    def answered_by_others(self) -> bool:
+        """True if it depends on another host or process, and so may never answer."""
+        return self.kind.startswith(_ANSWERED_BY_OTHERS)
+
+    def holds(self, path: bytes) -> bool:
+        """Returns whether a path lies at or below the mount point."""
+        return path == self.path or path.startswith(self.path.rstrip(b"/") + b"/")
 
 
 def read_mounts(path: Path = MOUNTINFO) -> list[MountPoint]:

@@ -11,8 +11,6 @@ from pathlib import Path
 from tracer.probes.openat import open_beneath
 from tracer.probes.proc import MountPoint, lines, read_mounts
 
-ANSWERED_BY_OTHERS = (b"fuse", b"nfs", b"cifs", b"smb", b"autofs", b"9p", b"ceph", b"afs")
-"""Beginnings of file system types that depend on another host or process and may never answer."""
 _MOST_LISTED = 2_000_000
 """Entries of one folder read in search of a name, at most."""
 
@@ -43,18 +41,14 @@ def _leads_to(
         parent = known.get(mount.parent)
         if parent is None or parent is mount:
             return True
-        if parent.kind.startswith(ANSWERED_BY_OTHERS):
+        if parent.answered_by_others:
             return False
         for other in children[parent.number]:
             # Another mount covers a folder on the way, or the parent's own mount point.
-            if other is not mount and _holds(other.path, mount.path) and other.path != mount.path:
+            if other is not mount and other.holds(mount.path) and other.path != mount.path:
                 return False
         mount = parent
     return False
-
-
-def _holds(folder: bytes, path: bytes) -> bool:
-    return path == folder or path.startswith(folder.rstrip(b"/") + b"/")
 
 
 def leads_back(mount: MountPoint, mount_fd: int, path: bytes, facts: os.stat_result) -> bool | None:
@@ -117,7 +111,7 @@ def device_of(mounts: Iterable[MountPoint], path: bytes) -> str | None:
     The path is the kernel's own, without links.
     """
     mounts = list(mounts)
-    if not any(m.kind.startswith(ANSWERED_BY_OTHERS) for m in mounts if _holds(m.path, path)):
+    if not any(m.answered_by_others for m in mounts if m.holds(path)):
         return None
     mount = mount_of(mounts, path)
     return None if mount is None else mount.dev
@@ -125,7 +119,7 @@ def device_of(mounts: Iterable[MountPoint], path: bytes) -> str | None:
 
 def mount_of(mounts: Iterable[MountPoint], path: bytes) -> MountPoint | None:
     """Returns the mount that holds a path. The path is the kernel's own, without links."""
-    on_the_way = [mount for mount in mounts if _holds(mount.path, path)]
+    on_the_way = [mount for mount in mounts if mount.holds(path)]
     # Among mounts on the same place, the last one counts.
     found = max(enumerate(on_the_way), key=lambda each: (len(each[1].path), each[0]), default=None)
     return None if found is None else found[1]

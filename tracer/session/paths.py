@@ -26,7 +26,7 @@ from tracer.probes.proc import MountPoint, read_mounts
 from tracer.probes.workers.process import Channel, Unanswered, Worker
 from tracer.session import extent_maps
 from tracer.session.file_handles import birth_ns, open_inode
-from tracer.session.mount_tree import ANSWERED_BY_OTHERS, leads_back, reachable
+from tracer.session.mount_tree import leads_back, reachable
 from tracer.store.checked import encoded
 from tracer.store.devices import Devices
 from tracer.store.lists import ExtentFacts, FileFacts
@@ -133,9 +133,7 @@ def _serve(
     with contextlib.ExitStack() as stack:
         # Ask file systems that may never answer last, so that they block no other.
         volumes = _volumes(used, manifest)
-        for volume in sorted(
-            volumes, key=lambda v: v.places[0].kind.startswith(ANSWERED_BY_OTHERS)
-        ):
+        for volume in sorted(volumes, key=lambda v: v.places[0].answered_by_others):
             volume.mounts = _opened(volume.places, stack)
             extents: list[ExtentFacts] = []
             files: list[FileFacts] = []

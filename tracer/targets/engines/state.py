@@ -20,8 +20,6 @@ from tracer.store.files import open_regular
 
 MOST_CONTAINERS = 10_000
 """Most containers of which one engine's folder is read."""
-_ANSWERED_BY_OTHERS = (b"fuse", b"nfs", b"cifs", b"smb", b"autofs", b"9p", b"ceph", b"afs")
-"""File systems whose server, perhaps a user's process, may never answer."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,255}")
 _COMMAND_LINE = 64 << 10
 ENDED = ("Z", "X")
@@ -39,7 +37,7 @@ def folder(path: str) -> Iterator[int]:
     if not place.is_absolute() or ".." in place.parts:
         raise Refused(f"{path} is no absolute path")
     for mount in read_mounts():
-        if mount.kind.startswith(_ANSWERED_BY_OTHERS) and _holds(mount.path, os.fsencode(place)):
+        if mount.answered_by_others and mount.holds(os.fsencode(place)):
             raise Refused(f"{path} may never answer")
     try:
         opened = open_folder(str(place))
@@ -49,10 +47,6 @@ def folder(path: str) -> Iterator[int]:
         yield opened
     finally:
         os.close(opened)
-
-
-def _holds(mount: bytes, path: bytes) -> bool:
-    return path == mount or path.startswith(mount.rstrip(b"/") + b"/")
 
 
 def read(name: str, within: int, owner: int, limit: int) -> bytes:

@@ -179,7 +179,7 @@ class Study:
     record: list[str]
     longest_s: float
     image: str | None
-    engine: EngineName
+    engine: EngineName = EngineName.DOCKER
     runs: list[Run] = field(default_factory=list)
 
 

@@ -239,7 +239,13 @@ class Containerd(EngineOfTests):
             return asking.connect_ex(self.socket) == 0
 
     def run(
-        self, name: str, source: str, *arguments: object, shared: Path, annotations: object = ()
+        self,
+        name: str,
+        source: str,
+        *arguments: object,
+        shared: Path,
+        annotations: object = (),
+        labels: object = (),
     ) -> str:
         """Start a container that runs a Python program; `shared` is its /shared. Its id."""
         binds = [f"--mount=type=bind,src={p},dst={p},options=rbind:ro" for p in from_host()]
@@ -247,6 +253,7 @@ class Containerd(EngineOfTests):
             "run", "--detach", "--null-io", "--rootfs", *binds,
             f"--mount=type=bind,src={shared},dst=/shared,options=rbind:rw",
             *(f"--annotation={key}={value}" for key, value in dict(annotations).items()),
+            *(f"--label={key}={value}" for key, value in dict(labels).items()),
             self.folder / "rootfs", name, *python(source, *arguments),
         )  # fmt: skip
         return name

@@ -16,7 +16,7 @@ from docker.errors import APIError, BuildError, DockerException
 from requests.exceptions import RequestException
 
 from tracer.workloads import sessions
-from tracer.workloads.containers.engines import ENGINES, Engine, EngineName
+from tracer.workloads.containers.engines import DEFAULT_HOST, ENGINES, Engine, EngineName
 from tracer.workloads.errors import BrokenJobError, JobError
 from tracer.workloads.run_folder import run_folder
 
@@ -70,7 +70,11 @@ def one_line(error: BaseException) -> str:
 
 
 def _docker() -> Client:
+    scheme, _, path = (os.environ.get("DOCKER_HOST") or DEFAULT_HOST).partition("://")
     try:
+        if scheme == "unix":  # the SDK leaves a socket open if nobody listens
+            with socket.socket(socket.AF_UNIX) as asking:
+                asking.connect(path)
         client: Client = Client.from_env(timeout=_TIMEOUT_S)
         client.ping()
     except (DockerException, OSError) as error:

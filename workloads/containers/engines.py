@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-_DEFAULT_HOST = "unix:///var/run/docker.sock"
+DEFAULT_HOST = "unix:///var/run/docker.sock"
 
 
 class EngineName(StrEnum):
@@ -48,7 +48,7 @@ class Engine:
         """Returns the beginning of a command line of `program`."""
         if self.name == EngineName.PODMAN:
             return [program]
-        host = os.environ.get("DOCKER_HOST") or _DEFAULT_HOST  # not that of Docker's context
+        host = os.environ.get("DOCKER_HOST") or DEFAULT_HOST  # not that of Docker's context
         return [program, "--host", host]
 
 

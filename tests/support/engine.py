@@ -189,8 +189,9 @@ class Podman(EngineOfTests):
             self.remove_all()
         self._tidy()
         for parent in getattr(self, "_new_parents", []):
-            with contextlib.suppress(OSError):
-                parent.rmdir()
+            for place in (parent / "conmon", parent):
+                with contextlib.suppress(OSError):
+                    place.rmdir()
         if getattr(self, "_new_cache", False):
             with contextlib.suppress(OSError):
                 _CACHE.unlink()

@@ -87,9 +87,10 @@ class Throttle:
             self._before = hierarchy.own()
             group.mkdir(exist_ok=True)
             if hierarchy.unified:
+                has = (hierarchy.root / "cgroup.controllers").read_text().split()
                 enabled = hierarchy.control.read_text().split()
                 for name in _CONTROLLERS:
-                    if name not in enabled:
+                    if name in has and name not in enabled:
                         (group / f"{_ENABLED}{name}").mkdir(exist_ok=True)
                         hierarchy.control.write_text(f"+{name}")
             self._limit(hierarchy, group)

@@ -48,15 +48,15 @@ def medium(folder: Path) -> dict[str, Any]:
         path.write_bytes(os.urandom(BYTES))
         key = scratch.mount.parent
         found["device"] = scratch.device
-        found["free"] = {"read": _read(path), "written": _written(path)}
+        found["free"] = {"read": _read(path), "written": _written(scratch.mount)}
         with Throttle(scratch.device, SPEED, key) as limit:
             found["about"] = limit.about
             found["within"] = _left()
-            found["limited"] = {"read": _read(path), "written": _written(path)}
+            found["limited"] = {"read": _read(path), "written": _written(scratch.mount)}
             found["limited"]["read by a job in a cgroup"] = _read_in_cgroup(path)
         with Throttle(scratch.device, FEW, key):
             found["few"] = {"read": _random(path, False), "written": _random(path, True)}
-        found["after"] = {"read": _read(path), "written": _written(path)}
+        found["after"] = {"read": _read(path), "written": _written(scratch.mount)}
     return {**found, "left": [before, _left()]}
 
 
@@ -118,15 +118,17 @@ def _read_in_cgroup(path: Path) -> float:
         cgroups.remove(planned)
 
 
-def _written(path: Path) -> float:
-    """Returns the bytes per second of writing the file and of its write-back."""
+def _written(folder: Path) -> float:
+    """Returns the bytes per second of writing a new file and of its write-back."""
     content = os.urandom(BYTES)
     begun = time.monotonic()
-    with path.open("r+b") as file:
+    with (folder / "new").open("wb") as file:
         file.write(content)
         file.flush()
         os.fdatasync(file.fileno())
-    return BYTES / (time.monotonic() - begun)
+    taken = time.monotonic() - begun
+    (folder / "new").unlink()
+    return BYTES / taken
 
 
 def _random(path: Path, write: bool) -> float:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -81,8 +82,11 @@ def recorded(backend: str, disks: dict[str, Disk]) -> Recording:
         if name in found:
             found[name]["said"]["cgroup"] = f"/{cgroup.relative_to(_CGROUPS)}"
             found[name]["said"]["inode"] = cgroup.stat().st_ino
+            found[name]["said"]["can kill"] = (cgroup / "cgroup.kill").exists()
             found[name]["said"]["files"] = _counters(cgroup)
     _removed(cgroups)
+    for path in files.values():
+        path.unlink()
     if captured:
         handed_over(trace)
     error = "" if captured else said.read_text(errors="replace").strip()
@@ -158,4 +162,5 @@ def tried(disks: dict[str, Disk]) -> dict[str, Load]:
         said = {"error": err.strip()[-2000:]} if status else json.loads(out)
         said["seconds"] = time.monotonic() - begun
         found[name] = {"pid": process.pid, "status": status, "said": said}
+        shutil.rmtree(folder)
     return found

@@ -109,11 +109,13 @@ def _is_listed(pid: int, members: str) -> bool:
 
 def ended(cgroup: str) -> Said:
     """Makes calls, and is killed together with a child by its cgroup."""
-    pid = os.fork()
+    pid, kill = os.fork(), Path(cgroup, "cgroup.kill")
     if pid:
         for _ in range(KILLED):
             os.times()
-        Path(cgroup, "cgroup.kill").write_text("1")
+        if kill.exists():
+            kill.write_text("1")
+        os.kill(os.getpid(), signal.SIGKILL)
     signal.pause()
     return {}
 

@@ -12,6 +12,7 @@ import random
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -26,9 +27,9 @@ from tracer.workloads.studies.throttle import Throttle
 MIB = 1 << 20
 SPEED = Speed(4_000_000, 4_000_000, 100_000, 100_000)
 FEW = Speed(10**9, 10**9, 50, 50)
-BYTES, REQUESTS = 16 * MIB, 200
+BYTES, REQUESTS = 32 * MIB, 200
 LIMIT = 48 * MIB
-_PIECE, _AT_ONCE = MIB // 4, 4
+_PIECE, _AT_ONCE = MIB // 4, 8
 _SIZE = 128 * MIB
 _TRIALS = [sys.executable, "-m", "scripts.kernels.cgroups.trials"]
 _ROOT = Path("/sys/fs/cgroup")
@@ -48,15 +49,16 @@ def medium(folder: Path) -> dict[str, Any]:
         path.write_bytes(os.urandom(BYTES))
         key = scratch.mount.parent
         found["device"] = scratch.device
-        found["free"] = {"read": _read(path), "written": _written(scratch.mount)}
+        found["free"] = {"read": _read(path), "written": _written(path)}
         with Throttle(scratch.device, SPEED, key) as limit:
             found["about"] = limit.about
             found["within"] = _left()
-            found["limited"] = {"read": _read(path), "written": _written(scratch.mount)}
+            found["limited"] = {"read": _read(path), "written": _written(path)}
             found["limited"]["read by a job in a cgroup"] = _read_in_cgroup(path)
+            found["written back"] = _written_back(scratch.mount)
         with Throttle(scratch.device, FEW, key):
             found["few"] = {"read": _random(path, False), "written": _random(path, True)}
-        found["after"] = {"read": _read(path), "written": _written(scratch.mount)}
+        found["after"] = {"read": _read(path), "written": _written(path)}
     return {**found, "left": [before, _left()]}
 
 
@@ -92,20 +94,27 @@ def _left() -> dict[str, Any]:
 
 
 def _read(path: Path) -> float:
-    """Returns the bytes per second of direct reads of the file, some of them at the same time.
+    """Returns the bytes per second of direct reads of a file."""
+    return _moved(path, lambda fd, piece, at: os.preadv(fd, [piece], at))
+
+
+def _written(path: Path) -> float:
+    """Returns the bytes per second of direct writes to a file."""
+    return _moved(path, os.pwrite)
+
+
+def _moved(path: Path, move: Callable[[int, mmap.mmap, int], int]) -> float:
+    """Returns the bytes per second of several transfers at the same time.
 
     One after the other, they would also take the time of a slow CPU.
     """
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECT)
+    fd = os.open(path, os.O_RDWR | os.O_DIRECT)
     begun = time.monotonic()
     with ThreadPoolExecutor(_AT_ONCE) as threads:
-        read = threads.map(lambda at: _piece(fd, at), range(0, BYTES, _PIECE))
+        starts = range(0, BYTES, _PIECE)
+        moved = threads.map(lambda at: move(fd, mmap.mmap(-1, _PIECE), at), starts)
     os.close(fd)
-    return sum(read) / (time.monotonic() - begun)
-
-
-def _piece(fd: int, at: int) -> int:
-    return os.preadv(fd, [mmap.mmap(-1, _PIECE)], at)
+    return sum(moved) / (time.monotonic() - begun)
 
 
 def _read_in_cgroup(path: Path) -> float:
@@ -118,7 +127,7 @@ def _read_in_cgroup(path: Path) -> float:
         cgroups.remove(planned)
 
 
-def _written(folder: Path) -> float:
+def _written_back(folder: Path) -> float:
     """Returns the bytes per second of writing a new file and of its write-back."""
     content = os.urandom(BYTES)
     begun = time.monotonic()

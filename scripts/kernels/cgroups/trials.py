@@ -27,9 +27,9 @@ from tracer.workloads.studies.throttle import Throttle
 MIB = 1 << 20
 SPEED = Speed(4_000_000, 4_000_000, 100_000, 100_000)
 FEW = Speed(10**9, 10**9, 50, 50)
-BYTES, REQUESTS = 32 * MIB, 200
+BYTES, REQUESTS = 16 * MIB, 200
 LIMIT = 48 * MIB
-_PIECE, _AT_ONCE = MIB // 4, 8
+_PIECE, _AT_ONCE, _PASSES = MIB // 4, 8, 3
 _SIZE = 128 * MIB
 _TRIALS = [sys.executable, "-m", "scripts.kernels.cgroups.trials"]
 _ROOT = Path("/sys/fs/cgroup")
@@ -104,17 +104,20 @@ def _written(path: Path) -> float:
 
 
 def _moved(path: Path, move: Callable[[int, mmap.mmap, int], int]) -> float:
-    """Returns the bytes per second of several transfers at the same time.
+    """Returns the bytes per second of several transfers at the same time, in the best of passes.
 
-    One after the other, they would also take the time of a slow CPU.
+    A guest without a CPU of its own is late to start a transfer, and no pass exceeds the limit.
     """
     fd = os.open(path, os.O_RDWR | os.O_DIRECT)
-    begun = time.monotonic()
-    with ThreadPoolExecutor(_AT_ONCE) as threads:
-        starts = range(0, BYTES, _PIECE)
-        moved = threads.map(lambda at: move(fd, mmap.mmap(-1, _PIECE), at), starts)
+    best = 0.0
+    for _ in range(_PASSES):
+        begun = time.monotonic()
+        with ThreadPoolExecutor(_AT_ONCE) as threads:
+            starts = range(0, BYTES, _PIECE)
+            moved = threads.map(lambda at: move(fd, mmap.mmap(-1, _PIECE), at), starts)
+        best = max(best, sum(moved) / (time.monotonic() - begun))
     os.close(fd)
-    return sum(moved) / (time.monotonic() - begun)
+    return best
 
 
 def _read_in_cgroup(path: Path) -> float:

@@ -130,7 +130,12 @@ def _throttled(recorded: Recorded) -> None:
     before, after = (
         dict(line.split() for line in said[name].splitlines()) for name in ("before", "after")
     )
-    stopped = (int(after["throttled_usec"]) - int(before["throttled_usec"])) * 1000
+    stopped, used = (
+        (int(after[name]) - int(before[name])) * 1000 for name in ("throttled_usec", "usage_usec")
+    )
+    # A thread may run on after its quota is used up, until its CPU sees to it. The kernel counts
+    # that as both.
+    stopped = min(stopped, said["ended"] - said["begun"] - used)
     ((told,),) = recorded.rows(
         "SELECT sum(dur_ns)::BIGINT FROM waits "
         "WHERE pid = ? AND kind = 'throttled' AND ts >= ? AND ts < ?",

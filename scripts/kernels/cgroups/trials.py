@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,8 @@ SPEED = Speed(4_000_000, 4_000_000, 100_000, 100_000)
 FEW = Speed(10**9, 10**9, 50, 50)
 BYTES, REQUESTS = 16 * MIB, 200
 LIMIT = 48 * MIB
-_PIECE, _AT_ONCE, _PASSES = MIB // 4, 8, 3
+_PIECE, _AT_ONCE = MIB // 4, 8
+_PASSES, _CLOSE = 8, 0.95
 _SIZE = 128 * MIB
 _TRIALS = [sys.executable, "-m", "scripts.kernels.cgroups.trials"]
 _ROOT = Path("/sys/fs/cgroup")
@@ -55,9 +57,13 @@ def medium(folder: Path) -> dict[str, Any]:
             found["within"] = _left()
             found["limited"] = {"read": _read(path), "written": _written(path)}
             found["limited"]["read by a job in a cgroup"] = _read_in_cgroup(path)
-            found["written back"] = _written_back(scratch.mount)
+            back = _best(lambda: _written_back(scratch.mount), 0.8 * SPEED.write_bytes_per_s)
+            found["written back"] = back
         with Throttle(scratch.device, FEW, key):
-            found["few"] = {"read": _random(path, False), "written": _random(path, True)}
+            found["few"] = {
+                what: _best(partial(_random, path, write), FEW.read_iops)
+                for what, write in (("read", False), ("written", True))
+            }
         found["after"] = {"read": _read(path), "written": _written(path)}
     return {**found, "left": [before, _left()]}
 
@@ -93,31 +99,44 @@ def _left() -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _best(measured: Callable[[], float], allowed: float) -> float:
+    """Returns the best of some passes, the last of which comes close to what is allowed.
+
+    A guest without a CPU of its own is late to start a transfer, but no pass exceeds a limit.
+    """
+    best = 0.0
+    for _ in range(_PASSES):
+        best = max(best, measured())
+        if best > _CLOSE * allowed:
+            break
+    return best
+
+
 def _read(path: Path) -> float:
     """Returns the bytes per second of direct reads of a file."""
-    return _moved(path, lambda fd, piece, at: os.preadv(fd, [piece], at))
+    return _best(
+        lambda: _moved(path, lambda fd, piece, at: os.preadv(fd, [piece], at)),
+        SPEED.read_bytes_per_s,
+    )
 
 
 def _written(path: Path) -> float:
     """Returns the bytes per second of direct writes to a file."""
-    return _moved(path, os.pwrite)
+    return _best(lambda: _moved(path, os.pwrite), SPEED.write_bytes_per_s)
 
 
 def _moved(path: Path, move: Callable[[int, mmap.mmap, int], int]) -> float:
-    """Returns the bytes per second of several transfers at the same time, in the best of passes.
+    """Returns the bytes per second of several transfers at the same time.
 
-    A guest without a CPU of its own is late to start a transfer, and no pass exceeds the limit.
+    One after the other, they would also take the time of a slow CPU.
     """
     fd = os.open(path, os.O_RDWR | os.O_DIRECT)
-    best = 0.0
-    for _ in range(_PASSES):
-        begun = time.monotonic()
-        with ThreadPoolExecutor(_AT_ONCE) as threads:
-            starts = range(0, BYTES, _PIECE)
-            moved = threads.map(lambda at: move(fd, mmap.mmap(-1, _PIECE), at), starts)
-        best = max(best, sum(moved) / (time.monotonic() - begun))
+    begun = time.monotonic()
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        starts = range(0, BYTES, _PIECE)
+        moved = threads.map(lambda at: move(fd, mmap.mmap(-1, _PIECE), at), starts)
     os.close(fd)
-    return best
+    return sum(moved) / (time.monotonic() - begun)
 
 
 def _read_in_cgroup(path: Path) -> float:

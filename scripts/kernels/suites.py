@@ -61,6 +61,14 @@ and removed while their parent is recorded. The numbers of the recording are com
 the load and with the kernel's own files at its end. Two checks need no recording: the limited media
 of a [study](studies.md#storage-media) (`io.max`), and its memory limit of a job on the host. "ok"
 holds for every backend unless some are named. A number in brackets names the note with the reason.
+The seconds are those of a whole test, most of them in the guest.
+
+- The kernel may count a thread as throttled that still runs. `waits` is compared with the throttled
+  time, at most the time in which the thread used no CPU.
+- A process that enters a cgroup from outside during the recording is followed a moment later. The
+  loss `joins` says so, and is no failure here.
+- The write-back of a new file takes up to 1 / 0.7 of the time that `io.max` allows: its bios are
+  large, and the kernel reckons in slices of time.
 
 {table}
 """,

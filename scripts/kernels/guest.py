@@ -9,13 +9,13 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-import shutil
 import subprocess
 import sys
 import time
 import traceback
 from pathlib import Path
 
+from scripts.kernels.cgroups import guest as cgroups
 from scripts.kernels.disks import KINDS, MOUNT_OPTIONS
 from scripts.kernels.facts import (
     ALIVE,
@@ -29,15 +29,11 @@ from scripts.kernels.facts import (
     Recording,
     Verdict,
 )
+from scripts.kernels.recorder import PLACE, PYTHON, ROOT, TRACER, awaited, handed_over
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-_PLACE = Path("/run/tracer")
 _CGROUP = Path("/sys/fs/cgroup/tracer-kernels")
 _POWER_OFF = 0x4321FEDC
 """include/uapi/linux/reboot.h"""
-_TRACER = [sys.executable, "-m", "tracer"]
-_RECORDING_S = 1200.0
-"""Most seconds of a recording."""
 
 
 def main() -> None:
@@ -54,10 +50,15 @@ def main() -> None:
             "disks": {kind: _disk(kind) for kind in KINDS},
             "doctor": _doctor(),
             "recordings": {},
+            "tried": {},
         }
         _hand_over(facts)
+        if job["cgroups"]:
+            facts["tried"] = cgroups.tried(facts["disks"])
+            _hand_over(facts)
+        record = cgroups.recorded if job["cgroups"] else _recorded
         for backend in job["backends"]:
-            facts["recordings"][backend] = _recorded(backend, facts["disks"])
+            facts["recordings"][backend] = record(backend, facts["disks"])
             _hand_over(facts)
     except Exception:  # noqa: BLE001 the guest has nobody else to tell
         traceback.print_exc()
@@ -89,7 +90,7 @@ def _disk(kind: str) -> Disk:
         return {"unmounted": f"the kernel has no module {kind}"}
     for block in Path("/sys/block").glob("vd*"):
         if (block / "serial").read_text().strip() == kind:
-            mount = _PLACE / kind
+            mount = PLACE / kind
             mount.mkdir(parents=True)
             options = ("-o", MOUNT_OPTIONS[kind]) if kind in MOUNT_OPTIONS else ()
             command = ["mount", "-t", kind, *options, f"/dev/{block.name}", str(mount)]
@@ -105,7 +106,7 @@ def _disk(kind: str) -> Disk:
 
 def _doctor() -> dict[str, Verdict]:
     ran = subprocess.run(
-        [*_TRACER, "doctor", "--json"], capture_output=True, text=True, check=False, cwd=_PLACE
+        [*TRACER, "doctor", "--json"], capture_output=True, text=True, check=False, cwd=PLACE
     )
     if not ran.stdout:
         raise RuntimeError(f"tracer doctor said nothing: {ran.stderr}")
@@ -126,7 +127,7 @@ def _loads(backend: str, disks: dict[str, Disk]) -> dict[str, list[str]]:
             loads[f"written {kind}"] = ["written", str(folder)]
             if kind == "ext4":
                 loads |= {"syncs": ["syncs", str(folder)], "direct": ["direct", str(folder)]}
-    word, done = (str(_PLACE / f"{backend}.{name}") for name in ("go", "done"))
+    word, done = (str(PLACE / f"{backend}.{name}") for name in ("go", "done"))
     loads["joined"] = ["joined", word, done]
     return loads
 
@@ -136,9 +137,9 @@ def _recorded(backend: str, disks: dict[str, Disk]) -> Recording:
 
     From then on, the recorder would only make tables.
     """
-    python = [sys.executable, "-S", "-E", str(ROOT / "scripts/kernels/loads.py")]
-    trace = _PLACE / f"{backend}.trace"
-    ran, job = _PLACE / f"{backend}.ran.json", _PLACE / f"{backend}.job.json"
+    python = [*PYTHON, str(ROOT / "scripts/kernels/loads.py")]
+    trace = PLACE / f"{backend}.trace"
+    ran, job = PLACE / f"{backend}.ran.json", PLACE / f"{backend}.job.json"
     loads = _loads(backend, disks)
     job.write_text(json.dumps({"ran": str(ran), "loads": loads}))
     os.sync()
@@ -146,45 +147,29 @@ def _recorded(backend: str, disks: dict[str, Disk]) -> Recording:
     begun = time.monotonic()
     with subprocess.Popen([*python, "member", str(_CGROUP), *loads["joined"][1:]]) as member:
         (_CGROUP / "cgroup.procs").write_text(str(member.pid))
-        said = _PLACE / f"{backend}.err"
+        said = PLACE / f"{backend}.err"
         with (
             said.open("wb") as errors,
             subprocess.Popen(
                 [
-                    *(*_TRACER, "record", "-o", str(trace), "--backend", backend),
+                    *(*TRACER, "record", "-o", str(trace), "--backend", backend),
                     *("--cgroup", str(_CGROUP), "--", *python, str(job)),
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=errors,
                 stderr=errors,
-                cwd=_PLACE,
+                cwd=PLACE,
             ) as recorder,
         ):
-            captured = _awaited(recorder, trace, begun)
+            captured = awaited(recorder, trace, begun)
             recorder.kill()
         member.kill()
     seconds = time.monotonic() - begun
     found: dict[str, Load] = json.loads(ran.read_text()) if ran.exists() else {}
     if captured:
-        shutil.copytree(trace, SHARED / trace.name, ignore=shutil.ignore_patterns(".events*"))
-        shutil.rmtree(trace)
+        handed_over(trace)
     error = "" if captured else said.read_text(errors="replace").strip()
     return {"captured": captured, "seconds": seconds, "error": error, "loads": found}
-
-
-def _awaited(recorder: subprocess.Popen[bytes], trace: Path, begun: float) -> bool:
-    """Waits for the end of a capture; returns whether all raw data is in the trace directory."""
-    manifest, seen = trace / "manifest.json", 0
-    while time.monotonic() - begun < _RECORDING_S:
-        over = recorder.poll() is not None
-        if manifest.exists() and (changed := manifest.stat().st_mtime_ns) != seen:
-            seen = changed
-            if json.loads(manifest.read_text())["state"] in ("captured", "finalized"):
-                return True
-        if over:
-            return False
-        time.sleep(0.5)
-    return False
 
 
 if __name__ == "__main__":

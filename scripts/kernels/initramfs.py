@@ -14,7 +14,7 @@ from scripts.kernels.roots import Root
 
 NEEDED = ("virtio_pci", "virtio_blk", "9pnet_virtio", "9p", "overlay")
 """Modules without which no guest starts."""
-USEFUL = ("crc32c_generic", "crc32c_intel", "ext4", "xfs", "btrfs")
+USEFUL = ("crc32c_generic", "crc32c_intel", "ext4", "xfs", "btrfs", "loop")
 """Modules that the tests use where the kernel has them. Some kernels compute CRC-32C by
 themselves."""
 HOST, SHARE = "host", "share"

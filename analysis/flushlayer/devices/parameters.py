@@ -68,6 +68,9 @@ PARAMETERS: dict[str, Known] = {
     "flush_latency": Known(
         "time", _ANY, "time of a flush with an empty cache; also added to FUA writes", zero=True
     ),
+    "fua_latency": Known(
+        "time", _ANY, "time added to FUA writes, if it is not that of a flush", zero=True
+    ),
     "iops_depth1_read": Known("rate", _FLASH, "random reads of 4 KiB a second, one at a time"),
     "iops_depth1_write": Known("rate", _FLASH, "random writes of 4 KiB a second, one at a time"),
     "iops_read": Known("rate", _FLASH, "random reads of 4 KiB a second, many at a time"),

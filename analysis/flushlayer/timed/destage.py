@@ -39,9 +39,10 @@ class Destage:
     """A destage policy. It destages the least recently written page first; the page stays, clean.
 
     outstanding: most pages in flight to the disk at once [assumed: 64]. high, low: destaging
-    starts and stops at these shares of the capacity; pages that are dirty or in flight count.
+    starts and stops at these shares of the capacity; pages that are dirty and not in flight count.
     Only a committed page can be destaged. A page is committed after autocommit_pages writes,
-    after autocommit_ns, or by a flush; with autocommit_pages 0, at once.
+    after autocommit_ns, or by a flush; with autocommit_pages 0, at once. "watermark" commits what
+    it has to destage, as dm-writecache does (drivers/md/dm-writecache.c writecache_writeback()).
     """
 
     when: When = "lazy"
@@ -139,15 +140,18 @@ def preset(device: Device) -> Destage:
 
 
 @compiled_lean
+def _committed(w: Any, layer: int, page: int) -> bool:
+    return bool(not w.rule[0].commit_pages or w.slot[page].number < w.layer[layer].committed)
+
+
+@compiled_lean
 def _next(w: Any, layer: int, disk: int) -> int:
     """Returns the page to destage next, or -1 if the oldest dirty page is not committed or none
     is dirty."""
     if w.layer[layer].dirties == 0:
         return -1
     page = oldest_dirty(w, layer, disk)
-    if page >= 0 and w.rule[0].commit_pages and w.slot[page].number >= w.layer[layer].committed:
-        return -1
-    return int(page)
+    return int(page) if page >= 0 and _committed(w, layer, page) else -1
 
 
 @compiled_lean
@@ -162,10 +166,10 @@ def _due(w: Any, layer: int, page: int) -> bool:
         return True
     if when not in (_WATERMARK, _PHASE):
         return False
-    used = layers[layer].dirties + layers[layer].flying
-    if used >= layers[layer].high:
+    # A page in flight is as good as clean: without this, a slow disk would get all dirty pages.
+    if layers[layer].dirties >= layers[layer].high:
         layers[layer].active = 1
-    elif used <= layers[layer].low:
+    elif layers[layer].dirties <= layers[layer].low:
         layers[layer].active = 0
     return bool(layers[layer].active)
 
@@ -178,14 +182,16 @@ def destage(w: Any, layer: int) -> None:
         return
     layers = w.layer
     while layers[layer].flying < w.rule[0].outstanding:
-        page = _next(w, layer, -1)
-        if page < 0:
+        page = oldest_dirty(w, layer, -1)
+        if page < 0 or (when != _WATERMARK and not _committed(w, layer, page)):
             return
         if not _due(w, layer, page):
             if when == _AGE and not layers[layer].age_armed:
                 layers[layer].age_armed = 1
                 push(w, w.slot[page].written + w.rule[0].age_ns, AGE, layer)
             return
+        if not _committed(w, layer, page):
+            layers[layer].committed = layers[layer].writes
         send(w, page)
 
 

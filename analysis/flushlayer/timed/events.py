@@ -49,7 +49,7 @@ FINISHED_ALL, NO_ROOM, PAUSED = 0, 1, 2
 
 @compiled_lean
 def run(w: Any, most_events: int) -> int:
-    """Processes events until all bios are done, an array is too short, or `most_events` passed."""
+    """Processes events until all bios are done, an array is too short, or `most_events` are."""
     clock, bio = w.clock[0], w.bio
     for _ in range(most_events):
         if (

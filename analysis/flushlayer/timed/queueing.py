@@ -224,8 +224,7 @@ def _serve(w: Any, device: int, row: int) -> None:
         now,
     )
     if part[row].fua:
-        # The device has no FUA command of its own: a FUA write is a write and a flush.
-        took += int(w.model[device, service.FLUSH_NS])
+        took += int(w.model[device, service.FUA_NS])
     line[device].bus_free = bus_free
     if op != FLUSH:
         line[device].at_sector = sector + sectors

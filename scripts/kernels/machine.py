@@ -21,11 +21,18 @@ CONSOLE = "console.log"
 
 
 def run(
-    kernel: Kernel, initramfs: Path, disks: Mapping[str, Path], share: Path, limit_s: float
+    kernel: Kernel,
+    initramfs: Path,
+    disks: Mapping[str, Path | str],
+    share: Path,
+    limit_s: float,
+    parameters: str = "",
 ) -> None:
     """Boots a kernel and waits for the end of the guest. Raises CannotTest if it does not boot.
 
-    The guest is ended after `limit_s`: then only a part of its results is there.
+    `disks`: images, or URLs that QEMU opens, by the serial number that the guest sees. The guest is
+    ended after `limit_s`: then only a part of its results is there. `parameters`: further words of
+    the kernel's command line.
     """
     made = kernel.architecture
     if shutil.which(made.qemu) is None:
@@ -33,7 +40,8 @@ def run(
     command = [
         *(made.qemu, *made.options, "-accel", "tcg,thread=multi", "-smp", "2", "-m", "4096"),
         *("-nographic", "-no-reboot", "-kernel", kernel.image, "-initrd", initramfs),
-        *("-append", f"console={made.console} panic=-1 loglevel=4 mitigations=off"),
+        *("-append", f"console={made.console} panic=-1 loglevel=4 mitigations=off"
+        f" {parameters}"),
         *("-virtfs", f"local,path=/,mount_tag={HOST},security_model=none,readonly=on,"
         "multidevs=remap"),
         *("-virtfs", f"local,path={_escaped(share)},mount_tag={SHARE},security_model=none"),
@@ -63,7 +71,7 @@ def run(
         raise CannotTest(f"it does not boot: {_last_line(share / CONSOLE)}")
 
 
-def _escaped(path: Path) -> str:
+def _escaped(path: Path | str) -> str:
     """Returns a path as a value of an option of QEMU, where commas separate values."""
     return str(path).replace(",", ",,")
 

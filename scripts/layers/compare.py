@@ -1,0 +1,139 @@
+"""Real layers against the what-if: the same load, measured, and simulated from the bare disk's
+recording."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scripts.kernels.recorded import Failed
+from scripts.kernels.roots import PROJECT
+from scripts.kernels.table import aligned
+
+POLICIES = {
+    "writecache-ssd": "dm-writecache-ssd",
+    "writecache-pmem": "dm-writecache-pmem",
+    "cache": None,
+}
+"""The destage policy that models each layer of `layers.py`; None: there is none."""
+MOST_OFF = {"sectors": 0.05, "mean fsync": 0.2}
+"""The largest relative error that passes, of each measure that is checked."""
+_DEVICE = """\
+[{name}]
+kind = "{kind}"
+doc = "measured in the guest"
+read_latency = {{ value = {write}, unit = "ns", confidence = "measured", source = "guest" }}
+write_latency = {{ value = {write}, unit = "ns", confidence = "measured", source = "guest" }}
+flush_latency = {{ value = {flush}, unit = "ns", confidence = "measured", source = "guest" }}
+fua_latency = {{ value = {fua}, unit = "ns", confidence = "measured", source = "guest" }}
+"""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A measure of a layer; None: the what-if has no policy like it."""
+
+    layer: str
+    measure: str
+    measured: float
+    simulated: float | None
+
+    @property
+    def ratio(self) -> float | None:
+        return None if self.simulated is None else self.simulated / self.measured
+
+    @property
+    def fails(self) -> bool:
+        """Returns whether the measure is checked, and is too far off."""
+        most = MOST_OFF.get(self.measure)
+        return most is not None and self.ratio is not None and abs(self.ratio - 1) > most
+
+
+def rows(folder: Path, facts: dict[str, Any]) -> list[Row]:
+    """Returns the measures of all layers of a guest, whose results are in the folder."""
+    bare = facts.get("bare", {})
+    if bare.get("error", "missing") is not None:
+        raise Failed(f"no recording of the bare disk: {bare.get('error')}")
+    found = _told("no layer", bare, None)
+    for name, policy in POLICIES.items():
+        told = facts.get(name, {"error": "the guest was ended before"})
+        if told["error"] is not None:
+            raise Failed(f"{name}: {told['error']}")
+        simulated = None
+        if policy is not None:
+            simulated = _simulated(folder, bare, told, name, policy)
+            if not found[0].simulated:
+                found = _told("no layer", bare, simulated["without"])
+        found += _told(name, told, simulated and simulated["with"])
+    return found
+
+
+def _told(name: str, real: dict[str, Any], simulated: dict[str, float] | None) -> list[Row]:
+    took = real["load"]["fsyncs"]
+    measured = {
+        "sectors": float(real["sectors_with_drain"]),
+        "sectors by the end of the load": float(real["sectors"]),
+        "mean fsync": statistics.mean(took) / 1e6,
+        "median fsync": statistics.median(took) / 1e6,
+    }
+    return [
+        Row(name, measure, value, None if simulated is None else simulated.get(measure))
+        for measure, value in measured.items()
+    ]
+
+
+def _simulated(
+    folder: Path, bare: dict[str, Any], layer: dict[str, Any], name: str, policy: str
+) -> dict[str, dict[str, float]]:
+    """Runs `tracer simulate` over the recording of the bare disk."""
+    devices = folder / f"{name}.toml"
+    devices.write_text(_device("slow", "disk", bare) + _device(name, "nvm", layer))
+    pages = int(layer["status"].split()[4])
+    command = [
+        *(sys.executable, "-m", "tracer", "simulate", str(folder / "bare.trace"), "--json"),
+        *("--model", "timed", "--destage", policy, "--capacity-pages", str(pages)),
+        *("--devices", str(devices), "--disk", "slow", "--medium", name),
+        *("--dev", bare["disk"], "--all-writers"),
+    ]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, cwd=PROJECT)
+    if ran.returncode:
+        raise Failed(f"tracer simulate failed: {ran.stderr.strip()}")
+    answer = json.loads(ran.stdout)
+    calls = {row["layer"]: row for row in answer["sync_calls"]}
+    (use,) = answer["layers"]
+    found = {}
+    for side, pages_written, left in (
+        ("without", answer["disk_pages_without"], 0),
+        ("with", answer["disk_pages"], use["resident"]),
+    ):
+        found[side] = {
+            "sectors": (pages_written + left) * 8.0,
+            "sectors by the end of the load": pages_written * 8.0,
+            "mean fsync": calls[side]["mean_ns"] / 1e6,
+            "median fsync": calls[side]["p50_ns"] / 1e6,
+        }
+    return found
+
+
+def _device(name: str, kind: str, told: dict[str, Any]) -> str:
+    """Returns an entry of the catalogue of devices from single requests in the guest."""
+    write, flush, fua = (statistics.median(told["asked"][one]) for one in ("write", "flush", "fua"))
+    return _DEVICE.format(
+        name=name, kind=kind, write=round(write), flush=round(flush), fua=round(max(0, fua - write))
+    )
+
+
+def lines(found: list[Row]) -> list[str]:
+    """Returns the rows as a markdown table."""
+    table = [["layer", "measure", "measured", "simulated", "ratio"]]
+    for row in found:
+        form = "{:,.0f}" if "sectors" in row.measure else "{:.2f} ms"
+        simulated = "-" if row.simulated is None else form.format(row.simulated)
+        ratio = "-" if row.ratio is None else f"{row.ratio:.2f}" + " FAILS" * row.fails
+        table.append([row.layer, row.measure, form.format(row.measured), simulated, ratio])
+    return aligned(table)

@@ -29,7 +29,7 @@ from tracer.probes.errors import TracerError
 
 PARTS = ("stacks", "layers")
 _DISK_BYTES = 96 << 20
-_FAST_BYTES, _META_BYTES = 4 << 20, 4 << 20
+_FAST_BYTES, _META_BYTES = 8 << 20, 4 << 20
 _PMEM = f"memmap={_FAST_BYTES >> 20}M!2G"
 """Makes a part of the guest's memory a device of persistent memory, from 2 GiB on."""
 _TOOLS = {

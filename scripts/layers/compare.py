@@ -32,6 +32,10 @@ write_latency = {{ value = {write}, unit = "ns", confidence = "measured", source
 flush_latency = {{ value = {flush}, unit = "ns", confidence = "measured", source = "guest" }}
 fua_latency = {{ value = {fua}, unit = "ns", confidence = "measured", source = "guest" }}
 """
+_QUEUE = """\
+queue_depth = { value = 256, unit = "requests", confidence = "specification", source = "QEMU" }
+"""
+"""The requests that QEMU's disk takes at once."""
 
 
 @dataclass(frozen=True)
@@ -92,8 +96,8 @@ def _simulated(
 ) -> dict[str, dict[str, float]]:
     """Runs `tracer simulate` over the recording of the bare disk."""
     devices = folder / f"{name}.toml"
-    devices.write_text(_device("slow", "disk", bare) + _device(name, "nvm", layer))
-    pages = int(layer["status"].split()[4])
+    devices.write_text(_device("slow", "disk", bare) + _QUEUE + _device(name, "nvm", layer))
+    pages = int(layer["status"][0].split()[4])
     command = [
         *(sys.executable, "-m", "tracer", "simulate", str(folder / "bare.trace"), "--json"),
         *("--model", "timed", "--destage", policy, "--capacity-pages", str(pages)),

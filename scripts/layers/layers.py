@@ -123,10 +123,10 @@ def _run(name: str, device: str, slow: str, program: Sequence[str]) -> dict[str,
     os.sync()
     _clean(device)
     notes = PLACE / f"{name}.json"
-    before = _written(slow)
+    before, status = _written(slow), _status(device)
     error = record(name, ["--backend", "ftrace"], [*program, "durable", str(notes), str(mount)])
     after = _written(slow)
-    status = built(["dmsetup", "status", device]) if "mapper" in device else ""
+    statuses = [status, _status(device)]
     _clean(device)
     drained = _written(slow)
     built(["umount", str(mount)])
@@ -137,11 +137,15 @@ def _run(name: str, device: str, slow: str, program: Sequence[str]) -> dict[str,
         "error": error,
         "sectors": after - before,
         "sectors_with_drain": drained - before,
-        "status": status,
+        "status": statuses,
     }
     if notes.exists():
         facts["load"] = json.loads(notes.read_text())
     return facts
+
+
+def _status(device: str) -> str:
+    return built(["dmsetup", "status", device]) if "mapper" in device else ""
 
 
 def _written(name: str) -> int:

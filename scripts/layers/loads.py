@@ -22,7 +22,7 @@ FSYNCED = (3, 7, 13, 29, 61, 131)
 LEFT = 37
 """Pages of the file that a sync of the file system writes."""
 
-ROUNDS, THINK_S, CACHE_PAGES, CACHE_WRITES = 150, 0.1, 1021, 5
+ROUNDS, THINK_S, CACHE_PAGES, CACHE_WRITES = 150, 0.05, 1021, 5
 CHECKPOINT_EVERY, CHECKPOINT_PAGES = 30, 251
 
 

@@ -83,6 +83,9 @@ PARAMETERS: dict[str, Known] = {
     "power_read": Known("power", _ANY, "power during reads"),
     "power_write": Known("power", _ANY, "power during writes"),
     "high_watermark": Known("share", ("destage",), "share of the layer at which destaging starts"),
+    "pause_writeback": Known(
+        "time", ("destage",), "pause of destaging after a write that goes around a full layer"
+    ),
     "low_watermark": Known(
         "share", ("destage",), "share of the layer at which destaging stops", zero=True
     ),

@@ -173,7 +173,7 @@ def _layers(share: Path, facts: dict[str, Any]) -> tuple[str, bool]:
         rows = compare.rows(share, facts)
     except Failed as error:
         raise CannotTest(str(error)) from None
-    return "\n".join(compare.lines(rows)), any(row.fails for row in rows)
+    return "\n".join(compare.lines(rows)), bool(compare.failing(rows))
 
 
 if __name__ == "__main__":

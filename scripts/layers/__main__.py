@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.kernels import machine
+from scripts.kernels.architectures import ARCHITECTURES
 from scripts.kernels.boot import boot
 from scripts.kernels.debian import KERNELS, Kernel, kernel_of
 from scripts.kernels.errors import CannotTest
@@ -48,7 +49,11 @@ def main() -> int:
     parser.add_argument(
         "parts", nargs="*", metavar="PART", help=f"all: {' '.join(PARTS)}, each in its own guest"
     )
-    parser.add_argument("--kernel", default="trixie", choices=KERNELS, help="(%(default)s)")
+    # The guest runs this machine's programs.
+    here = [name for name, (_, made) in KERNELS.items() if ARCHITECTURES[made].is_here]
+    parser.add_argument(
+        "--kernel", metavar="KERNEL", help=f"the newest of Debian's releases, or {', '.join(here)}"
+    )
     parser.add_argument(
         "--cache",
         type=Path,
@@ -64,13 +69,17 @@ def main() -> int:
     parser.add_argument("--write", type=Path, metavar="FILE", help="write the tables as a page")
     chosen = parser.parse_args()
     parts = chosen.parts or list(PARTS)
+    if chosen.kernel is not None and chosen.kernel not in here:
+        parser.error(f"there is no kernel {chosen.kernel!r} here; choose from {', '.join(here)}")
     for name in parts:
         if name not in PARTS:
             parser.error(f"there is no {name!r}; choose from {', '.join(PARTS)}")
     if chosen.write is not None and set(parts) != set(PARTS):
         parser.error("--write needs all parts")
     try:
-        tables, fails = _tested(parts, chosen.kernel, chosen.cache.absolute(), chosen)
+        tables, fails = _tested(
+            parts, chosen.kernel or _release(here), chosen.cache.absolute(), chosen
+        )
     except CannotTest as error:
         sys.stderr.write(f"{error}\n")
         return 1
@@ -78,6 +87,14 @@ def main() -> int:
     if chosen.write is not None:
         chosen.write.write_text(page(tables))
     return int(fails)
+
+
+def _release(here: list[str]) -> str:
+    """Returns the newest kernel here that is of a release, as sid is not. Raises CannotTest."""
+    released = [name for name in here if KERNELS[name][0] != "sid"]
+    if not released:
+        raise CannotTest("no kernel is known for this machine's architecture")
+    return released[-1]
 
 
 def _tested(
@@ -152,7 +169,8 @@ def _stacks(share: Path, facts: dict[str, Any]) -> tuple[str, bool]:
         recorded = opened(share, facts)
     except (Failed, TracerError) as error:
         raise CannotTest(f"no recording of the stacks: {error}") from None
-    table, why = [["stack", *(check.short for check in CHECKS)]], []
+    table = [["stack", *(check.short for check in CHECKS)]]
+    why: list[str] = []
     for stack in STACKS:
         cells = [stack.name]
         for check in CHECKS:

@@ -65,7 +65,7 @@ class Stacks(Asked):
 
 def _files(recorded: Stacks, built: Built, devices: list[str], copies: int) -> None:
     """Raises Failed unless the pages, reasons and writers of all files are known on a level."""
-    wanted = [
+    wanted: Rows = [
         (ino, "fsync", "fsync", "exact", recorded.pid, "target", pages * copies)
         for ino, pages in built.files.items()
     ]

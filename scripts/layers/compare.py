@@ -83,7 +83,7 @@ def rows(folder: Path, facts: dict[str, Any]) -> list[Row]:
             simulated = _simulated(folder, bare, told, name, policy)
             if found[0].simulated is None:
                 found = _told(BARE, bare, simulated["without"])
-        found += _told(name, told, simulated and simulated["with"])
+        found += _told(name, told, None if simulated is None else simulated["with"])
     return found
 
 

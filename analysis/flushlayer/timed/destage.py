@@ -65,7 +65,7 @@ class Destage:
     """"watermark": the pages that follow a destaged page on the disk go along, however young they
     are: all of them, or those whose slots follow one another, too, as after one long write."""
     around: bool = False
-    """Whether a write that finds too few free slots goes to the disk, instead of waiting for room.
+    """True if a write that finds too few free slots goes to the disk, instead of waiting for room.
     After it, "watermark" pauses for pause_ns."""
     pause_ns: int = 0
     waiting_phases: tuple[int, ...] = ()

@@ -64,7 +64,7 @@ def gather(
     if by is not None:
         tables["by_phase"] = by_phase(trace, by)
     written = set(parts["block_latency"]["dev"].dropna()) if "block_latency" in parts else set()
-    notes = devices_notes(trace.manifest, written)
+    notes = devices_notes(trace.manifest, written, once=True)
     if without := why_no_events(trace.manifest):
         notes.append(without)
     if baseload is not None or "samples" in trace.tables:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
-import subprocess
 import sys
 import time
 from pathlib import Path
 
-from scripts.kernels import disks, initramfs, machine
+from scripts.kernels import machine
+from scripts.kernels.boot import boot
 from scripts.kernels.checks import DOCTOR
-from scripts.kernels.debian import KERNELS, Kernel, kernel_of
+from scripts.kernels.debian import KERNELS, kernel_of
+from scripts.kernels.disks import make
 from scripts.kernels.errors import CannotTest
-from scripts.kernels.facts import FACTS, JOB, Facts, Job
+from scripts.kernels.facts import FACTS, Facts
 from scripts.kernels.recorded import Failed, Recorded, Skipped
-from scripts.kernels.roots import PROJECT, root_of
+from scripts.kernels.roots import PROJECT
 from scripts.kernels.suites import ALL, CGROUPS, Suite
 from scripts.kernels.table import FAILS, OK, SKIPPED, Column, Result, lines
 from tracer.probes.backends.choice import BACKENDS
@@ -97,7 +97,9 @@ def _tested(
         column.kernel = kernel.release
         if not again:
             _say(f"{name}: {kernel.release} records; see {share / machine.CONSOLE}")
-            _run(kernel, cache / name, share, suite, backends, limit_s)
+            disks = make(cache / name)
+            job = {"backends": backends, "cgroups": suite is CGROUPS}
+            boot(kernel, cache / name, share, "scripts.kernels.guest", job, disks, limit_s)
         _check(column, share, suite, backends)
     except CannotTest as error:
         column.cells = {_BOOT: {"": Result(FAILS, str(error))}}
@@ -108,30 +110,6 @@ def _tested(
     elif share.exists():
         taken.write_text(f"{column.seconds:.0f}")
     return column
-
-
-def _run(
-    kernel: Kernel, folder: Path, share: Path, suite: Suite, backends: list[str], limit_s: float
-) -> None:
-    """Runs a guest, which leaves its results in `share`."""
-    shutil.rmtree(share, ignore_errors=True)
-    share.mkdir(parents=True)
-    root = root_of(kernel, folder)
-    job: Job = {
-        "modules": str(kernel.modules),
-        "sources": str(kernel.sources),
-        "libraries": str(root.libraries) if root.libraries else None,
-        "backends": backends,
-        "cgroups": suite is CGROUPS,
-    }
-    (share / JOB).write_text(json.dumps(job))
-    # Compiled here: a guest is slow, and keeps nothing.
-    compiled = [sys.executable, "-m", "compileall", "-q", "tracer", "probes", "scripts/kernels"]
-    subprocess.run(compiled, cwd=PROJECT, check=False)
-    first = folder / "initramfs"
-    program = [str(root.python), "-S", "-m", "scripts.kernels.guest"]
-    initramfs.write(first, kernel, root, program, PROJECT)
-    machine.run(kernel, first, disks.make(folder), share, limit_s)
 
 
 def _check(column: Column, share: Path, suite: Suite, backends: list[str]) -> None:

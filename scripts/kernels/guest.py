@@ -6,82 +6,45 @@ over have no tables: the host makes them, for a guest is slow.
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import subprocess
-import sys
 import time
-import traceback
 from pathlib import Path
 
 from scripts.kernels.cgroups import guest as cgroups
 from scripts.kernels.disks import KINDS, MOUNT_OPTIONS
-from scripts.kernels.facts import (
-    ALIVE,
-    FACTS,
-    JOB,
-    SHARED,
-    Disk,
-    Facts,
-    Job,
-    Load,
-    Recording,
-    Verdict,
+from scripts.kernels.facts import Disk, Facts, Job, Load, Recording, Verdict
+from scripts.kernels.recording import (
+    PLACE,
+    PYTHON,
+    ROOT,
+    TRACER,
+    as_first_process,
+    hand_over,
+    record,
 )
-from scripts.kernels.recorder import PLACE, PYTHON, ROOT, TRACER, awaited, handed_over
 
 _CGROUP = Path("/sys/fs/cgroup/tracer-kernels")
-_POWER_OFF = 0x4321FEDC
-"""include/uapi/linux/reboot.h"""
 
 
-def main() -> None:
-    """Does everything, and powers the guest off whatever happens."""
-    try:
-        (SHARED / ALIVE).touch()
-        job: Job = json.loads((SHARED / JOB).read_text())
-        _install(Path(job["modules"]), Path(job["sources"]))
-        paths = (str(ROOT), job["libraries"])
-        os.environ["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
-        os.environ["PATH"] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-        facts: Facts = {
-            "release": os.uname().release,
-            "disks": {kind: _disk(kind) for kind in KINDS},
-            "doctor": _doctor(),
-            "recordings": {},
-            "tried": {},
-        }
-        _hand_over(facts)
-        if job["cgroups"]:
-            facts["tried"] = cgroups.tried(facts["disks"])
-            _hand_over(facts)
-        record = cgroups.recorded if job["cgroups"] else _recorded
-        for backend in job["backends"]:
-            facts["recordings"][backend] = record(backend, facts["disks"])
-            _hand_over(facts)
-    except Exception:  # noqa: BLE001 the guest has nobody else to tell
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        os.sync()
-        ctypes.CDLL(None).reboot(_POWER_OFF)
-
-
-def _hand_over(facts: Facts) -> None:
-    partial = SHARED / f"{FACTS}.partial"
-    partial.write_text(json.dumps(facts, indent=1))
-    partial.rename(SHARED / FACTS)
-
-
-def _install(modules: Path, sources: Path) -> None:
-    """Puts the kernel's modules and headers where they would be installed."""
-    links = {Path("/lib/modules", modules.name): modules}
-    links |= {Path("/usr/src", path.name): path for path in sources.iterdir()}
-    for link, place in links.items():
-        link.parent.mkdir(parents=True, exist_ok=True)
-        if not link.exists():
-            link.symlink_to(place)
+def work(job: Job) -> None:
+    """Does all that a job asks for."""
+    facts: Facts = {
+        "release": os.uname().release,
+        "disks": {kind: _disk(kind) for kind in KINDS},
+        "doctor": _doctor(),
+        "recordings": {},
+        "tried": {},
+    }
+    hand_over(facts)
+    if job["cgroups"]:
+        facts["tried"] = cgroups.tried(facts["disks"])
+        hand_over(facts)
+    recorded = cgroups.recorded if job["cgroups"] else _recorded
+    for backend in job["backends"]:
+        facts["recordings"][backend] = recorded(backend, facts["disks"])
+        hand_over(facts)
 
 
 def _disk(kind: str) -> Disk:
@@ -133,12 +96,8 @@ def _loads(backend: str, disks: dict[str, Disk]) -> dict[str, list[str]]:
 
 
 def _recorded(backend: str, disks: dict[str, Disk]) -> Recording:
-    """Records all loads by a backend, and ends the recorder once the raw data is whole.
-
-    From then on, the recorder would only make tables.
-    """
+    """Records all loads by a backend."""
     python = [*PYTHON, str(ROOT / "scripts/kernels/loads.py")]
-    trace = PLACE / f"{backend}.trace"
     ran, job = PLACE / f"{backend}.ran.json", PLACE / f"{backend}.job.json"
     loads = _loads(backend, disks)
     job.write_text(json.dumps({"ran": str(ran), "loads": loads}))
@@ -147,30 +106,13 @@ def _recorded(backend: str, disks: dict[str, Disk]) -> Recording:
     begun = time.monotonic()
     with subprocess.Popen([*python, "member", str(_CGROUP), *loads["joined"][1:]]) as member:
         (_CGROUP / "cgroup.procs").write_text(str(member.pid))
-        said = PLACE / f"{backend}.err"
-        with (
-            said.open("wb") as errors,
-            subprocess.Popen(
-                [
-                    *(*TRACER, "record", "-o", str(trace), "--backend", backend),
-                    *("--cgroup", str(_CGROUP), "--", *python, str(job)),
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=errors,
-                stderr=errors,
-                cwd=PLACE,
-            ) as recorder,
-        ):
-            captured = awaited(recorder, trace, begun)
-            recorder.kill()
+        options = ["--backend", backend, "--cgroup", str(_CGROUP)]
+        error = record(backend, options, [*python, str(job)])
         member.kill()
-    seconds = time.monotonic() - begun
     found: dict[str, Load] = json.loads(ran.read_text()) if ran.exists() else {}
-    if captured:
-        handed_over(trace)
-    error = "" if captured else said.read_text(errors="replace").strip()
-    return {"captured": captured, "seconds": seconds, "error": error, "loads": found}
+    seconds = time.monotonic() - begun
+    return {"captured": error is None, "seconds": seconds, "error": error or "", "loads": found}
 
 
 if __name__ == "__main__":
-    main()
+    as_first_process(work)

@@ -20,14 +20,34 @@ class Failed(Exception):
     """A check that found something else than it should have."""
 
 
-class Recorded:
+class Asked:
+    """An opened trace that checks ask by SQL."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+
+    def rows(self, query: str, *parameters: object) -> list[tuple[Any, ...]]:
+        """Returns the rows of a query. Raises Failed if the trace has not what it asks."""
+        try:
+            return self.trace.connection.execute(query, list(parameters)).fetchall()
+        except duckdb.Error as error:
+            raise Failed(self.trace.said(error)) from None
+
+    def expect(self, wanted: list[tuple[Any, ...]], query: str, *parameters: object) -> None:
+        """Raises Failed unless a query has the wanted rows."""
+        found = self.rows(query, *parameters)
+        if found != wanted:
+            raise Failed(f"{_shown(found)}, not {_shown(wanted)}")
+
+
+class Recorded(Asked):
     """A backend's recording of all loads in a guest."""
 
     def __init__(
         self, trace: Trace, facts: Facts, backend: str, views: Sequence[Callable[[Trace], object]]
     ) -> None:
         """Takes an opened trace, and makes the views that the checks ask."""
-        self.trace = trace
+        super().__init__(trace)
         self._tried = facts["tried"]
         self._facts = facts
         self._loads = facts["recordings"][backend]["loads"]
@@ -59,19 +79,6 @@ class Recorded:
     def has_event(self, name: str) -> bool:
         """Returns whether the kernel of the recording has an event, and it was recorded."""
         return name in self.trace.manifest["capture"]["formats"]
-
-    def rows(self, query: str, *parameters: object) -> list[tuple[Any, ...]]:
-        """Returns the rows of a query. Raises Failed if the trace has not what it asks."""
-        try:
-            return self.trace.connection.execute(query, list(parameters)).fetchall()
-        except duckdb.Error as error:
-            raise Failed(self.trace.said(error)) from None
-
-    def expect(self, wanted: list[tuple[Any, ...]], query: str, *parameters: object) -> None:
-        """Raises Failed unless a query has the wanted rows."""
-        found = self.rows(query, *parameters)
-        if found != wanted:
-            raise Failed(f"{_shown(found)}, not {_shown(wanted)}")
 
 
 def _ended(loads: dict[str, Load], name: str, status: int) -> Load:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from scripts.kernels.cgroups import loads
 from scripts.kernels.facts import Disk, Load, Recording
-from scripts.kernels.recorder import PLACE, PYTHON, ROOT, TRACER, awaited, handed_over
+from scripts.kernels.recording import PLACE, PYTHON, ROOT, TRACER, awaited, handed_over
 
 _CGROUPS = Path("/sys/fs/cgroup")
 _TRIED_S = 600.0

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from tracer.workloads import sessions
 from tracer.workloads.cli import check
+from tracer.workloads.containers.engines import Engine, EngineName
 from tracer.workloads.containers.limits import Limits
 from tracer.workloads.containers.versions import (
     DEPLOYMENT,
@@ -224,19 +225,26 @@ def _served(
     return {"server": server, "client": summary}
 
 
-def run_in_containers(job: Job, count: int, limits: Limits, image: str | None = None) -> Ran:
+def run_in_containers(
+    job: Job,
+    count: int,
+    limits: Limits,
+    image: str | None = None,
+    engine: EngineName = EngineName.DOCKER,
+) -> Ran:
     """Runs a prepared job `count` times at once, each in a container of its own.
 
     All share the data folder; each has an output folder of its own. Each server has a client
-    outside the container. Raises JobError if no daemon answers, and BrokenJobError if the daemon
+    outside the container. Raises JobError if the engine cannot be used, and BrokenJobError if it
     or the recorder refuses.
     """
     from tracer.workloads.containers import image as images
+    from tracer.workloads.containers.connection import connected
     from tracer.workloads.containers.run import Containers, swept
     from tracer.workloads.containers.starter import starter
 
     kind = DEPLOYMENT if job.mode == "serve" else TRAINING
-    with images.daemon() as client, swept(client), run_folder() as folder:
+    with connected(engine, job.note) as client, swept(client), run_folder() as folder:
         name = image or images.ensure(client, kind)
         there = images.versions_in(client, name)
         require_same(versions(kind), there, f"the image {name}")
@@ -247,11 +255,14 @@ def run_in_containers(job: Job, count: int, limits: Limits, image: str | None = 
         names = [one.name for one in jobs]
         clients: list[subprocess.CompletedProcess[bytes]] = []
         failures: list[str] = []
-        with (
-            starter(job.note) as cli,
-            _recording(job, names, cli),
-            Containers(client, name, jobs, limits, gates, cli) as containers,
-        ):
+        with contextlib.ExitStack() as stack:
+            cli = stack.enter_context(starter(client.engine, job.note))
+            recording = _recording(job, names, client.engine, cli)
+            if client.engine.awaited:
+                stack.enter_context(recording)
+            containers = stack.enter_context(Containers(client, name, jobs, limits, gates, cli))
+            if not client.engine.awaited:
+                stack.enter_context(recording)
             containers.go()
             if job.mode == "serve":
                 servers = [
@@ -302,17 +313,21 @@ def _in_container(job: Job, number: int, socket: Path) -> ContainerJob:
 
 
 @contextlib.contextmanager
-def _recording(job: Job, containers: list[str], cli: Starter | None) -> Iterator[None]:
-    """Records the daemon, the containers that the block starts, and the commands that start them.
+def _recording(
+    job: Job, containers: list[str], engine: Engine, cli: Starter | None
+) -> Iterator[None]:
+    """Records the containers of a job.
 
-    The block must remove the containers, so that their removal is recorded.
+    If the engine's containers can be awaited, the block starts and removes them, and its daemon
+    and the commands that do this are recorded, too. Otherwise they wait at their gates.
     """
     if job.record is None:
         yield
         return
-    command = [*_recorder(job), "--docker-daemon", "--wait"]
-    if cli is not None:
-        command += ["--docker-cli", str(cli.pid)]
+    command = [*_recorder(job), "--engine", engine.name]
+    if engine.awaited:
+        command += ["--docker-daemon", "--wait"]
+        command += [] if cli is None else ["--docker-cli", str(cli.pid)]
     for name in containers:
         command += ["--container", name]
     with sessions.begun(command, job.note, subprocess.DEVNULL, subprocess.PIPE) as recorder:

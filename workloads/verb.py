@@ -12,6 +12,7 @@ import typer
 
 from tracer.workloads import models
 from tracer.workloads.cli import list_models
+from tracer.workloads.containers.engines import EngineName
 from tracer.workloads.containers.limits import Limits, parse_bytes
 from tracer.workloads.errors import JobError
 
@@ -96,6 +97,10 @@ def run(
         str | None,
         typer.Option(metavar="IMAGE", help="Container image. Default: one made from this Python."),
     ] = None,
+    engine: Annotated[
+        EngineName,
+        typer.Option(metavar="NAME", help=f"Engine of the containers: {', '.join(EngineName)}."),
+    ] = EngineName.DOCKER,
     cpus: Annotated[
         float | None, typer.Option(metavar="F", help="CPUs that a container may use.")
     ] = None,
@@ -103,7 +108,8 @@ def run(
         str | None, typer.Option(metavar="SIZE", help="Memory of a container, such as 2g.")
     ] = None,
     seccomp: Annotated[
-        bool, typer.Option("--seccomp/--no-seccomp", help="Use Docker's filter of system calls.")
+        bool,
+        typer.Option("--seccomp/--no-seccomp", help="Use the engine's filter of system calls."),
     ] = True,
 ) -> None:
     """Run a workload with the papers' settings; other options go to the job.
@@ -117,6 +123,8 @@ def run(
       tracer workload run lenet --containers 4 --scale 0.01 --record x.trace
 
       tracer workload run lenet --mode infer --containers 1 --cpus 1
+
+      tracer workload run lenet --engine podman --containers 1 --scale 0.01
 
     With --mode serve, a server of the model runs on the host or in containers
     of the deployment image, with the weights of --checkpoint. One client per
@@ -133,8 +141,8 @@ def run(
     limits = Limits(cpus, None if memory is None else parse_bytes(memory), seccomp)
     if checkpoint is not None and mode is Mode.TRAIN:
         raise JobError("a training makes its checkpoint", "give --mode serve or --mode infer")
-    if not containers and (image or limits != Limits()):
-        raise JobError("images and limits apply only to containers", "give --containers 1")
+    if not containers and (image or limits != Limits() or engine is not EngineName.DOCKER):
+        raise JobError("images, limits and engines are of containers", "give --containers 1")
     from tracer.workloads.launch import Job, prepare, run_in_containers, run_on_host
 
     job = Job(
@@ -147,7 +155,10 @@ def run(
         checkpoint=None if checkpoint is None else checkpoint.absolute(),
     )
     job = prepare(job)
-    ran = run_in_containers(job, containers, limits, image) if containers else run_on_host(job)
+    if containers:
+        ran = run_in_containers(job, containers, limits, image, engine)
+    else:
+        ran = run_on_host(job)
     result: dict[str, Any] = {
         "model": model,
         "mode": mode.value,

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tests.docker.conftest import CALLS, WAITING, calls, wait_for
+from tests.docker.test_container_targets import EACH, FORKS, STORM
 from tests.support.dockerd import IMAGE, python
 from tests.support.engine import Containerd, Podman
 from tests.support.losses import losses
@@ -101,6 +102,11 @@ def test_each_call_counts_to_its_own_container(engine, made, tell, record, share
             "SELECT count(*) FROM syscalls JOIN processes USING (pid, tid) "
             "WHERE name = 'getppid' AND container_name = 'c2'"
         ) == [(OTHER,)]
+        sampled = trace.rows(
+            "SELECT DISTINCT target FROM samples WHERE name = 'cgroup_memory' AND value > 0 "
+            "ORDER BY 1"
+        )
+        assert sampled == [("a2",), ("b2",)]
         facts = {c["name"]: c for c in trace.manifest["containers"]}["a2"]
         assert losses(trace) == []
     assert facts["engine"] == engine.name
@@ -109,6 +115,17 @@ def test_each_call_counts_to_its_own_container(engine, made, tell, record, share
     mount = {"type": "bind", "source": str(shared), "path": "/shared", "writable": True}
     assert mount in facts["mounts"]
     assert {**mount, "source": "/etc", "path": "/etc", "writable": False} in facts["mounts"]
+
+
+def test_a_storm_of_forks_and_execs_is_counted_whole(engine, made, tell, record):
+    made("storm", STORM, FORKS)
+    made("squall", STORM, FORKS // 2)
+    tell(None, "storm-is-up", "squall-is-up")
+    recording = record("--container", "storm", "-e", "syscalls,processes")
+    tell("go", "storm-is-done", "squall-is-done")
+    with recording.stop() as trace:
+        assert calls(trace, "times") == [("storm", "child", FORKS * EACH + (FORKS + 1) // 2)]
+        assert losses(trace) == []
 
 
 def test_the_manifest_names_the_layers_of_podmans_container(podman, shared, tell, record):
@@ -218,9 +235,12 @@ def test_stopped_and_unknown_containers_are_refused(engine, made, tell, tracer):
 
 
 def test_a_name_of_two_engines_needs_the_engine(podman, containerd, shared, tell, tracer, record):
-    for engine in (podman, containerd):
-        engine.run("twice", WAITING + CALLS, f"twice-{engine.name}", B, shared=shared)
-        tell(None, f"twice-{engine.name}-is-up")
+    source = WAITING + CALLS
+    podman.run("twice", source, "twice-podman", B, shared=shared)
+    # nerdctl gives its containers ids of 64 digits, and their names as a label.
+    name = {"nerdctl/name": "twice"}
+    containerd.run("c0ffee", source, "twice-containerd", B, shared=shared, labels=name)
+    tell(None, "twice-podman-is-up", "twice-containerd-is-up")
     ran = tracer("record", "--container", "twice", status=2)
     assert "several engines have a container 'twice': podman, containerd; name" in ran.err
     assert "--engine podman" in ran.err

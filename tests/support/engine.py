@@ -11,6 +11,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tarfile
 import tempfile
 from pathlib import Path
@@ -23,8 +24,28 @@ from tests.support.waiting import wait_for
 _PR_SET_PDEATHSIG = 1
 _CACHE = Path("/var/lib/containers/cache/blob-info-cache-v1.boltdb")
 """podman writes it at an import, wherever its store is."""
-_LIMITS = ("nofile=1024:1024", "nproc=1024:1024")
-"""Limits that a test without CAP_SYS_RESOURCE may set."""
+_PARENT = "libpod_parent"
+"""The cgroup in which podman makes those of containers, if it is given no other."""
+_ROOT = Path(__file__).resolve().parents[2]
+_SETTINGS = """
+[containers]
+# A test without CAP_SYS_RESOURCE may set these.
+default_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]
+env = [{env}]
+volumes = [{volumes}]
+[engine]
+# crun refuses hierarchies of version 1 beside the unified one.
+runtime = "runc"
+cgroup_manager = "cgroupfs"
+events_logger = "file"
+tmp_dir = "{folder}/tmp"
+"""
+_STORAGE = """
+[storage]
+driver = "overlay"
+graphroot = "{folder}/root"
+runroot = "{folder}/run"
+"""
 
 
 class EngineOfTests:
@@ -39,6 +60,8 @@ class EngineOfTests:
         missing = [program for program in self.needs if shutil.which(program) is None]
         if missing:
             raise RuntimeError(f"{', '.join(missing)} not found")
+        self.environment: dict[str, str] = {}
+        """Variables by which a command finds this engine."""
         self.folder = Path(tempfile.mkdtemp(prefix=f"tracer-{self.name}-"))
         self.group = f"tracer-tests-{self.name}-{os.getpid()}"
         try:
@@ -59,6 +82,7 @@ class EngineOfTests:
             input=given,
             stdin=subprocess.DEVNULL if given is None else None,
             capture_output=True,
+            env={**os.environ, **self.environment},
             check=False,
         )
         if ran.returncode:
@@ -77,7 +101,7 @@ class EngineOfTests:
         for mount in sorted(mounts, reverse=True):
             if mount.startswith(f"{self.folder}/"):
                 subprocess.run(["umount", "--lazy", mount], check=False)
-        for cgroup in Path("/sys/fs/cgroup").glob(f"**/{self.group}"):
+        for cgroup in _hierarchies(self.group):
             for place in (*sorted(cgroup.rglob("*/"), reverse=True), cgroup):
                 with contextlib.suppress(OSError):
                     place.rmdir()
@@ -104,25 +128,30 @@ class Podman(EngineOfTests):
 
     @property
     def command(self) -> list[str]:
-        """podman with its folders."""
-        own = [f"--{part}={self.folder}/{part}" for part in ("root", "runroot", "tmpdir")]
-        # crun refuses hierarchies of version 1 beside the unified one.
-        more = ["--runtime=runc", "--cgroup-manager=cgroupfs", "--events-backend=none"]
-        return ["podman", *own, *more]
+        """podman, which finds its folders by the environment."""
+        return ["podman"]
 
     def start(self) -> None:
-        """Import the image."""
+        """Import the image. Its containers can run this Python, with the project."""
         self._new_cache = not _CACHE.exists()
+        self._new_parents = [p for p in _hierarchies(_PARENT) if not p.exists()]
         (self.folder / "image.tar").write_bytes(image_tar())
-        self.call("import", self.folder / "image.tar", IMAGE)
+        folders = {*from_host(), sys.prefix, str(_ROOT)}
+        volumes = ", ".join(f'"{path}:{path}:ro"' for path in sorted(folders))
+        env = f'"PYTHONPATH={_ROOT}"'
+        files = {"CONTAINERS_CONF": _SETTINGS, "CONTAINERS_STORAGE_CONF": _STORAGE}
+        self.environment = {name: f"{self.folder}/{name}" for name in files}
+        for name, text in files.items():
+            told = text.format(folder=self.folder, volumes=volumes, env=env)
+            (self.folder / name).write_text(told)
+        label = f"LABEL traintrace.python={sys.executable}"
+        self.call("import", f"--change={label}", self.folder / "image.tar", IMAGE)
 
     def run(self, name: str, source: str, *arguments: object, shared: Path) -> str:
         """Start a container that runs a Python program; `shared` is its /shared. Its id."""
-        binds = [f"--volume={path}:{path}:ro" for path in from_host()]
         return self.call(
             "run", "--detach", f"--name={name}", "--network=none", f"--cgroup-parent=/{self.group}",
-            *(f"--ulimit={limit}" for limit in _LIMITS), *binds, f"--volume={shared}:/shared",
-            IMAGE, *python(source, *arguments),
+            f"--volume={shared}:/shared", IMAGE, *python(source, *arguments),
         )  # fmt: skip
 
     def execute(self, identity: str, command: list[str]) -> None:
@@ -159,6 +188,9 @@ class Podman(EngineOfTests):
         with contextlib.suppress(RuntimeError):
             self.remove_all()
         self._tidy()
+        for parent in getattr(self, "_new_parents", []):
+            with contextlib.suppress(OSError):
+                parent.rmdir()
         if getattr(self, "_new_cache", False):
             with contextlib.suppress(OSError):
                 _CACHE.unlink()
@@ -207,7 +239,13 @@ class Containerd(EngineOfTests):
             return asking.connect_ex(self.socket) == 0
 
     def run(
-        self, name: str, source: str, *arguments: object, shared: Path, annotations: object = ()
+        self,
+        name: str,
+        source: str,
+        *arguments: object,
+        shared: Path,
+        annotations: object = (),
+        labels: object = (),
     ) -> str:
         """Start a container that runs a Python program; `shared` is its /shared. Its id."""
         binds = [f"--mount=type=bind,src={p},dst={p},options=rbind:ro" for p in from_host()]
@@ -215,6 +253,7 @@ class Containerd(EngineOfTests):
             "run", "--detach", "--null-io", "--rootfs", *binds,
             f"--mount=type=bind,src={shared},dst=/shared,options=rbind:rw",
             *(f"--annotation={key}={value}" for key, value in dict(annotations).items()),
+            *(f"--label={key}={value}" for key, value in dict(labels).items()),
             self.folder / "rootfs", name, *python(source, *arguments),
         )  # fmt: skip
         return name
@@ -263,3 +302,8 @@ class Containerd(EngineOfTests):
             self.process.wait(timeout=60)
             self._log.close()
         self._tidy()
+
+
+def _hierarchies(name: str) -> list[Path]:
+    """The place of a cgroup in each hierarchy."""
+    return [place / name for place in Path("/sys/fs/cgroup").glob("*/")]

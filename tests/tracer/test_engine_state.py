@@ -78,6 +78,29 @@ def test_the_store_of_a_monitor_names_its_container(conmon):
     assert found(Podman(), "listed")["id"] == ID
 
 
+def test_a_container_of_crio_is_named_by_its_pod(conmon, store):
+    kind = "io.kubernetes."
+    annotations = {
+        "io.container.manager": "cri-o",
+        f"{kind}pod.namespace": "ml",
+        f"{kind}pod.name": "train-0",
+        f"{kind}container.name": "trainer",
+    }
+    config = store / ID / "userdata/config.json"
+    config.write_text(json.dumps({"annotations": annotations}))
+    conmon(name="k8s_trainer_train-0_ml_0c1f_0")
+    facts = found(Podman(), "train-0/trainer")
+    assert (facts["name"], facts["engine"]) == ("ml/train-0/trainer", "cri-o")
+    config.write_text(json.dumps({"annotations": {**annotations, f"{kind}pod.name": "../x"}}))
+    assert found(Podman(), ID)["name"] == "listed"
+    # podman makes a pod's containers, too, under its own names.
+    config.write_text(
+        json.dumps({"annotations": {**annotations, "io.container.manager": "libpod"}})
+    )
+    facts = found(Podman(), ID)
+    assert (facts["name"], facts["engine"]) == ("listed", "podman")
+
+
 def test_a_process_that_is_no_child_of_the_monitor_is_not_the_containers(conmon, store):
     conmon()
     (store / ID / "pidfile").write_text(str(os.getpid()))

@@ -1,5 +1,6 @@
 """Declarations of studies: the runs that their factors make, and refused declarations."""
 
+import json
 from collections import Counter
 
 import pytest
@@ -135,6 +136,8 @@ def test_the_study_of_park_and_bahn_has_each_checkpoint_habit_of_one_model():
         ("name = 3", "has a `name`"),
         ('name = "x/../y"\nruns = []', "has a `name`"),
         ('name = "x"\n[[runs]]\nwhere = "host"', "names models"),
+        ('name = "x"\nengine = "moon"\n[[runs]]\nmodel = "lenet"', "one of docker, podman"),
+        ('name = "x"\nengine = []\n[[runs]]\nmodel = "lenet"', "one of docker, podman"),
         ('name = "x"\n[[runs]]\nmodel = "nonsense"', "there is no model 'nonsense'"),
         ('name = "x"\n[[runs]]\nmodel = "lenet"\ncolour = 3', "no factor 'colour'"),
         ('name = "x"\n[[runs]]\nmodel = "lenet"\nwhere = "moon"', "`where` is"),
@@ -209,6 +212,24 @@ def test_an_impossible_study_is_refused_in_one_line(declared, text, complaint):
     with pytest.raises(JobError, match=complaint) as refused:
         declared(text)
     assert "\n" not in str(refused.value)
+
+
+def test_the_engine_belongs_to_the_study(declared, tmp_path):
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    from tracer.workloads.studies.runner import run_study
+
+    empty = 'name = "x"\nruns = []'
+    assert declared(f'engine = "podman"\n{empty}').engine == "podman"
+    assert declared(empty, engine="podman").engine == "podman"
+    folder = tmp_path / "s"
+    run_study(declared(empty), folder, 1 << 20, print)
+    file = folder / "study.json"
+    told = json.loads(file.read_text())
+    assert told.pop("engine") == "docker"
+    file.write_text(json.dumps(told))  # as before there was a choice
+    run_study(declared(empty), folder, 1 << 20, print)
+    with pytest.raises(JobError, match="belongs to another study"):
+        run_study(declared(empty, engine="podman"), folder, 1 << 20, print)
 
 
 def test_the_error_for_an_unknown_study_lists_the_known():

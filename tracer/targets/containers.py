@@ -19,7 +19,7 @@ from tracer.store.manifest_parts import ContainerFacts, TargetFacts
 from tracer.targets import containerd
 from tracer.targets.cgroups import Cgroup, cgroup_at, hierarchies
 from tracer.targets.daemon import dockerd_pid
-from tracer.targets.engines import AUTO, DOCKER, Container, Engine, chosen, docker
+from tracer.targets.engines import AUTO, DOCKER, PODMAN, Container, Engine, chosen, docker
 from tracer.targets.engines.engine import is_id
 from tracer.targets.target import Target
 
@@ -278,6 +278,12 @@ def _target(container: Container) -> ContainerTarget:
     name, pid = container.facts["name"], container.facts["pid"]
     if not pid:
         raise TargetGone(f"container {name} is not running ({container.state})", container.start)
+    if container.engine == PODMAN and not container.cgroups:  # podman's processes are visible
+        raise FeatureMissing(
+            f"container {name} has no cgroup of its own (podman makes none for a user without "
+            "delegated cgroups of version 2, or with --cgroups=disabled)",
+            f"record its first process with its children: -p {pid}",
+        )
     if not any(cgroup.exists() for cgroup in container.cgroups):
         raise FeatureMissing(
             f"no cgroup of container {name} is visible here",

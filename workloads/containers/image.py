@@ -14,14 +14,13 @@ import platform
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
 from typing import Any
 
-import docker
-from docker.errors import APIError, BuildError, ContainerError, DockerException, ImageNotFound
-from requests.exceptions import RequestException
+from docker.errors import ContainerError, DockerException, ImageNotFound
 
 from tracer.workloads.containers import contents
+from tracer.workloads.containers.connection import Client, one_line, told
+from tracer.workloads.containers.engines import Engine
 from tracer.workloads.containers.versions import DEPLOYMENT, TRAINING, Versions, versions
 from tracer.workloads.errors import BrokenJobError, JobError
 from tracer.workloads.interrupt import held
@@ -29,43 +28,26 @@ from tracer.workloads.owner import OWNER, myself
 
 REPOSITORY = "traintrace"
 BASE = "base"
+_ID = "sha256:"
 _COMMAND = {TRAINING: "train", DEPLOYMENT: "serve"}
 
 
-@contextlib.contextmanager
-def daemon() -> Iterator[docker.DockerClient]:
-    """Connects to the Docker daemon. Raises JobError, with how to start it, if none answers."""
-    try:
-        client = docker.from_env(timeout=120)
-        client.ping()
-    except (DockerException, OSError) as error:
-        raise JobError(
-            f"no Docker daemon answers at {os.environ.get('DOCKER_HOST', 'its usual socket')} "
-            f"({_line(error)})",
-            "start it (systemctl start docker, or dockerd &), or set DOCKER_HOST",
-        ) from None
-    try:
-        yield client
-    finally:
-        client.close()
-
-
-def tag(kind: str) -> str:
+def tag(engine: Engine, kind: str) -> str:
     """Returns the name that an image of this kind has if it is made on this machine now."""
     if kind == BASE:
         packages = [f"{d.name} {d.version}" for d in contents.distributions()]
         held = packages, contents.LIBRARY, contents.NOT_DEPLOYED
-        return _named(kind, *held, str(contents.python()), platform.version())
-    return _named(kind, tag(BASE), versions(kind))
+        return _named(engine, kind, *held, str(contents.python()), platform.version())
+    return _named(engine, kind, tag(engine, BASE), versions(kind))
 
 
-def ensure(client: docker.DockerClient, kind: str) -> str:
+def ensure(client: Client, kind: str) -> str:
     """Returns the name of the image; makes it from this machine's Python if it does not exist.
 
-    Raises BrokenJobError with the daemon's reason, such as a full disk.
+    Raises BrokenJobError with the engine's reason, such as a full disk.
     """
-    base, name = tag(BASE), tag(kind)
-    with told("make the image"):
+    base, name = tag(client.engine, BASE), tag(client.engine, kind)
+    with told(client.engine, "make the image"):
         if not _there(client, base):
             _make_base(client, base)
         if not _there(client, name):
@@ -73,7 +55,7 @@ def ensure(client: docker.DockerClient, kind: str) -> str:
     return name
 
 
-def versions_in(client: docker.DockerClient, image: str) -> Versions:
+def versions_in(client: Client, image: str) -> Versions:
     """Returns the versions that a job in the image runs on. Raises JobError if it cannot run jobs.
 
     A missing image is an error, since Docker's SDK would look for it in the registry.
@@ -89,13 +71,13 @@ def versions_in(client: docker.DockerClient, image: str) -> Versions:
             return found
     except (DockerException, ValueError, AttributeError) as error:
         raise JobError(
-            f"the image {image} does not run our jobs ({_line(error)})",
+            f"the image {image} does not run our jobs ({one_line(error)})",
             "build it from workloads/containers/Dockerfile",
         ) from None
     raise JobError(f"the image {image} holds other workloads", "rebuild it")
 
 
-def _said_by(client: docker.DockerClient, image: str, command: list[str]) -> bytes:
+def _said_by(client: Client, image: str, command: list[str]) -> bytes:
     """Runs a command in an image and returns its stdout. Raises ContainerError if it fails.
 
     Docker's SDK has this as `containers.run`, which leaves the container if it is interrupted.
@@ -104,7 +86,12 @@ def _said_by(client: docker.DockerClient, image: str, command: list[str]) -> byt
     try:
         with held():
             container = client.containers.create(
-                image, command, entrypoint="", network_mode="none", labels={OWNER: myself()}
+                image,
+                command[1:],
+                entrypoint=command[:1],
+                network_mode="none",
+                labels={OWNER: myself()},
+                **client.engine.create,
             )
         container.start()
         status = container.wait()["StatusCode"]
@@ -118,7 +105,7 @@ def _said_by(client: docker.DockerClient, image: str, command: list[str]) -> byt
             container.remove(force=True, v=True)
 
 
-def python_command(client: docker.DockerClient, image: str) -> list[str]:
+def python_command(client: Client, image: str) -> list[str]:
     """Returns the command of the interpreter in an image: from its label, else from its PATH."""
     try:
         labels = client.images.get(image).labels or {}
@@ -127,19 +114,7 @@ def python_command(client: docker.DockerClient, image: str) -> list[str]:
     return [labels.get(f"{REPOSITORY}.python", "python")]
 
 
-@contextlib.contextmanager
-def told(what: str) -> Iterator[None]:
-    """Turns a refusal by the daemon into a BrokenJobError: what it could not do, and why."""
-    try:
-        yield
-    except (APIError, BuildError, DockerException, RequestException) as error:
-        raise BrokenJobError(
-            f"the Docker daemon could not {what}: {_line(error)}",
-            "look at its log, and at the space on its disk (docker system df)",
-        ) from error
-
-
-def _there(client: docker.DockerClient, name: str) -> bool:
+def _there(client: Client, name: str) -> bool:
     try:
         client.images.get(name)
     except ImageNotFound:
@@ -147,7 +122,7 @@ def _there(client: docker.DockerClient, name: str) -> bool:
     return True
 
 
-def _make_base(client: docker.DockerClient, name: str) -> None:
+def _make_base(client: Client, name: str) -> None:
     sys.stderr.write(f"Making the image {name} from this machine's Python...\n")
     changes = [
         f"ENV PYTHONPATH={contents.LIBRARY}",
@@ -169,22 +144,21 @@ def _make_base(client: docker.DockerClient, name: str) -> None:
 
     packing = threading.Thread(target=pack, name="image")
     packing.start()
-    repository, _, version = name.rpartition(":")
     try:
         with os.fdopen(source, "rb") as stream:
-            said = client.api.import_image(
-                src=stream, repository=repository, tag=version, changes=changes, stream_src=True
-            )
+            said = client.api.import_image(src=stream, changes=changes, stream_src=True)
     finally:
         packing.join()
     if failures:
-        with contextlib.suppress(DockerException):
-            client.images.remove(name, force=True)
+        with contextlib.suppress(DockerException, BrokenJobError):
+            client.images.remove(_imported(client, said, name), force=True)
         raise failures[0]
-    _check(said, name)
+    repository, _, version = name.rpartition(":")
+    # podman gives an imported image no tag.
+    client.api.tag(_imported(client, said, name), repository, version)
 
 
-def _make_own(client: docker.DockerClient, base: str, kind: str, name: str) -> None:
+def _make_own(client: Client, base: str, kind: str, name: str) -> None:
     """Adds this machine's version of our own code to the base."""
     entry = json.dumps([str(contents.python()), "-m", "tracer.workloads", _COMMAND[kind]])
     dockerfile = f"FROM {base}\nCOPY own/ {contents.LIBRARY}/\nENTRYPOINT {entry}\n"
@@ -194,23 +168,22 @@ def _make_own(client: docker.DockerClient, base: str, kind: str, name: str) -> N
         client.images.build(fileobj=context, custom_context=True, tag=name, rm=True, pull=False)
 
 
-def _check(said: str, name: str) -> None:
-    """Raises BrokenJobError if a line of the daemon's answer, one JSON line a step, is an error."""
+def _imported(client: Client, said: str, name: str) -> str:
+    """Returns the id of the image that an answer, one JSON line a step, tells of.
+
+    Raises BrokenJobError if a line is an error, or if none has an id.
+    """
+    why = "the answer has no id"
     for line in said.splitlines():
         with contextlib.suppress(ValueError):
             answer: Any = json.loads(line)
             if isinstance(answer, dict) and "error" in answer:
-                raise BrokenJobError(
-                    f"the image {name} was not made: {str(answer['error'])[:300]}",
-                    "look at the space on the daemon's disk (docker system df)",
-                )
+                why = str(answer["error"])[:300]
+            elif isinstance(answer, dict) and str(answer.get("status")).startswith(_ID):
+                return str(answer["status"])
+    raise BrokenJobError(f"the image {name} was not made: {why}", client.engine.mend)
 
 
-def _named(kind: str, *what: object) -> str:
+def _named(engine: Engine, kind: str, *what: object) -> str:
     digest = hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
-    return f"{REPOSITORY}/{kind}:{digest[:16]}"
-
-
-def _line(error: BaseException) -> str:
-    text = str(getattr(error, "explanation", None) or error)
-    return " ".join(text.split())[:300]
+    return f"{engine.images}{REPOSITORY}/{kind}:{digest[:16]}"

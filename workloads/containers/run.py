@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import docker
 from docker.errors import APIError, DockerException, NotFound
 
-from tracer.workloads.containers.image import python_command, told
+from tracer.workloads.containers.connection import Client, told
+from tracer.workloads.containers.image import python_command
 from tracer.workloads.containers.limits import Limits
 from tracer.workloads.containers.starter import Starter
 from tracer.workloads.errors import REACHED, BrokenJobError, took_too_long
@@ -62,7 +62,7 @@ class Containers:
 
     def __init__(
         self,
-        client: docker.DockerClient,
+        client: Client,
         image: str,
         jobs: list[ContainerJob],
         limits: Limits,
@@ -71,7 +71,7 @@ class Containers:
     ) -> None:
         """`gates` is an empty folder for their gates.
 
-        `cli` runs `docker` to start and to remove them; without it, Docker's SDK does.
+        `cli` runs the engine's command to start and to remove them; without it, the SDK does.
         """
         self._client = client
         self._cli = cli
@@ -84,10 +84,10 @@ class Containers:
     def __enter__(self) -> Containers:
         """Starts the containers. Each waits at its gate, a named pipe, until `go`.
 
-        Raises BrokenJobError with the daemon's reason.
+        Raises BrokenJobError with the engine's reason.
         """
         try:
-            with told("start the containers"):
+            with told(self._client.engine, "start the containers"):
                 interpreter = python_command(self._client, self._image)
                 for job in self._jobs:
                     self._start(job, interpreter)
@@ -111,14 +111,15 @@ class Containers:
                 return
             container = self._client.containers.create(
                 self._image,
-                command,
-                entrypoint="",
+                command[1:],
+                entrypoint=command[:1],  # podman's service takes "" for none given
                 name=job.name,
                 labels={OWNER: myself()},
                 volumes=volumes,
                 environment=job.environment,
                 network_mode="none",
                 **self._limits.options(),
+                **self._client.engine.create,
             )
             self._started.append(container)
             container.start()
@@ -133,9 +134,15 @@ class Containers:
         options = [f"--volume={here}:{at['bind']}:{at['mode']}" for here, at in volumes.items()]
         options += [f"--env={name}={value}" for name, value in job.environment.items()]
         options += [f"--name={job.name}", f"--label={OWNER}={myself()}", "--network=none"]
-        options += ["--detach", "--entrypoint=", "--pull=never", *self._limits.arguments()]
+        options += [
+            "--detach",
+            f"--entrypoint={command[0]}",
+            "--pull=never",
+            *self._limits.arguments(),
+        ]
+        options += self._client.engine.run
         try:
-            cli.run("run", *options, self._image, *command)
+            cli.run("run", *options, self._image, *command[1:])
         finally:
             with contextlib.suppress(NotFound):  # it was not even made
                 self._started.append(self._client.containers.get(job.name))
@@ -161,7 +168,7 @@ class Containers:
         """
         containers = self._started
         with (
-            told("report how the containers ended"),
+            told(self._client.engine, "report how the containers ended"),
             futures.ThreadPoolExecutor(max(1, len(containers))) as pool,
         ):
             try:
@@ -183,7 +190,7 @@ class Containers:
     def ended(self, number: int) -> bool:
         """Returns whether the container of this number has ended."""
         container = self._started[number]
-        with told("report the state of the containers"):
+        with told(self._client.engine, "report the state of the containers"):
             container.reload()
         return bool(container.status == "exited")
 
@@ -222,7 +229,7 @@ def _wait(ends: list[futures.Future[int]], longest_s: float | None) -> str | Non
     return None
 
 
-def remove_leftovers(client: docker.DockerClient) -> list[str]:
+def remove_leftovers(client: Client) -> list[str]:
     """Removes the containers of runs whose own process was killed; returns their names."""
     removed = []
     for container in client.containers.list(
@@ -280,8 +287,8 @@ def _last_words(container: Container) -> str:
 
 
 @contextlib.contextmanager
-def swept(client: docker.DockerClient) -> Iterator[None]:
+def swept(client: Client) -> Iterator[None]:
     """Removes the containers that killed runs have left, then runs the block."""
-    with told("remove the containers of an earlier run"):
+    with told(client.engine, "remove the containers of an earlier run"):
         remove_leftovers(client)
     yield

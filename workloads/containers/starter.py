@@ -1,4 +1,4 @@
-"""Runs Docker's own command, `docker`, in a process of its own, which a recording can follow.
+"""Runs an engine's own command, such as `docker`, in a process that a recording can follow.
 
 Users start containers with `docker run`, and its processes take part in the cost of a container
 (Park & Bahn 2023, Table 8). A process that starts them all exists before the recording begins.
@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import select
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,11 +17,10 @@ from pathlib import Path
 from typing import IO
 
 from tracer.workloads import sessions
+from tracer.workloads.containers.engines import Engine
 from tracer.workloads.errors import BrokenJobError
 from tracer.workloads.interrupt import held
 
-NAME = "docker-cli"
-"""Name of the process, and so of its target in a recording."""
 _PROGRAM = """
 import ctypes, json, subprocess, sys
 ctypes.CDLL(None).prctl(15, sys.argv[1].encode())  # PR_SET_NAME
@@ -33,22 +30,21 @@ for line in sys.stdin:
     print(json.dumps([ran.returncode, ran.stderr[-9999:]]), flush=True)
 """
 _ANSWER_S = 120
-_DEFAULT_HOST = "unix:///var/run/docker.sock"
 
 
 @dataclass(frozen=True)
 class Starter:
-    """A process that runs `docker` for this one."""
+    """A process that runs an engine's command for this one."""
 
     pid: int
-    _program: str
+    _engine: Engine
+    _command: list[str]
     _asks: IO[bytes]
     _answers: IO[bytes]
 
     def run(self, *arguments: str) -> None:
-        """Runs `docker ARGUMENTS`. Raises BrokenJobError with the last line that it printed."""
-        host = os.environ.get("DOCKER_HOST") or _DEFAULT_HOST  # not that of Docker's context
-        command = [self._program, "--host", host, *arguments]
+        """Runs the command. Raises BrokenJobError with the last line that it printed."""
+        command = [*self._command, *arguments]
         try:
             # Whoever is interrupted must know of the container that `docker run` makes.
             with held():
@@ -62,25 +58,26 @@ class Starter:
         if status:
             lines = (said or f"no answer within {_ANSWER_S} s").strip().splitlines()
             raise BrokenJobError(
-                f"`docker {arguments[0]}` failed: {lines[-1][:300] if lines else status}",
-                "look at the daemon's log, and at the space on its disk (docker system df)",
+                f"`{self._engine.name} {arguments[0]}` failed: "
+                f"{lines[-1][:300] if lines else status}",
+                self._engine.mend,
             )
 
 
 @contextlib.contextmanager
-def starter(note: Path | None) -> Iterator[Starter | None]:
-    """Starts the process; it ends with the block. Gives None if `docker` is not installed.
+def starter(engine: Engine, note: Path | None) -> Iterator[Starter | None]:
+    """Starts the process; it ends with the block. Gives None if the command is not installed.
 
     `note` is that of `sessions.begun`.
     """
-    program = shutil.which("docker")
+    program = engine.program()
     if program is None:
         yield None
         return
-    command = [sys.executable, "-S", "-E", "-c", _PROGRAM, NAME]
+    command = [sys.executable, "-S", "-E", "-c", _PROGRAM, f"{engine.name}-cli"]
     pipe = subprocess.PIPE
     with sessions.begun(command, note, pipe, subprocess.DEVNULL, take=pipe) as process:
         assert process.stdin is not None and process.stdout is not None
         with process.stdout as answers, process.stdin as asks:
             answers.readline()
-            yield Starter(process.pid, program, asks, answers)
+            yield Starter(process.pid, engine, engine.command(program), asks, answers)

@@ -110,7 +110,7 @@ def make(
                 facts["timers"] = timers | {"commit_s": commit_s or _COMMIT_S}
                 job = replace(job, linger_s=_written_after_s(facts["timers"]))
                 with others_cpu() as others:
-                    ran = _run(job, factors, scratch, mode, study.image)
+                    ran = _run(job, factors, scratch, mode, study)
                 facts |= _result(ran) | others
             if factors.mode == "train" and facts["state"] == "done":
                 facts["checkpoint"] = checkpoints.keep(run, output)
@@ -236,7 +236,7 @@ def _written_after_s(timers: dict[str, int]) -> float:
     return (timers[EXPIRE] + 2 * timers[WRITEBACK]) / 100 + timers["commit_s"]
 
 
-def _run(job: Job, factors: Factors, scratch: Scratch, mode: Setting, image: str | None) -> Ran:
+def _run(job: Job, factors: Factors, scratch: Scratch, mode: Setting, study: Study) -> Ran:
     count = factors.containers
     if not count:
         return run_on_host(replace(job, cgroups=mode.cgroups))
@@ -251,7 +251,7 @@ def _run(job: Job, factors: Factors, scratch: Scratch, mode: Setting, image: str
         speed=scratch.medium.speed and scratch.medium.speed.shared(count),
         cpuset=mode.share.cpuset,
     )
-    return run_in_containers(job, count, limits, image)
+    return run_in_containers(job, count, limits, study.image, study.engine)
 
 
 def _result(ran: Ran) -> dict[str, Any]:

@@ -14,15 +14,15 @@ import psutil
 
 _INIT = 1
 _KTHREADD = "kthreadd"
-_DOCKER = ("dockerd", "containerd", "containerd-shim")
-"""Docker's programs, whose descendants are the containers. Names begin so."""
+_ENGINES = ("dockerd", "containerd", "podman", "conmon")
+"""Programs of Docker and podman, whose descendants are the containers. Names begin so."""
 
 
 @contextmanager
 def others_cpu() -> Iterator[dict[str, float]]:
     """Yields a dict that gets, at the block's end, `others_cpu_s`, the CPU seconds of others.
 
-    Others are all processes but this one, Docker's, the descendants of both, and the kernel's
+    Others are all processes but this one, the engines', the descendants of both, and the kernel's
     threads. A process that ends counts if its parent is another one and waits for it; what a
     process used that init waits for is not known, so the number may be too low.
     """
@@ -52,7 +52,7 @@ def _others() -> dict[tuple[int, float], _Other]:
     for process in psutil.process_iter(["ppid", "name", "cpu_times", "create_time"]):
         if process.info["cpu_times"] is not None:  # of another user, where /proc hides them
             found[process.pid] = process.info
-    own = (_KTHREADD, *_DOCKER)
+    own = (_KTHREADD, *_ENGINES)
     ours = {pid for pid, info in found.items() if (info["name"] or "").startswith(own)}
     ours.add(os.getpid())
     sought = ours
@@ -63,7 +63,7 @@ def _others() -> dict[tuple[int, float], _Other]:
     for pid in found.keys() - ours:
         times = found[pid]["cpu_times"]
         seconds = times.user + times.system
-        if pid != _INIT:  # it also waits for what Docker left, with the CPU time of containers
+        if pid != _INIT:  # it also waits for what an engine left, with the CPU time of containers
             seconds += times.children_user + times.children_system
         others[pid, found[pid]["create_time"]] = _Other(seconds, found[pid]["ppid"])
     return others

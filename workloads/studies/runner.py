@@ -26,6 +26,7 @@ from typing import Any
 
 from tracer.store.checked import read_json
 from tracer.store.files import as_invoking_user, invoking_user
+from tracer.workloads.containers.engines import EngineName
 from tracer.workloads.errors import MEND_EXTRA, JobError, explained
 from tracer.workloads.modes.setting import PowerModes
 from tracer.workloads.sessions import end_left
@@ -67,7 +68,7 @@ def run_study(
     with _alone(folder):
         _declare(study, folder)
         end_left(folder / NOTE)
-        _sweep()
+        _sweep(study.engine, folder / NOTE)
         took: list[float] = []
         waiting = [run for run in study.runs if read(folder, run) is None]
         checkpoints = Checkpoints(folder, study.runs, partial(read, folder))
@@ -112,6 +113,8 @@ def _declare(study: Study, folder: Path) -> None:
         return
     except (OSError, ValueError):
         before = None
+    if before is not None:
+        before.setdefault("engine", EngineName.DOCKER)  # folders of earlier versions
     if before == told:
         return
     if before is None or not _is_extended(before, told):
@@ -136,13 +139,13 @@ def _is_extended(before: dict[str, Any], told: dict[str, Any]) -> bool:
     )
 
 
-def _sweep() -> None:
-    """Removes containers of killed runners if a Docker daemon answers."""
-    from tracer.workloads.containers import image
-    from tracer.workloads.containers.run import remove_leftovers
+def _sweep(engine: EngineName, note: Path) -> None:
+    """Removes containers of killed runners if their engine can be used."""
+    from tracer.workloads.containers.connection import connected
+    from tracer.workloads.containers.run import swept
 
-    with contextlib.suppress(JobError), image.daemon() as client, image.told("clean up"):
-        remove_leftovers(client)
+    with contextlib.suppress(JobError), connected(engine, note) as client, swept(client):
+        pass
 
 
 def _require_own(fd: int, folder: Path) -> None:

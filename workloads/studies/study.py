@@ -7,6 +7,7 @@ repeats = 3
 scale = 0.005                  # share of the papers' samples
 time_scale = 0.1               # factor for the timers of the flusher and of the journal
 image = "mine:1"               # container image; default: one made from this machine
+engine = "podman"              # of the containers; default: docker
 
 [[runs]]                       # every combination of the lists is a run
 model = ["lenet", "squeezenet"]
@@ -36,6 +37,7 @@ from typing import Any
 
 from tracer.store.files import read_bounded
 from tracer.workloads import models
+from tracer.workloads.containers.engines import EngineName
 from tracer.workloads.containers.limits import parse_bytes
 from tracer.workloads.errors import JobError
 from tracer.workloads.modes.machine import Machine
@@ -177,6 +179,7 @@ class Study:
     record: list[str]
     longest_s: float
     image: str | None
+    engine: EngineName = EngineName.DOCKER
     runs: list[Run] = field(default_factory=list)
 
 
@@ -191,6 +194,7 @@ def load(
     repeats: int | None = None,
     seed: int = 0,
     time_scale: float | None = None,
+    engine: str | None = None,
 ) -> Study:
     """Loads a shipped study by its name, or a user's study by its file. Raises JobError."""
     path = shipped().get(name) or Path(name)
@@ -206,9 +210,8 @@ def load(
         raise JobError(
             f"cannot read the study {path}: its tables are nested too deeply", "correct the file"
         ) from None
-    for key, given in (("scale", scale), ("repeats", repeats), ("time_scale", time_scale)):
-        if given is not None:
-            told[key] = given
+    options = {"scale": scale, "repeats": repeats, "time_scale": time_scale, "engine": engine}
+    told |= {key: given for key, given in options.items() if given is not None}
     return _parse(told, path, seed)
 
 
@@ -237,6 +240,9 @@ def _parse(told: dict[str, Any], path: Path, seed: int) -> Study:
     image = told.get("image")
     if image is not None and not isinstance(image, str):
         raise wrong("`image` is the name of an image")
+    engine = told.get("engine", EngineName.DOCKER)
+    if engine not in list(EngineName):
+        raise wrong(f"`engine` is one of {', '.join(EngineName)}")
     share = _share_of_cpus(blocks)
     found: dict[Factors, None] = {}
     combinations = 0
@@ -265,6 +271,7 @@ def _parse(told: dict[str, Any], path: Path, seed: int) -> Study:
         record,
         float(longest_s),
         image,
+        EngineName(engine),
         in_order(runs, seed),
     )
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tracer.workloads.containers.engines import EngineName
 from tracer.workloads.containers.limits import parse_bytes
 from tracer.workloads.studies import study as studies
 
@@ -57,6 +58,14 @@ def run(
     seed: Annotated[
         int, typer.Option(min=0, metavar="N", help="Seed of data, weights and the order of runs.")
     ] = 0,
+    engine: Annotated[
+        EngineName | None,
+        typer.Option(
+            metavar="NAME",
+            help=f"Engine of the containers: {', '.join(EngineName)}. Default: the study's, or "
+            f"{EngineName.DOCKER}.",
+        ),
+    ] = None,
     scratch: Annotated[
         str, typer.Option(metavar="SIZE", help="Maximum size of the study's own file system.")
     ] = "20g",
@@ -73,7 +82,7 @@ def run(
 
     With more --repeats than before, it adds the new repeats to the folder.
     """
-    loaded = studies.load(name, scale, repeats, seed, time_scale)
+    loaded = studies.load(name, scale, repeats, seed, time_scale, engine)
     folder = output or Path(f"{loaded.name}.study")
     from tracer.workloads.studies.runner import run_study
 

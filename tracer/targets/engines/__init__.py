@@ -14,7 +14,7 @@ DOCKER, PODMAN, CONTAINERD = "docker", "podman", "containerd"
 ABOUT = {
     AUTO: "all that are found",
     DOCKER: "the daemon at DOCKER_HOST",
-    PODMAN: "of all users",
+    PODMAN: "of all users, also CRI-O",
     CONTAINERD: "ctr, nerdctl, Kubernetes",
 }
 """The names that a user can choose, each with what it stands for."""

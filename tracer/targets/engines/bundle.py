@@ -61,6 +61,12 @@ def read(within: int, owner: int) -> Config:
     return found
 
 
+def of_pod(namespace: str, pod: str, container: str) -> str | None:
+    """Returns NAMESPACE/POD/CONTAINER of Kubernetes; None if a part is no name of a container."""
+    parts = [part for part in (namespace, pod, container) if part]
+    return "/".join(parts) if pod and all(map(state.plain, parts)) else None
+
+
 def cgroups(config: Config, identity: str, pid: int) -> list[Cgroup]:
     """Returns a container's cgroup in each hierarchy, by its init; empty if it has none."""
     given = (config.get("linux") or {}).get("cgroupsPath", "")

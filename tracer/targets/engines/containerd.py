@@ -180,9 +180,8 @@ def name_of(annotations: dict[str, str], identity: str, given: str) -> str:
     """Returns NAMESPACE/POD/CONTAINER, nerdctl's name or the id."""
     pod = annotations.get(_POD, "")
     if pod:
-        parts = [annotations.get(_NAMESPACE, ""), pod, annotations.get(_CONTAINER, _PAUSE)]
-        parts = [part for part in parts if part]
-        return "/".join(parts) if all(map(state.plain, parts)) else identity
+        container = annotations.get(_CONTAINER, _PAUSE)
+        return bundle.of_pod(annotations.get(_NAMESPACE, ""), pod, container) or identity
     given = given or annotations.get(_NERDCTL, "")
     return given if state.plain(given) else identity
 

@@ -4,6 +4,8 @@ podman has no daemon that could be asked, and its command locks its own database
 monitor, conmon, is the parent of each container's first process, and its command line names the
 container, its bundle (config.json) and so the store that lists all containers of that user. A pid
 file is left behind when a container ends, so it counts only if its process is the monitor's child.
+
+CRI-O uses the same monitor and stores, so its containers are found, too.
 """
 
 from __future__ import annotations
@@ -37,6 +39,11 @@ _CONFIGURATION = ("/etc/containers/storage.conf", "/usr/share/containers/storage
 _OF_USER = ".local/share/containers/storage"
 _CONTAINERS = "-containers"
 """A store has a folder DRIVER-containers, e.g. overlay-containers."""
+_MANAGER, _CRIO = "io.container.manager", "cri-o"
+"""The annotation of config.json that tells who made it (pkg/annotations of CRI-O and podman)."""
+_OF_POD = tuple(f"io.kubernetes.{part}.name" for part in ("pod", "container"))
+_NAMESPACE = "io.kubernetes.pod.namespace"
+"""Labels of Kubernetes (pkg/kubelet/types/labels.go), which CRI-O makes annotations, too."""
 _LISTS = ("containers.json", "volatile-containers.json")
 _MOST_BYTES = 16 << 20
 _MOST_DIGITS = 20
@@ -226,8 +233,18 @@ def _running(monitor: _Monitor, pid: int, entry: _Listed | None, store: _Store |
         own = bundle.cgroups(config, identity, pid) or own
         if monitor.owner == 0:  # the folders that another user names may be anyone's
             bundle.add_folders(facts, config, monitor.bundle)
+            _add_pod(facts, config.get("annotations") or {})
     bundle.add_cgroups(facts, own)
     return Container(Podman.name, facts, own, partial(_exists, identity, store))
+
+
+def _add_pod(facts: ContainerFacts, annotations: dict[str, str]) -> None:
+    """Adds the names of Kubernetes to a container of CRI-O."""
+    if annotations.get(_MANAGER) == _CRIO:
+        pod, container = (annotations.get(name, "") for name in _OF_POD)
+        name = bundle.of_pod(annotations.get(_NAMESPACE, ""), pod, container)
+        facts["engine"] = _CRIO
+        facts["name"] = name or facts["name"]
 
 
 def _stopped(entry: _Listed, store: _Store) -> Container:

@@ -143,17 +143,20 @@ class CallsAround:
         self._row[moments] = -1
         return moments, rows
 
-    def close(self) -> Ints:
+    def close(self) -> NDArray[np.int32]:
         """Completes the moments between which there was no call. Call it after the last batch.
 
         Returns for each moment the number of the moment for which `see` returned its last call.
         """
-        told_for = np.arange(len(self._lane))
+        told_for = np.arange(len(self._lane), dtype=np.int32)
         if len(self.next):
             _carry_back(self._lane, self.next)
         _carry_on(self._lane, self.entered, self.returned, told_for)
         if len(self.result):
             self.result = self.result[told_for]
+        # Nobody needs these any more, and there may be millions of moments.
+        self._cuts = Cuts(self._lane[:0], self.next[:0])
+        self._row, self._longest = self._row[:0].copy(), self._longest[:0].copy()
         return told_for
 
 
@@ -298,7 +301,9 @@ def _keep_last(
 
 
 @compiled
-def _carry_on(lane: Ints, entered: Ints, returned: Ints, told_for: Ints) -> None:
+def _carry_on(
+    lane: Ints, entered: Ints, returned: Ints, told_for: NDArray[np.int32]
+) -> None:
     for row in range(1, len(lane)):
         if lane[row] == lane[row - 1] and entered[row - 1] > entered[row]:
             entered[row] = entered[row - 1]

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from tracer.analysis.views.chain_walk import NO_WAIT, SpansOfLanes, WaitsOfLanes, pieces_of
+from tracer.analysis.views.chain_walk import NO_WAIT, Pieces, SpansOfLanes, pieces_of
 from tracer.analysis.views.data_owners import COLUMNS as OWNER_COLUMNS
+from tracer.analysis.views.path_windows import Window, windows
 from tracer.analysis.views.segments import make_segments
 from tracer.analysis.views.steps import steps
 from tracer.analysis.views.stretches import Ints
@@ -22,7 +22,6 @@ from tracer.analysis.views.threads import owns
 from tracer.analysis.views.view import View
 from tracer.analysis.views.wait_rows import CERTAINTY, JOINS, KINDS
 from tracer.analysis.views.waits import LINE_COLUMNS, waits
-from tracer.probes.compiled import compiled
 from tracer.probes.schema import PID, TID, TS, Column, Type
 from tracer.store.trace import Trace
 
@@ -36,13 +35,6 @@ _NEVER = 1 << 62
 
 _MOST_PIECES = 1 << 19
 """Pieces of steps that are in memory at a time, unless one step has more."""
-
-_WAITS = f"""
-SELECT rowid AS number, life - 1 AS lane, ts AS "begin",
-    coalesce(try_cast(ts::HUGEINT + dur_ns AS BIGINT), {_NEVER}) AS "end",
-    if(kind IN {_FOLLOWED}, coalesce(by_life, 0), 0) AS by_life
-FROM wait_rows WHERE life IS NOT NULL
-"""
 
 # The phase is that of the step's thread, which waits for the segment's thread.
 _STEPS = f"""
@@ -87,16 +79,35 @@ LEFT JOIN phase_segments g ON g.segment = phase_segment(s.marking, p.ts)
 ORDER BY p.span, p.ts
 """
 
+_TEXTS = """
+    t.pid, t.tid, t.comm, t.target, t.container, w.kind::VARCHAR AS kind, d.name AS detail,
+    c.name AS call, b.pid AS by_pid, w.by_tid, b.comm AS by_comm, b.target AS by_target,
+    b.container AS by_container, w.certainty::VARCHAR AS certainty, o.for_pid, o.for_comm,
+    o.for_target, o.for_container, l.line, l.stack
+"""
+_JOINS = f"""
+LEFT JOIN threads t ON t.life = w.life {JOINS} LEFT JOIN phase_names n ON w.phase = n.code
+"""
+
 _VIEW = f"""
 CREATE OR REPLACE TEMP VIEW {VIEW} AS
 SELECT s.epoch, s.step, s.stage, n.name AS phase, s.pid AS step_pid, s.tid AS step_tid,
-    s.start AS step_start, w.ts, w.dur_ns, t.pid, t.tid, t.comm, t.target, t.container,
-    w.kind::VARCHAR AS kind, d.name AS detail, c.name AS call, b.pid AS by_pid, w.by_tid,
-    b.comm AS by_comm, b.target AS by_target, b.container AS by_container,
-    w.certainty::VARCHAR AS certainty, o.for_pid, o.for_comm, o.for_target, o.for_container,
-    l.line, l.stack
-FROM path_rows w JOIN path_steps s USING (span) LEFT JOIN threads t ON t.life = w.life {JOINS}
-LEFT JOIN phase_names n ON w.phase = n.code
+    s.start AS step_start, w.ts, w.dur_ns, {_TEXTS}
+FROM path_rows w JOIN path_steps s USING (span) {_JOINS}
+"""
+
+# Rows are added up by their numbers, and only the sums get their texts.
+_SUMS = f"""
+CREATE OR REPLACE TEMP TABLE path_sums AS
+WITH sums AS (
+    SELECT s.tid AS step_tid, s.of_step, w.phase, w.life, w.kind, w.detail, w.call, w.by_tid,
+        w.by_life, w.certainty, w.owner, l.row, sum(w.dur_ns) AS dur_ns
+    FROM path_rows w JOIN (SELECT *, {{of_step}} AS of_step FROM path_steps WHERE {{which}}) s
+        USING (span)
+    LEFT JOIN waiting_lines l ON w.row = l.row
+    GROUP BY ALL
+)
+SELECT w.step_tid, w.of_step, n.name AS phase, w.dur_ns, {_TEXTS} FROM sums w {_JOINS}
 """
 
 
@@ -110,84 +121,36 @@ def _build(trace: Trace) -> None:
         *_arrays(trace, 'SELECT lane, start, "end" FROM path_steps ORDER BY span')
     )
     lane, ts = _arrays(trace, _CUTS)
-    machine, number = _waits_of_lanes(trace)
-    for pieces in pieces_of(machine, spans, (lane, ts), _MOST_PIECES):
-        waited = pieces.wait != NO_WAIT
-        rows = np.full(len(pieces.wait), -1)
-        rows[waited] = number[pieces.wait[waited]]
-        began = machine.begin[pieces.wait[waited]]
-        found = pa.table(
-            {
-                "span": pieces.span,
-                "ts": pieces.begin,
-                "dur_ns": pieces.end - pieces.begin,
-                "lane": pieces.lane,
-                "wait": pa.array(rows, mask=~waited),
-            }
-        )
-        some = {
-            "first": pieces.span[0] if len(pieces.span) else 0,
-            "last": pieces.span[-1] if len(pieces.span) else -1,
-            "since": began.min(initial=_NEVER),
-            "until": began.max(initial=-_NEVER),
-        }
-        with trace.lent("path_pieces", found):
-            trace.execute(_PIECES.format(**some))
+    for window in windows(trace, spans, _FOLLOWED):
+        for pieces in pieces_of(window.waits, window.spans, (lane, ts), _MOST_PIECES):
+            _keep(trace, window, pieces)
     trace.execute(_VIEW)
 
 
-def _waits_of_lanes(trace: Trace) -> tuple[WaitsOfLanes, Ints]:
-    """Returns the waits of all threads, and the number of each one's row in `wait_rows`.
-
-    The rows are in order of time, so each thread's keep their order.
-    """
-    born, targets = _arrays(
-        trace, "SELECT begun, (target IS NOT NULL)::BIGINT AS followed FROM threads ORDER BY life"
+def _keep(trace: Trace, window: Window, pieces: Pieces) -> None:
+    """Adds pieces of spans, which there is at least one of, to the table path_rows."""
+    waited = pieces.wait != NO_WAIT
+    wait = pieces.wait[waited]
+    rows = np.full(len(pieces.wait), -1)
+    rows[waited] = window.number[wait]
+    began = window.waits.begin[wait]
+    found = pa.table(
+        {
+            "span": pieces.span + window.first,
+            "ts": pieces.begin,
+            "dur_ns": pieces.end - pieces.begin,
+            "lane": pieces.lane,
+            "wait": pa.array(rows, mask=~waited),
+        }
     )
-    counted = trace.rows("SELECT life, count(*) FROM wait_rows WHERE life IS NOT NULL GROUP BY 1")
-    first = np.zeros(len(born) + 1, np.int64)
-    for life, count in counted:
-        first[life] = count
-    first = np.cumsum(first)
-    begin, end = np.empty(first[-1], np.int64), np.empty(first[-1], np.int64)
-    by, number = np.empty(first[-1], np.int32), np.empty(first[-1], np.int64)
-    following = first.copy()
-    for batch in trace.batches(_WAITS):
-        columns = (batch[name].to_numpy() for name in batch.schema.names)
-        _lay_out(*columns, targets, following, begin, end, by, number)
-    _end_before_next(first, begin, end)
-    return WaitsOfLanes(first, begin, end, by, born), number
-
-
-@compiled
-def _lay_out(
-    numbers: Ints,
-    lanes: NDArray[np.int32],
-    begins: Ints,
-    ends: Ints,
-    lives: NDArray[np.int32],
-    targets: Ints,
-    following: Ints,
-    begin: Ints,
-    end: Ints,
-    by: NDArray[np.int32],
-    number: Ints,
-) -> None:
-    for row in range(len(numbers)):
-        at = following[lanes[row]]
-        following[lanes[row]] += 1
-        begin[at], end[at], number[at] = begins[row], ends[row], numbers[row]
-        followed = lives[row] > 0 and targets[lives[row] - 1] > 0
-        by[at] = lives[row] - 1 if followed else -1
-
-
-@compiled
-def _end_before_next(first: Ints, begin: Ints, end: Ints) -> None:
-    """Ends each wait when the thread's next one begins: some are of unknown length."""
-    for lane in range(len(first) - 1):
-        for at in range(first[lane], first[lane + 1]):
-            following = begin[at + 1] if at + 1 < first[lane + 1] else _NEVER
-            end[at] = max(begin[at], min(end[at], following))
+    some = {
+        "first": window.first + pieces.span[0],
+        "last": window.first + pieces.span[-1],
+        "since": began.min(initial=_NEVER),
+        "until": began.max(initial=-_NEVER),
+    }
+    with trace.lent("path_pieces", found):
+        trace.execute(_PIECES.format(**some))
 
 
 def _arrays(trace: Trace, query: str) -> list[Ints]:
@@ -253,6 +216,16 @@ def main_steps(trace: Trace) -> str:
     critical_path(trace)
     trains = f"SELECT 1 FROM {VIEW} WHERE stage = 'train' LIMIT 1"
     return "stage = 'train'" if trace.rows(trains) else "true"
+
+
+def make_path_sums(trace: Trace, which: str, of_step: str) -> None:
+    """Makes the table `path_sums`: segments with the same values, added up over steps.
+
+    Columns: those of `critical_path` from phase to stack, but ts and all of the step's, except
+    step_tid; `of_step`, an SQL expression over columns of `steps`, and `dur_ns`. `which` is an SQL
+    condition over columns of `steps`. Needs the view `critical_path`.
+    """
+    trace.execute(_SUMS.format(which=which, of_step=of_step))
 
 
 def critical_path(trace: Trace) -> str:

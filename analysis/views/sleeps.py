@@ -21,7 +21,8 @@ from tracer.probes.compiled import compiled
 from tracer.store.trace import Trace
 
 _NONE = -LATEST - 1
-_BATCH = 1 << 18
+_BATCH = 1 << 17
+_NO_CALL, _INSIDE, _AFTER = range(3)
 _NOBODY = 1 << 40
 """A number that no thread has."""
 
@@ -79,9 +80,11 @@ class Sleeps:
         del until
         moments = _ordered(ts, self._place, count)
         del ts
-        self._lane = np.repeat(np.arange(len(self.tids), dtype=np.int32), np.diff(self._first))
-        self._around = CallsAround(self._lane, moments, after=False, results=True)
+        self._ts = moments
+        lane = np.repeat(np.arange(len(self.tids), dtype=np.int32), np.diff(self._first))
+        self._around = CallsAround(lane, moments, after=False, results=True)
         self._call = np.full(count, -1, np.int32)
+        self._edge = np.empty(0, np.int64)
 
     def see(self, calls: Calls) -> None:
         """Takes a batch of calls into account: their lanes are places in `tids`."""
@@ -90,15 +93,24 @@ class Sleeps:
 
     def close(self) -> None:
         """Completes the calls. Call it after the last batch."""
-        self._call = self._call[self._around.close()]
+        around = self._around
+        self._call = self._call[around.close()]
+        inside = (around.entered > -LATEST) & (self._ts <= around.returned)
+        # Of a call that had returned, only that time matters; of another one, only its entry.
+        self._edge = around.returned
+        self._edge[inside] = around.entered[inside]
+        self._place_of_call = np.where(inside, _INSIDE, np.int8(_AFTER))
+        self._place_of_call[around.entered == -LATEST] = _NO_CALL
+        self._result = around.result
+        del self._around, self._ts
 
     def batches(self, marks: Mapping[str, Marks]) -> Iterator[pa.Table]:
         """Yields the intervals in stored order, with more columns; other queries may run meanwhile.
 
         - since: end of the thread's interval before (ns); null: there is none;
-        - before: time of entry of its last call up to `ts` (ns); entered and call: the same, and
-          the call's code, if it had not returned by then; null: it had; returned: when (ns);
-        - zero: true if that call returned 0;
+        - entered: time of entry of its last call up to `ts` (ns), and call: that call's code; null:
+          it had returned by then, or there was none; returned: when it had (ns);
+        - zero: true if the call that it is in returned 0;
         - a column for each of `marks`: number of the thread's last mark up to `ts`;
         - life, late_life: row of `threads` at `ts` and at `wake_ns`, as `life` there; waker_life,
           ran_life, late_ran_life: the same of the waker at `ts`, and of `ran_tid` at both times.
@@ -114,18 +126,16 @@ class Sleeps:
     ) -> pa.Table:
         names = ("ts", "woken", "number", "waker", "ran")
         ts, woken, tid, waker, ran = (batch[name].to_numpy() for name in names)
-        lane = self._lane[at].astype(np.int64)
-        entered, returned = self._around.entered[at], self._around.returned[at]
-        known = entered > -LATEST
-        inside = known & (ts <= returned)
+        lane = np.searchsorted(self.tids, tid)
+        edge, place = self._edge[at], self._place_of_call[at]
+        inside = place == _INSIDE
         alone = at == self._first[lane]
-        call = self._call[at]
-        result = self._around.result[at]
+        call, result = self._call[at], self._result[at]
         told = {
             "since": pa.array(self._until[np.where(alone, at, at - 1)], mask=alone),
-            "before": pa.array(entered, mask=~known),
-            "entered": pa.array(entered, mask=~inside),
-            "returned": pa.array(returned, mask=~known | (returned == LATEST)),
+            "calls_known": pa.array(place != _NO_CALL),
+            "entered": pa.array(edge, mask=~inside),
+            "returned": pa.array(edge, mask=place != _AFTER),
             "call": pa.array(call, mask=~inside | (call < 0)),
             "zero": pa.array(result == 1, mask=~inside | (result < 0)),
             **{name: mark.last(lane, ts) for name, mark in marks.items()},

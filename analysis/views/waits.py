@@ -136,7 +136,7 @@ SELECT s.*, n.code AS state_code, e.read_ns <= s.ts AS reads, e.device, e.sync_n
     f.ts >= coalesce(s.entered, s.returned, s.since, f.ts) AS faults, f.detail AS file,
     d.ts >= coalesce(greatest(s.since, s.entered), s.entered, s.since, d.ts) AS pauses,
     d.detail AS dirtied, coalesce(m.begins, false) AS reclaims,
-    state IS NULL OR contains(state, 'D') AS deep, s.before IS NOT NULL AS calls_known, c.*,
+    state IS NULL OR contains(state, 'D') AS deep, c.*,
     w.role AS waker_role, coalesce(w.kernel, waker_tid = 0) AS by_kernel,
     coalesce(w.role = 'journal', false) AS by_journal
 FROM sleeps_in_calls s

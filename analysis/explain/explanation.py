@@ -252,8 +252,7 @@ def _parts(
     where = " AND ".join(one for one in (main, of_step) if one != "true")
     names = ", ".join(columns)
     frame = trace.sql(
-        f"SELECT {names}, sum(ns)::BIGINT AS ns FROM {table} GROUP BY ALL"
-        f" ORDER BY ns DESC, {names}"
+        f"SELECT {names}, sum(ns)::BIGINT AS ns FROM {table} GROUP BY ALL ORDER BY ns DESC, {names}"
     )
     return [
         Part(

@@ -301,9 +301,7 @@ def _keep_last(
 
 
 @compiled
-def _carry_on(
-    lane: Ints, entered: Ints, returned: Ints, told_for: NDArray[np.int32]
-) -> None:
+def _carry_on(lane: Ints, entered: Ints, returned: Ints, told_for: NDArray[np.int32]) -> None:
     for row in range(1, len(lane)):
         if lane[row] == lane[row - 1] and entered[row - 1] > entered[row]:
             entered[row] = entered[row - 1]

@@ -33,7 +33,7 @@ _FOLLOWED = ("lock", "ipc", "child", "disk", "sync", "fault", "other")
 """Kinds of waits that the thread `by_tid` ended, if there is one."""
 _NEVER = 1 << 62
 
-_MOST_PIECES = 1 << 19
+_MOST_PIECES = 1 << 18
 """Pieces of steps that are in memory at a time, unless one step has more."""
 
 # The phase is that of the step's thread, which waits for the segment's thread.
@@ -117,9 +117,7 @@ def _build(trace: Trace) -> None:
     make_segments(trace)
     trace.execute(_STEPS.replace("$begun", str(trace.manifest["clock"]["start_ns"])))
     trace.execute(_ROWS)
-    spans = SpansOfLanes(
-        *_arrays(trace, 'SELECT lane, start, "end" FROM path_steps ORDER BY span')
-    )
+    spans = SpansOfLanes(*_arrays(trace, 'SELECT lane, start, "end" FROM path_steps ORDER BY span'))
     lane, ts = _arrays(trace, _CUTS)
     for window in windows(trace, spans, _FOLLOWED):
         for pieces in pieces_of(window.waits, window.spans, (lane, ts), _MOST_PIECES):

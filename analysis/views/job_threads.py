@@ -43,4 +43,3 @@ def job_threads(trace: Trace, ended: int) -> JobThreads:
     )
     tid, begun, until, job, last, was_there = (rows[name].to_numpy() for name in rows.column_names)
     return JobThreads(tid, begun, until, job, last, np.flatnonzero(was_there))
-

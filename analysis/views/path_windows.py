@@ -11,30 +11,25 @@ from tracer.analysis.views.chain_walk import SpansOfLanes, WaitsOfLanes
 from tracer.analysis.views.stretches import Ints
 from tracer.store.trace import Trace
 
-_MOST = 1 << 20
+_MOST = 1 << 19
 """Waits that begin in a window; more if one step has more."""
 _NEVER = 1 << 62
 
-# A wait that began before a window reaches into it only if it is its thread's last one.
-_BEFORE = """
-SELECT life, max(number) AS number FROM (
-    SELECT life, number FROM path_before
-    UNION ALL
-    SELECT life, rowid FROM wait_rows WHERE ts >= {since} AND ts < {begin} AND life IS NOT NULL
-) GROUP BY life
-"""
-
-_WAITS = f"""
-SELECT w.number, life - 1 AS lane, ts AS "begin",
+_ROWS = f"""
+SELECT life - 1 AS lane, rowid AS number, ts AS "begin",
     coalesce(try_cast(ts::HUGEINT + dur_ns AS BIGINT), {_NEVER}) AS "end",
     if(kind IN {{followed}}, coalesce(by_life, 0), 0) AS by_life
-FROM (
-    SELECT rowid AS number, * FROM wait_rows WHERE ts >= {{begin}} AND ts < {{end}}
-    UNION ALL
-    SELECT rowid AS number, * FROM wait_rows
-    WHERE ts < {{begin}} AND rowid IN (SELECT number FROM path_before)
-) w WHERE life IS NOT NULL ORDER BY lane, number
+FROM wait_rows WHERE life IS NOT NULL AND ts >= {{since}} AND ts < {{until}}
 """
+
+# A wait that began before a window reaches into it only if it is its thread's last one.
+_BEFORE = """
+SELECT lane, max(number) AS number, arg_max("begin", number) AS "begin",
+    arg_max("end", number) AS "end", arg_max(by_life, number) AS by_life
+FROM (FROM path_before UNION ALL {rows}) GROUP BY lane
+"""
+
+_WAITS = "FROM (FROM path_before UNION ALL {rows}) ORDER BY lane, number"
 
 
 @dataclass(frozen=True)
@@ -61,16 +56,17 @@ def windows(trace: Trace, spans: SpansOfLanes, followed: tuple[str, ...]) -> Ite
     targets = threads["followed"].to_numpy()
     borders = trace.arrow(f"SELECT ts FROM wait_rows WHERE rowid % {_MOST} = 0 ORDER BY ts")
     group = np.searchsorted(borders["ts"].to_numpy(), spans.begin, "right")
-    firsts = np.flatnonzero(np.append(True, group[1:] != group[:-1])) if len(group) else group
-    before = trace.arrow("SELECT 0::INTEGER AS life, 0::BIGINT AS number LIMIT 0")
+    bounds = [*(np.flatnonzero(group[1:] != group[:-1]) + 1), len(group)] if len(group) else []
+    rows = _ROWS.replace("{followed}", str(followed))
+    before = trace.arrow(f"{rows.format(since=0, until=0)} LIMIT 0")
     since = -_NEVER
-    for first, last in zip(firsts, np.append(firsts[1:], len(group)), strict=True):
+    for first, last in zip([0, *bounds[:-1]], bounds, strict=False):
         some = spans.part(first, last)
         begin, end = int(some.begin[0]), int(some.end.max())
         with trace.lent("path_before", before):
-            before = trace.arrow(_BEFORE.format(since=since, begin=begin))
+            before = trace.arrow(_BEFORE.format(rows=rows.format(since=since, until=begin)))
         with trace.lent("path_before", before):
-            found = trace.arrow(_WAITS.format(begin=begin, end=end, followed=followed))
+            found = trace.arrow(_WAITS.format(rows=rows.format(since=begin, until=end)))
         lane, began, ended, life = (
             found[name].to_numpy() for name in ("lane", "begin", "end", "by_life")
         )

@@ -122,13 +122,13 @@ _PIECES_LATE = """(
     FROM throttled_waits p LEFT JOIN throttled_late t ON p.row = t.row AND p.ts = t.ts
 )"""
 
-_EVENTS = f"""
+_EVENTS = """
 CREATE OR REPLACE TEMP VIEW wait_events AS
 SELECT w.ts, w.dur_ns, w.pid, w.tid, w.kind::VARCHAR AS kind, d.name AS detail, c.name AS call,
     s.name AS state, b.pid AS by_pid, w.by_tid, b.comm AS by_comm, b.target AS by_target,
     b.container AS by_container, w.certainty::VARCHAR AS certainty, o.for_pid, o.for_comm,
     o.for_target, o.for_container, l.line, l.stack
-FROM wait_rows w {{joins}}
+FROM wait_rows w {joins}
 """
 
 JOINS = """

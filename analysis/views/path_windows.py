@@ -12,7 +12,6 @@ from tracer.analysis.views.stretches import Ints
 from tracer.store.trace import Trace
 
 _MOST = 1 << 19
-"""Waits that begin in a window; more if one step has more."""
 _NEVER = 1 << 62
 
 _ROWS = f"""
@@ -44,17 +43,21 @@ class Window:
     """Row of each wait in the table `wait_rows`."""
 
 
-def windows(trace: Trace, spans: SpansOfLanes, followed: tuple[str, ...]) -> Iterator[Window]:
+def windows(
+    trace: Trace, spans: SpansOfLanes, followed: tuple[str, ...], most: int = _MOST
+) -> Iterator[Window]:
     """Yields all spans, which are in order of their begins, in windows.
+
+    At most `most` waits begin in a window; more if one span has more.
 
     A wait of a kind in `followed` is followed into the thread that it waits for, if that is a
     target's. A wait of unknown length lasts until the thread's next one at most. Other queries may
-    run meanwhile.
+    run meanwhile. Needs the view waits.
     """
     threads = trace.arrow("SELECT begun, target IS NOT NULL AS followed FROM threads ORDER BY life")
     born = threads["begun"].to_numpy()
     targets = threads["followed"].to_numpy()
-    borders = trace.arrow(f"SELECT ts FROM wait_rows WHERE rowid % {_MOST} = 0 ORDER BY ts")
+    borders = trace.arrow(f"SELECT ts FROM wait_rows WHERE rowid % {most} = 0 ORDER BY ts")
     group = np.searchsorted(borders["ts"].to_numpy(), spans.begin, "right")
     bounds = [*(np.flatnonzero(group[1:] != group[:-1]) + 1), len(group)] if len(group) else []
     rows = _ROWS.replace("{followed}", str(followed))

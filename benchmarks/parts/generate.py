@@ -77,9 +77,7 @@ _SERIES = ("cpu_use", "memory_used", "page_cache", "dirty", "writeback", "free",
            "written_bytes", "major_faults", "minor_faults")  # fmt: skip
 
 
-def generate(
-    folder: Path, events: int, seed: int = 23, scheduled: bool = False
-) -> dict[str, int]:
+def generate(folder: Path, events: int, seed: int = 23, scheduled: bool = False) -> dict[str, int]:
     """Writes a trace of `events` rows; returns the rows of each table.
 
     `scheduled`: with the events of the scheduler and the journal (`generated_waits.py`), and a

@@ -8,6 +8,7 @@ between calls. A second tenant writes and calls fsync, which waits for a commit 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -94,7 +95,7 @@ def _calls(fetches: Ints, commits: Ints, step_ns: int) -> Columns:
 
 
 def _sleeps(
-    tid: Ints | int, ts: Ints, took: Ints, state: Ints, waker: Ints, interrupt: Ints, late: Ints
+    tid: Ints | int, ts: Ints, took: Ints, state: Ints, waker: Ints, interrupt: Any, late: Ints
 ) -> Columns:
     """Makes rows of off_cpu; `late`: the part of `took` after the thread was woken."""
     n = len(ts)
@@ -249,7 +250,6 @@ def _requests(rng: np.random.Generator, thread: int, queued: Ints, rwbs: str) ->
         "rwbs": named((rwbs,), zeros),
         "error": zeros,
     }
-
 
 
 def _some(parts: Sequence[Columns], table: str) -> Iterator[tuple[str, Columns]]:

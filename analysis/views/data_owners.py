@@ -48,11 +48,13 @@ WITH disks AS (
         row_number() OVER by_issue AS number, max(complete_ns) OVER by_issue AS latest
     FROM requests r WHERE operation = 'write' AND complete_ns IS NOT NULL
     WINDOW by_issue AS (PARTITION BY dev ORDER BY issue_ns, row ROWS UNBOUNDED PRECEDING)
+), issued AS (
+    SELECT dev, issue_ns, max(number) AS number FROM writes GROUP BY ALL
 ), done AS (
     SELECT dev, latest, max(number) AS number FROM writes GROUP BY ALL
 ), met AS (
     SELECT w.*, unnest(range(coalesce(f.number, 0) + 1, l.number + 1)) AS number
-    FROM waits w ASOF JOIN writes l ON w.disk = l.dev AND w.until > l.issue_ns
+    FROM waits w ASOF JOIN issued l ON w.disk = l.dev AND w.until > l.issue_ns
     ASOF LEFT JOIN done f ON w.disk = f.dev AND w.ts >= f.latest
 )
 SELECT m.row, m.ts, m.dur_ns, w.* EXCLUDE (complete_ns, number, latest)

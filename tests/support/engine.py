@@ -104,7 +104,7 @@ class EngineOfTests:
         for cgroup in _hierarchies(self.group):
             for place in (*sorted(cgroup.rglob("*/"), reverse=True), cgroup):
                 with contextlib.suppress(OSError):
-                    place.rmdir()
+        for cgroup in Path("/sys/fs/cgroup").glob(f"**/{self.group}"):
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _busy(self) -> bool:

@@ -71,8 +71,8 @@ TABLE = Table(
         Column(
             "flags",
             Type.INT64,
-            "argument of open and openat (flags), fcntl (command), fadvise64 (advice), clone, dup3, "
-            "mmap (flags); sendfile, splice, copy_file_range: not 0 if a position is given",
+            "argument of open, openat, fcntl (command), fadvise64 (advice), clone, dup3 and "
+            "mmap; sendfile, splice, copy_file_range: not 0 if a position is given",
         ),
     ),
     example="SELECT name, count(*) calls, sum(dur_ns)/1e9 s FROM syscalls GROUP BY 1 ORDER BY 3",

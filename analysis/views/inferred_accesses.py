@@ -20,7 +20,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tracer.analysis.views.open_files import CALLS, FORK, NOT_KNOWN, READING, WRITING, OpenFiles
+from tracer.analysis.views.open_files import (
+    CALLS,
+    CURRENT_FOLDER,
+    FORK,
+    NOT_KNOWN,
+    OPENING,
+    OpenFiles,
+)
 from tracer.store.manifest import page_bytes
 from tracer.store.trace import Trace
 
@@ -35,17 +42,28 @@ HIT, MIXED = False, True
 
 _ACCESSES = "('access', 'fault', 'map')"
 _CALLED = f"""
-WITH called AS (
+WITH calls AS (
     SELECT if(name = 'close', ts, ts + dur_ns) AS moment, pid, tid, name, ts, fd, "offset", length,
         flags, ret, row_number() OVER () AS number
     FROM syscalls WHERE name IN {CALLS} AND dur_ns >= 0 AND (ret >= 0 OR name = 'close')
         AND pid IS NOT NULL AND ts BETWEEN 0 AND {1 << 61} AND dur_ns <= {1 << 61}
-    UNION ALL
-    SELECT start_ns, pid, ppid, '{FORK}', start_ns, NULL, NULL, NULL, NULL, 0, -1
-    FROM processes WHERE tid = pid AND start_ns IS NOT NULL AND ppid IS NOT NULL
+), opening AS (
+    SELECT number, tid, ts, lag(ts, 1, 0) OVER (PARTITION BY tid ORDER BY ts) AS previous,
+        fd, name FROM calls WHERE name IN {OPENING}
+), named AS (
+    -- A name that begins in another folder than the current one is not followed.
+    SELECT c.number, o.path FROM opening c ASOF JOIN $opens o ON c.tid = o.tid AND c.ts >= o.ts
+    WHERE o.ts > c.previous
+        AND (starts_with(o.path, '/') OR c.name = 'open' OR c.fd = {CURRENT_FOLDER})
 )
-SELECT moment, pid, tid, name, ts, fd, "offset", length, flags, ret FROM called ORDER BY moment, number
+SELECT moment, pid, tid, name, ts, fd, "offset", length, flags, ret, path, number
+FROM calls LEFT JOIN named USING (number)
+UNION ALL
+SELECT start_ns, pid, ppid, '{FORK}', start_ns, NULL, NULL, NULL, NULL, 0, NULL, -1
+FROM processes WHERE tid = pid AND start_ns IS NOT NULL AND ppid IS NOT NULL
+ORDER BY moment, number
 """
+_NO_OPENS = "(SELECT 0 AS tid, 0::BIGINT AS ts, '' AS path WHERE false)"
 _TRANSFERS = """
 CREATE OR REPLACE TEMP TABLE transfers (
     ts BIGINT, until BIGINT, pid INTEGER, tid INTEGER, opened BIGINT, "offset" BIGINT,
@@ -111,7 +129,6 @@ WITH adding AS (SELECT DISTINCT tid, ts FROM call_additions), placed AS (
     SELECT until, pid, tid, '{CALL_ENDS}', dev, ino, 0, 1, NULL, 2 FROM placed WHERE adds
     UNION ALL
     SELECT ts, pid, tid, 'fault', dev, ino, page, 1, NULL, 3 FROM faults
-    WHERE kind = 'major' OR access = 'write'
     UNION ALL
     -- The kernel maps the pages around a fault, and does so again after it has read one.
     SELECT if(kind = 'minor', ts, coalesce(next - 1, ts + 1)), pid, tid, 'map', dev, ino,
@@ -168,11 +185,11 @@ def _follow(trace: Trace) -> None:
     trace.execute(_TRANSFERS)
     for rows in _batches(trace):
         found: list[tuple[Any, ...]] = []
-        for at, pid, tid, name, ts, fd, offset, length, flags, ret in rows:
+        for at, pid, tid, name, ts, fd, offset, length, flags, ret, path, _ in rows:
             if name == FORK:
                 files.fork(pid, tid)
                 continue
-            moved = files.call(pid, name, fd, offset, length, flags, ret)
+            moved = files.call(pid, name, fd, offset, length, flags, ret, path)
             if moved is not None and ret > 0:
                 found.append((ts, at, pid, tid, moved.opened, moved.offset, ret, moved.writes))
         if found:
@@ -196,13 +213,11 @@ def _follow(trace: Trace) -> None:
 
 def _batches(trace: Trace) -> Iterator[list[tuple[Any, ...]]]:
     """Yields the calls and forks in the order in which they take effect."""
-    for batch in trace.batches(_CALLED, _BATCH, beside=True):
+    query = _CALLED.replace("$opens", "opens" if "opens" in trace.tables else _NO_OPENS)
+    for batch in trace.batches(query, _BATCH, beside=True):
         columns = [
             column.fill_null(NOT_KNOWN).to_pylist() if not pa.types.is_string(column.type)
             else column.to_pylist()
             for column in batch.columns
         ]  # fmt: skip
         yield list(zip(*columns, strict=True))
-
-
-__all__ = ["EVENTS", "READING", "UNPLACED", "WRITING", "accesses_are_logged", "infer_accesses"]

@@ -30,6 +30,8 @@ CALLS = (
 _AT_GIVEN = ("pread64", "pwrite64", "preadv", "pwritev")
 _AT_GIVEN_OR_POSITION = ("preadv2", "pwritev2")
 _POSITION_BY_FLAG = ("sendfile", "splice", "copy_file_range")
+CURRENT_FOLDER = -100
+"""AT_FDCWD."""
 _APPEND, _CLOEXEC = 0o2000, 0o2000000
 _DIRECT = {"aarch64": 0o200000}
 _DIRECT_ELSEWHERE = 0o40000

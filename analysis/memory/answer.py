@@ -71,7 +71,7 @@ class MemoryAnswer:
     """Pages that targets without a limit read in the model, and not in the recording: at most that
     many were in the cache before."""
     knowledge: Knowledge
-    """Whether accesses are inferred, and the share of each target's reads that is not known."""
+    """The share of each target's reads that is not known, if accesses are inferred."""
 
 
 def answer_memory(

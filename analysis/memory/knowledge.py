@@ -17,17 +17,17 @@ FROM page_uses WHERE target IS NOT NULL GROUP BY target ORDER BY target
 
 @dataclass(frozen=True)
 class Knowledge:
-    """How the accesses of a trace are known."""
+    """The source of a trace's accesses, and what it does not tell."""
 
     inferred: bool
     """They follow from system calls and faults, since the kernel logged none."""
     unknown: dict[str, float]
-    """By target, if they are inferred: the share of the bytes read whose file or place in it is
-    not known."""
+    """The share of the bytes read whose file or place in it is not known, by target; empty if the
+    kernel logged the accesses."""
 
     @property
     def sentences(self) -> list[str]:
-        """What a reader of a result must know; none if the kernel logged the accesses."""
+        """Sentences to show with a result; none if the kernel logged the accesses."""
         if not self.inferred:
             return []
         said = [

@@ -26,6 +26,7 @@ from tracer.analysis.views.open_files import (
     FORK,
     NOT_KNOWN,
     OPENING,
+    TO_ANOTHER,
     OpenFiles,
 )
 from tracer.store.manifest import page_bytes
@@ -67,13 +68,14 @@ _NO_OPENS = "(SELECT 0 AS tid, 0::BIGINT AS ts, '' AS path WHERE false)"
 _TRANSFERS = """
 CREATE OR REPLACE TEMP TABLE transfers (
     ts BIGINT, until BIGINT, pid INTEGER, tid INTEGER, opened BIGINT, "offset" BIGINT,
-    bytes BIGINT, writes BOOLEAN
+    bytes BIGINT, writes BOOLEAN, two BOOLEAN
 )
 """
 _ADDED = """
 CREATE OR REPLACE TEMP TABLE call_additions AS
 SELECT t.tid, t.ts, a.dev, a.ino, min(a."index") AS first, max(a."index" + a.pages) AS until,
-    any_value(t.opened) AS opened, any_value(t."offset") AS "offset", any_value(t.bytes) AS bytes
+    any_value(t.opened) AS opened, any_value(t."offset") AS "offset", any_value(t.bytes) AS bytes,
+    any_value(t.two) AS two, min(a.ts) AS added
 FROM (
     SELECT ts, tid, dev, ino, "index", coalesce(pages, 1) AS pages FROM page_cache
     WHERE event = 'add' AND dev IS NOT NULL AND ino IS NOT NULL AND "index" < $most
@@ -82,14 +84,19 @@ WHERE a.ts <= t.until
 GROUP BY ALL
 """
 # A call that reads metadata, too, adds pages of the device: most calls decide, and those calls
-# first whose own pages were added.
+# first whose own pages were added. A call between two files adds pages of both, first those that it
+# reads; if it adds pages of one file, this may be the other one.
 _FILES = """
 CREATE OR REPLACE TEMP TABLE opened_files AS
 WITH votes AS (
     SELECT opened, dev, ino, count(*) AS calls,
         count_if("offset" >= 0 AND first * $page < "offset" + bytes AND until * $page > "offset")
             AS covered
-    FROM call_additions GROUP BY ALL
+    FROM (
+        FROM call_additions QUALIFY NOT two
+            OR (count(*) OVER (PARTITION BY tid, ts) > 1
+                AND row_number() OVER (PARTITION BY tid, ts ORDER BY added) = 1)
+    ) GROUP BY ALL
 ), seen AS (
     SELECT opened, arg_max({dev: dev, ino: ino}, (covered, calls)) AS file
     FROM votes GROUP BY opened
@@ -111,6 +118,8 @@ WITH adding AS (SELECT DISTINCT tid, ts FROM call_additions), placed AS (
     LEFT JOIN adding a ON t.tid = a.tid AND t.ts = a.ts
 ), faults AS (
     SELECT p.ts, p.pid, p.tid, n.dev, n.ino, file_offset // $page AS page, kind, access,
+        -- The window is aligned in memory. Kernel: do_fault_around() in mm/memory.c.
+        greatest(0, page - (address // $page % $around)::BIGINT) AS around,
         lead(p.ts) OVER (PARTITION BY p.tid ORDER BY p.ts) AS next
     FROM page_faults p JOIN (
         SELECT path, any_value(dev) AS dev, any_value(ino) AS ino FROM files
@@ -132,7 +141,7 @@ WITH adding AS (SELECT DISTINCT tid, ts FROM call_additions), placed AS (
     UNION ALL
     -- The kernel maps the pages around a fault, and does so again after it has read one.
     SELECT if(kind = 'minor', ts, coalesce(next - 1, ts + 1)), pid, tid, 'map', dev, ino,
-        page - page % $around, $around, NULL, 4
+        around, $around, NULL, 4
     FROM faults WHERE access IS DISTINCT FROM 'write'
 )
 SELECT ts, 0::SMALLINT AS cpu, pid, tid, event, dev, ino, "index"::UBIGINT AS "index",
@@ -191,9 +200,21 @@ def _follow(trace: Trace) -> None:
                 continue
             moved = files.call(pid, name, fd, offset, length, flags, ret, path)
             if moved is not None and ret > 0:
-                found.append((ts, at, pid, tid, moved.opened, moved.offset, ret, moved.writes))
+                found.append(
+                    (
+                        ts,
+                        at,
+                        pid,
+                        tid,
+                        moved.opened,
+                        moved.offset,
+                        ret,
+                        moved.writes,
+                        name in TO_ANOTHER,
+                    )
+                )
         if found:
-            names = ("ts", "until", "pid", "tid", "opened", "offset", "bytes", "writes")
+            names = ("ts", "until", "pid", "tid", "opened", "offset", "bytes", "writes", "two")
             columns = dict(zip(names, map(np.array, zip(*found, strict=True)), strict=True))
             trace.append("transfers", pa.table(columns))
     opened = files.opened

@@ -14,7 +14,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-READING = ("read", "readv", "pread64", "preadv", "preadv2", "sendfile", "splice", "copy_file_range")
+TO_ANOTHER = ("sendfile", "splice", "copy_file_range")
+"""Calls that move bytes from one descriptor to another."""
+READING = ("read", "readv", "pread64", "preadv", "preadv2", *TO_ANOTHER)
 WRITING = ("write", "writev", "pwrite64", "pwritev", "pwritev2")
 OPENING = ("open", "openat", "openat2", "creat")
 MOVED = ("chdir", "fchdir", "chroot", "pivot_root", "unshare", "setns")
@@ -29,7 +31,6 @@ CALLS = (
 
 _AT_GIVEN = ("pread64", "pwrite64", "preadv", "pwritev")
 _AT_GIVEN_OR_POSITION = ("preadv2", "pwritev2")
-_POSITION_BY_FLAG = ("sendfile", "splice", "copy_file_range")
 CURRENT_FOLDER = -100
 """AT_FDCWD."""
 _APPEND, _CLOEXEC = 0o2000, 0o2000000
@@ -61,7 +62,7 @@ class Opened:
 @dataclass
 class _Process:
     files: dict[int, tuple[Opened, bool]] = field(default_factory=dict)
-    """By descriptor: the description, and whether exec closes it."""
+    """The description of each descriptor, and true if exec closes it."""
     place: int = 0
     """Processes with the same number have the same root and current folder."""
 
@@ -72,7 +73,7 @@ class Transfer:
 
     opened: int
     offset: int
-    """In bytes; NOT_KNOWN: not known."""
+    """Place of the first byte, or NOT_KNOWN."""
     writes: bool
 
 
@@ -179,7 +180,7 @@ class OpenFiles:
         if given:
             found.seeks = True
             at = offset
-        elif name in _POSITION_BY_FLAG and flags != 0:
+        elif name in TO_ANOTHER and flags != 0:
             found.seeks = True
             at = NOT_KNOWN
         else:

@@ -49,7 +49,7 @@ WITH calls AS (
     FROM syscalls WHERE name IN {CALLS} AND dur_ns >= 0 AND (ret >= 0 OR name = 'close')
         AND pid IS NOT NULL AND ts BETWEEN 0 AND {1 << 61} AND dur_ns <= {1 << 61}
 ), opening AS (
-    SELECT number, tid, ts, lag(ts, 1, 0) OVER (PARTITION BY tid ORDER BY ts) AS previous,
+    SELECT number, tid, ts, lag(ts, 1, -1) OVER (PARTITION BY tid ORDER BY ts) AS previous,
         fd, name FROM calls WHERE name IN {OPENING}
 ), named AS (
     -- A name that begins in another folder than the current one is not followed.
@@ -199,7 +199,7 @@ def _follow(trace: Trace) -> None:
                 files.fork(pid, tid)
                 continue
             moved = files.call(pid, name, fd, offset, length, flags, ret, path)
-            if moved is not None and ret > 0:
+            if moved is not None:
                 found.append(
                     (
                         ts,

@@ -42,6 +42,10 @@ _CLOSE_RANGE_CLOEXEC = 4
 _MOST_DESCRIPTORS = 1 << 20
 """Descriptors of one process that are followed; fs.nr_open is as large by default."""
 NOT_KNOWN = -1
+_MOST_BYTES = 1 << 31
+"""More than a call moves. Kernel: MAX_RW_COUNT in include/linux/fs.h."""
+_FARTHEST = 1 << 60
+"""Positions beyond are not followed; no file system has such long files."""
 
 
 @dataclass
@@ -188,7 +192,7 @@ class OpenFiles:
             if writes and found.flags & _APPEND:
                 at = found.position = NOT_KNOWN
             elif at != NOT_KNOWN:
-                found.position = at + ret
-        if found.flags & self._direct:
+                found.position = min(at + ret, _FARTHEST + 1)
+        if found.flags & self._direct or not 0 < ret < _MOST_BYTES:
             return None
-        return Transfer(found.number, at, writes)
+        return Transfer(found.number, at if 0 <= at <= _FARTHEST else NOT_KNOWN, writes)

@@ -3,7 +3,7 @@
 Before Linux 6.10, no event tells which cached pages a call reads. The recorded calls have their
 descriptors, offsets and results. `OpenFiles` follows them to open file descriptions and positions.
 The file of a description is that whose pages the kernel adds to the cache during its calls, by the
-thread that calls; or the one that was opened by the same name.
+thread that calls; or the one that was opened by the same name, or has this name at the end.
 
 A call's pages are used when it returns: its own additions are logged before. A fault of a mapped
 file has the name and offset in the mapping: a minor one maps the cached pages around it, a major
@@ -101,14 +101,21 @@ WITH votes AS (
     SELECT opened, arg_max({dev: dev, ino: ino}, (covered, calls)) AS file
     FROM votes GROUP BY opened
 )
-SELECT o.number AS opened, coalesce(s.file.dev, n.file.dev) AS dev,
-    coalesce(s.file.ino, n.file.ino) AS ino, o.reads
+SELECT o.number AS opened, coalesce(s.file, n.file, f.file).dev AS dev,
+    coalesce(s.file, n.file, f.file).ino AS ino, o.reads
 FROM opened o LEFT JOIN seen s ON o.number = s.opened
 LEFT JOIN (
     -- A name that stood for several files stands for none.
-    SELECT place, path, any_value(s.file) AS file FROM opened o JOIN seen s ON o.number = s.opened
-    WHERE path IS NOT NULL GROUP BY ALL HAVING count(DISTINCT s.file) = 1
+    SELECT place, path, if(count(DISTINCT s.file) = 1, any_value(s.file), NULL) AS file
+    FROM opened o JOIN seen s ON o.number = s.opened WHERE path IS NOT NULL GROUP BY place, path
 ) n ON o.place = n.place AND o.path = n.path
+LEFT JOIN (
+    SELECT path, any_value({dev: dev, ino: ino}) AS file FROM files
+    WHERE root IS NULL GROUP BY path HAVING count(*) = 1
+) f ON o.path = f.path AND n.path IS NULL AND NOT o.moved AND NOT EXISTS (
+    -- A name in a container is not one of the recorder's.
+    FROM processes p WHERE p.pid = o.pid AND p.container_id IS NOT NULL
+)
 """
 _EVENTS = f"""
 CREATE OR REPLACE TEMP TABLE {EVENTS} AS
@@ -189,7 +196,7 @@ def infer_accesses(trace: Trace) -> bool:
 
 
 def _follow(trace: Trace) -> None:
-    """Makes the tables `transfers` and `opened` (number, reads, place, path)."""
+    """Makes the tables `transfers` and `opened` (number, reads, place, path, pid, moved)."""
     files = OpenFiles(trace.manifest["host"].get("machine", ""))
     trace.execute(_TRANSFERS)
     for rows in _batches(trace):
@@ -227,6 +234,8 @@ def _follow(trace: Trace) -> None:
                 "reads": pa.array([one.opened or one.seeks for one in opened], pa.bool_()),
                 "place": pa.array([place for place, _ in places], pa.int64()),
                 "path": pa.array([path for _, path in places], pa.string()),
+                "pid": pa.array([one.pid for one in opened], pa.int32()),
+                "moved": pa.array([one.moved for one in opened], pa.bool_()),
             }
         ),
     )

@@ -21,6 +21,7 @@ WRITING = ("write", "writev", "pwrite64", "pwritev", "pwritev2")
 OPENING = ("open", "openat", "openat2", "creat")
 MOVED = ("chdir", "fchdir", "chroot", "pivot_root", "unshare", "setns")
 """Calls after which a name may stand for another file."""
+_FOLDERS = ("chdir", "fchdir")
 FORK = "forked"
 """The name of a row that is no call: a process is made by another one."""
 CALLS = (
@@ -61,6 +62,10 @@ class Opened:
     """A call that fails on pipes and sockets succeeded."""
     name: tuple[int, str] | None = None
     """The name by which it was opened, and where that holds."""
+    pid: int = 0
+    """The process that opened it."""
+    moved: bool = False
+    """That process may have another root than it had at first."""
 
 
 @dataclass
@@ -69,6 +74,8 @@ class _Process:
     """The description of each descriptor, and true if exec closes it."""
     place: int = 0
     """Processes with the same number have the same root and current folder."""
+    moved: bool = False
+    """It may have another root than it had at first."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +101,7 @@ class OpenFiles:
     def fork(self, pid: int, parent: int) -> None:
         """Gives a new process copies of the descriptors of another one."""
         made = self._of(parent)
-        self._processes[pid] = _Process(dict(made.files), made.place)
+        self._processes[pid] = _Process(dict(made.files), made.place, made.moved)
 
     def call(
         self, pid: int, name: str, fd: int, offset: int, length: int, flags: int, ret: int,
@@ -109,7 +116,7 @@ class OpenFiles:
         if name in READING or name in WRITING:
             return self._transfer(process, name, fd, offset, flags, ret)
         if name in OPENING:
-            self._open(process, name, flags, ret, path)
+            self._open(pid, name, flags, ret, path)
         elif name == "close":
             process.files.pop(fd, None)
         elif name == "close_range":
@@ -127,6 +134,7 @@ class OpenFiles:
             process.files = {n: kept for n, kept in process.files.items() if not kept[1]}
         elif name in MOVED:
             process.place = self._new_place()
+            process.moved = process.moved or name not in _FOLDERS
         return None
 
     def _of(self, pid: int) -> _Process:
@@ -152,9 +160,9 @@ class OpenFiles:
         if 0 <= fd < _MOST_DESCRIPTORS:
             process.files[fd] = opened, bool(closes)
 
-    def _open(self, process: _Process, name: str, flags: int, fd: int, path: str | None) -> None:
-        made = self._new()
-        made.opened, made.position = True, 0
+    def _open(self, pid: int, name: str, flags: int, fd: int, path: str | None) -> None:
+        process, made = self._of(pid), self._new()
+        made.opened, made.position, made.pid, made.moved = True, 0, pid, process.moved
         # openat2 has its flags in memory.
         made.flags = max(flags, 0) if name != "openat2" else 0
         if path is not None:

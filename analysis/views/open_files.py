@@ -65,7 +65,7 @@ class Opened:
     pid: int = 0
     """The process that opened it."""
     moved: bool = False
-    """That process may have another root than it had at first."""
+    """True if that process may have another root than at first."""
 
 
 @dataclass
@@ -75,7 +75,7 @@ class _Process:
     place: int = 0
     """Processes with the same number have the same root and current folder."""
     moved: bool = False
-    """It may have another root than it had at first."""
+    """True if it may have another root than at first."""
 
 
 @dataclass(frozen=True)

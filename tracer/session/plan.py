@@ -133,6 +133,8 @@ def _logs_accesses() -> bool:
     """Returns whether this kernel logs the accesses of cached pages, as far as can be seen."""
     folder = find_tracefs()
     try:
-        return folder is None or (folder / "events" / ACCESSES.replace(":", "/")).is_dir()
+        if folder is None:
+            return True
+        return (folder / "events" / ACCESSES.replace(":", "/") / "format").exists()
     except PermissionError:
         return True

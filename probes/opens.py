@@ -64,7 +64,7 @@ PROBE = Probe(
         for label in PLACES
     ),
     Scope.TARGET,
-    rate="one per opened file; each costs every program that uses the library some 2 us",
+    rate="one per opened file; each costs every program that uses the library 5 to 10 us",
     by_default=False,
     optional=True,
 )

@@ -115,6 +115,9 @@ class Number(Source):
 class Characters(Source):
     """A fixed or `__data_loc` character array. Bytes that are not UTF-8 are escaped."""
 
+    most: int = 256
+    """Bytes at which the text is cut."""
+
 
 @dataclass(frozen=True)
 class DeviceNumber(Source):
@@ -136,9 +139,9 @@ def number(*fields: str, scale: int = 1, mask: int = 0) -> Number:
     return Number(fields, scale, mask)
 
 
-def characters(*fields: str) -> Characters:
-    """Makes the source of a character-array field."""
-    return Characters(fields)
+def characters(*fields: str, most: int = 256) -> Characters:
+    """Makes the source of a character-array field, cut at `most` bytes."""
+    return Characters(fields, most=most)
 
 
 def device(*fields: str) -> DeviceNumber:

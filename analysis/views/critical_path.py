@@ -66,7 +66,7 @@ SELECT s.epoch AS step_epoch, s.step AS step_number, s.stage AS step_stage, s.pi
     s.tid AS step_tid, s.start AS step_start, p.ts, p.dur_ns, t.pid, t.tid, t.comm, t.target,
     t.container, coalesce(w.kind, '{RUN}') AS kind, w.detail, w.call, w.by_pid, w.by_tid,
     w.by_comm, w.by_target, w.by_container, coalesce(w.certainty, 'exact') AS certainty,
-    w.for_pid, w.for_comm, w.for_target, w.for_container, w.line, w.stack
+    w.for_pid, w.for_comm, w.for_target, w.for_container, w.line, w.stack, w.kernel_stack
 FROM path_pieces p JOIN path_steps s USING (span)
 LEFT JOIN threads t ON t.life = p.lane + 1
 LEFT JOIN wait_events w ON w.rowid = p.wait

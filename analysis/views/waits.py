@@ -66,8 +66,14 @@ LINE_COLUMNS = (
         Type.TEXT,
         "all Python functions at the first such look, from the root, joined by ;",
     ),
+    Column(
+        "kernel_stack",
+        Type.TEXT,
+        "kernel functions in which it went to sleep, from the root, joined by ;, as in off_cpu "
+        "(tracer record --stacks; null with the backend perf)",
+    ),
 )
-"""Columns of a wait's place in Python code."""
+"""Columns of a wait's place in Python code and in the kernel."""
 
 LOCK = ("futex", "futex_wait", "futex_waitv")
 TIMER = ("nanosleep", "clock_nanosleep")
@@ -275,9 +281,11 @@ WITH late AS (  -- An idle CPU takes a thread that can run at once, unless its c
 SELECT p.ts, p.dur_ns, p.pid, p.tid, if(t.row IS NULL, p.kind, 'throttled') AS kind, p.detail,
     p.call, p.state, b.pid AS by_pid, p.by_tid, b.comm AS by_comm, b.target AS by_target,
     b.container AS by_container, if(t.row IS NULL, p.certainty, 'inferred') AS certainty,
-    d.for_pid, d.for_comm, d.for_target, d.for_container, l.line, l.stack
+    d.for_pid, d.for_comm, d.for_target, d.for_container, l.line, l.stack, k.kernel_stack
 FROM wait_parts p LEFT JOIN throttled t ON p.row = t.row AND p.ts = t.ts
 LEFT JOIN waiting_lines l ON p.row = l.row
+LEFT JOIN (SELECT row, kernel_stack FROM off_cpu_rows WHERE kernel_stack IS NOT NULL) k
+    ON p.row = k.row
 LEFT JOIN data_owners d ON p.row = d.row AND p.ts = d.ts AND p.detail = 'data'
 LEFT JOIN threads b ON {owns("b", "p", "by_tid", "ts")}
 ORDER BY p.ts, p.tid, p.row

@@ -50,6 +50,8 @@ class KernelStacks:
         """Stacks that were left out because the kernel hid the names of its functions."""
         self.left_out = 0
         """Stacks that were left out because too many others are known."""
+        self.too_long = 0
+        """Stacks that were left out because their text would be too long."""
         self._numbers: dict[int, int] = {}
         """Numbers of stacks by their digests; NO_STACK for those that are left out."""
         self._chains: list[_Chain] = []
@@ -91,6 +93,7 @@ class KernelStacks:
         used, codes = np.unique(numbers, return_inverse=True)
         texts = [self._text(number) if number >= 0 else "" for number in used.tolist()]
         told = np.array([bool(text) for text in texts], np.bool_)[codes.reshape(-1)]
+        self.too_long += int(np.count_nonzero((numbers >= 0) & ~told))
         indices = pa.array(codes.reshape(-1).astype(np.int32), mask=~told)
         return pa.DictionaryArray.from_arrays(indices, pa.array(texts, pa.string()))
 
@@ -102,7 +105,6 @@ class KernelStacks:
             text = ";".join(reversed([*frames, TRUNCATED] if deeper else frames))
             if len(text) > min(self._text_room, _LONGEST):
                 text = ""
-                self.left_out += 1
             self._text_room -= len(text)
             self._texts[number] = text
         return text
@@ -128,6 +130,7 @@ class KernelStacks:
         told = {
             "kernel stacks left out: the kernel hides the names of its functions": self.unnamed,
             f"kernel stacks left out: {_MOST_STACKS} are known": self.left_out,
+            "kernel stacks left out: their names take too much memory": self.too_long,
         }
         return {phrase: count for phrase, count in told.items() if count}
 

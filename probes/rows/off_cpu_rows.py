@@ -183,9 +183,13 @@ class OffCpuRows:
 
     def finish(self) -> pa.RecordBatch | None:
         """Rows of the intervals that have no end, or whose thread never told its process."""
+        rows = self._unended()
         begun, ended = self._clock["start_ns"], self._clock["end_ns"]
         for phrase, count in self._stacks.losses().items():
             self._lost.append(Gap("kernel_stacks", -1, begun, ended, None, f"{count} {phrase}"))
+        return rows
+
+    def _unended(self) -> pa.RecordBatch | None:
         status = self._threads["status"]
         tids = np.flatnonzero((status == OFF) | (status == WAITS_FOR_PID))
         if not len(tids):

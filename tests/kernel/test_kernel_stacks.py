@@ -130,7 +130,7 @@ def test_each_sleep_has_a_stack_and_nothing_else_has(slept):
 
 
 @pytest.mark.parametrize("call", ["clock_nanosleep", "read"])
-def test_as_many_sleeps_as_were_planted_are_in_their_function(slept, call):
+def test_every_planted_sleep_is_in_its_function(slept, call):
     found, _ = slept
     sleeps = found.one(
         "SELECT count(*) FROM waits WHERE tid = ? AND call = ? AND kind != 'cpu' "

@@ -30,9 +30,10 @@ INTERVAL = [
     ("ran_cpu", np.int16),
     ("interrupt", np.int8),
     ("stack", np.int32),
+    ("stack_at", np.int64),
 ]
 """An interval; -1 stands for a value that is not known. `state` is a place in the list of names,
-`stack` the number of a kernel stack."""
+`stack` the number of a kernel stack, and `stack_at` its time."""
 THREAD = np.dtype([*INTERVAL, ("status", np.int8)])
 ROW = np.dtype([*INTERVAL, ("tid", np.int32)])
 
@@ -59,7 +60,7 @@ def follow(
         own = tids[i]
         if kinds[i] == STACK:
             if 0 < own < len(threads):
-                _slept_in(threads[own], cpus[i], states[i])
+                _slept_in(threads[own], ts[i], cpus[i], states[i])
             continue
         if 0 < own < len(threads):
             if threads[own].status != ON:
@@ -154,14 +155,16 @@ def _off(thread: Any, ts: int, pid: int, cpu: int, state: int) -> None:
     thread.cpu = cpu
     thread.state = state
     thread.stack = UNTOLD
+    thread.stack_at = UNTOLD
     thread.status = OFF
 
 
 @compiled
-def _slept_in(thread: Any, cpu: int, stack: int) -> None:
+def _slept_in(thread: Any, ts: int, cpu: int, stack: int) -> None:
     """The stack that follows the switch in which a thread left its CPU."""
     if thread.status == OFF and thread.cpu == cpu and thread.stack == UNTOLD:
         thread.stack = stack
+        thread.stack_at = ts
 
 
 @compiled
@@ -179,6 +182,7 @@ def _copy(thread: Any, tid: int, out: Any, n: int) -> int:
     row.state = thread.state
     row.interrupt = thread.interrupt
     row.stack = thread.stack
+    row.stack_at = thread.stack_at
     row.tid = tid
     thread.wake = UNTOLD
     return n + 1

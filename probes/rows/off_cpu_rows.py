@@ -35,7 +35,7 @@ from tracer.probes.limits import PID_LIMIT
 from tracer.probes.loss import Gap
 from tracer.probes.rows import columns
 from tracer.probes.rows.doubt import overlaps_gaps
-from tracer.probes.rows.kernel_stacks import KernelStacks
+from tracer.probes.rows.kernel_stacks import NO_STACK, KernelStacks
 from tracer.probes.rows.membership import with_fields
 from tracer.probes.rows.off_cpu_intervals import (
     INTERVAL,
@@ -210,6 +210,8 @@ class OffCpuRows:
         duration = rows["end"] - rows["ts"]
         delay = np.where(could_run, duration, rows["end"] - wake)
         told = rows["state"] != BEFORE
+        # After a loss, a stack may belong to another sleep.
+        stacks = np.where(self._in_no_gap(rows, "stack_at"), rows["stack"], NO_STACK)
         arrays = {
             "ts": pa.array(rows["ts"]),
             "dur_ns": _nullable(duration, ended),
@@ -224,7 +226,7 @@ class OffCpuRows:
             "run_delay_ns": _nullable(delay, ended & (woken | could_run)),
             "ran_cpu": _nullable(rows["ran_cpu"], ended),
             "ran_tid": _nullable(rows["ran_tid"], ended & (rows["ran_tid"] != UNTOLD)),
-            "kernel_stack": self._stacks.column(rows["stack"]),
+            "kernel_stack": self._stacks.column(stacks),
         }
         return pa.RecordBatch.from_arrays(
             [arrays[name] for name in self.schema.names], schema=self.schema

@@ -86,9 +86,7 @@ def test_the_flame_graph_has_the_kernels_functions_above_pythons(trace):
 def test_a_steps_longest_wait_for_storage_names_its_function(trace, capsys):
     print_explanation("t", explain(trace))
     told = " ".join(capsys.readouterr().out.split())
-    assert (
-        "Its longest wait for storage took 90 ms, in the kernel's jbd2_log_wait_commit." in told
-    )
+    assert "Its longest wait for storage took 90 ms, in the kernel's jbd2_log_wait_commit." in told
     [segment] = [one for one in explain(trace).slowest[0].segments if one["kind"] == "sync"]
     assert "(fsync, in the kernel's jbd2_log_wait_commit)" in what(segment)
 

@@ -5,6 +5,7 @@ import random
 import pytest
 
 from tests.support.off_cpu_stories import IDLE, JOB, OTHER, START, WORKER, K, after_start, told
+from tests.support.scheduling import Lost
 from tracer.probes.backends import timeline
 from tracer.probes.rows import kernel_stacks
 
@@ -99,6 +100,22 @@ def test_a_stack_without_its_switch_belongs_to_no_sleep(tmp_path):
         (180, K.switch(IDLE, "R", JOB)),
     )
     assert after_start(rows) == [("S", None, 70, 110)]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_stack_after_a_loss_may_be_that_of_another_sleep(tmp_path, backend):
+    rows = slept(
+        tmp_path,
+        (100, K.switch(JOB, "S", IDLE)),
+        (151, K.stack(JOB, *callers(READ))),
+        (180, K.switch(IDLE, "R", JOB)),
+        (200, K.switch(JOB, "S", IDLE)),
+        (201, K.stack(JOB, *callers(SCHEDULE))),
+        (280, K.switch(IDLE, "R", JOB)),
+        lost=[Lost(0, 110, 150), Lost(0, 210, 250)],
+        backend=backend,
+    )
+    assert after_start(rows) == [("S", None, None, 100), ("S", "__schedule", None, 200)]
 
 
 def test_stacks_are_found_in_all_batches(tmp_path, monkeypatch):

@@ -47,7 +47,7 @@ class KernelStacks:
                 self._fields = frames.offset, callers.offset
         self._kernel = kernel
         self.unnamed = 0
-        """Stacks that were left out because the kernel hid the names of its functions."""
+        """Stacks that were left out because no names of the kernel's functions are known."""
         self.left_out = 0
         """Stacks that were left out because too many others are known."""
         self.too_long = 0
@@ -128,7 +128,7 @@ class KernelStacks:
     def losses(self) -> Mapping[str, int]:
         """Returns counts of the stacks that were left out, by phrase (`store.left_out`)."""
         told = {
-            "kernel stacks left out: the kernel hides the names of its functions": self.unnamed,
+            "kernel stacks left out: no names of kernel functions are known": self.unnamed,
             f"kernel stacks left out: {_MOST_STACKS} are known": self.left_out,
             "kernel stacks left out: their names take too much memory": self.too_long,
         }

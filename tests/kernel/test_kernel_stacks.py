@@ -20,6 +20,8 @@ pytestmark = pytest.mark.kernel
 
 TIMES = 23
 REQUEST_MS = 20
+FAULTS = 12
+"""So many that the witness looks in one of them, even if the machine is busy."""
 LOAD = f"""
 import json, mmap, os, sys, threading, time
 
@@ -79,7 +81,9 @@ file = os.open(sys.argv[1] + "/file", os.O_RDWR)
 os.pwrite(file, b"x" * 8192, 4096)
 os.fsync(file)
 os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
-with mmap.mmap(file, 0) as memory: memory[8192]
+with mmap.mmap(file, 0) as memory:
+    memory.madvise(mmap.MADV_RANDOM)
+    for page in range({FAULTS}): memory[page * 4 * mmap.PAGESIZE]
 
 os.close(told[1])
 os.waitpid(witness, 0)
@@ -106,7 +110,7 @@ def slept(request, record_loads, tmp_path_factory):
         run("mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0", disk.device)
         run("mount", disk.device, mount)
         try:
-            (mount / "file").write_bytes(bytes(16384))
+            (mount / "file").write_bytes(bytes(FAULTS << 14))
             run("sync", "-f", mount)
             command = ["/usr/bin/python3", "-S", "-E", folder / "load.py", mount, seen]
             options = ("--stacks", "-e", "default")

@@ -26,8 +26,13 @@ from tracer.probes.backends.ebpf.programs import try_to_load
 from tracer.probes.backends.perf_events.attributes import DUMMY, open_event
 from tracer.probes.catalogue import PROBES
 from tracer.probes.cpu import why_no_duckdb
-from tracer.probes.errors import ExitCode, TracerError
-from tracer.probes.kernel import find_tracefs, syscall_names, tracefs
+from tracer.probes.errors import ExitCode, FeatureMissing, TracerError
+from tracer.probes.kernel import (
+    find_tracefs,
+    need_process_numbers_of_events,
+    syscall_names,
+    tracefs,
+)
 from tracer.probes.rights import (
     INODES,
     KINDS,
@@ -85,14 +90,15 @@ def _user(able: set[str]) -> Finding:
     events = f"events by {', '.join(backends)}" if backends else "no kernel events"
     rights = [f"{'' if right in able else 'no '}{right}" for right in (OTHERS, INODES)]
     said = f"user {os.geteuid()} is like {kind.name}: {'; '.join([events, *rights])}"
-    return Finding(
-        USER,
-        kind is not KINDS[-1],
-        said,
-        "kernel events",
+    mend = (
         f"run it as root: sudo tracer ..., or with five capabilities: {with_capabilities()} "
-        "tracer ... (docs/privileges.md compares them)",
+        "tracer ... (docs/privileges.md compares them)"
     )
+    try:
+        need_process_numbers_of_events()
+    except FeatureMissing as error:
+        mend = error.mend
+    return Finding(USER, kind is not KINDS[-1], said, "kernel events", mend)
 
 
 def _others() -> Finding:

@@ -17,8 +17,27 @@ from tracer.probes.libc import libc
 from tracer.probes.proc import read_mounts, read_stat
 
 _MOUNT = "mount -t tracefs nodev /sys/kernel/tracing"
+_FIRST_PID_NAMESPACE = 0xEFFFFFFC
 _A_FILE = "events/header_page"
 """A file of tracefs with the mode of all those that a recording reads. Others may list folders."""
+
+
+def need_process_numbers_of_events() -> None:
+    """Raises FeatureMissing if this process sees other process numbers than events have.
+
+    Events have the numbers of the first PID namespace. The inode of that one never changes:
+    include/uapi/linux/nsfs.h.
+    """
+    try:
+        inode = Path("/proc/self/ns/pid").stat().st_ino
+    except OSError:
+        return  # No /proc, or no PID namespaces in this kernel.
+    if inode != _FIRST_PID_NAMESPACE:
+        raise FeatureMissing(
+            "the tracer is in a PID namespace of its own, and the kernel's events have other "
+            "process numbers than it sees",
+            "run it in the host's (docker run --pid=host)",
+        )
 
 
 def find_tracefs() -> Path | None:

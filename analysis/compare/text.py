@@ -107,10 +107,10 @@ def _measure(row: dict[str, Any]) -> str:
 def _ratio(row: dict[str, Any] | None) -> str:
     if row is None or row["ratio"] is None:
         return str(show(None))
-    said = f"{row['ratio']:.3g}"
+    said = str(show(row["ratio"]))
     low, high = row["ratio_low"], row["ratio_high"]
     if low is not None or high is not None:
-        ends = [str(show(None)) if end is None else f"{end:.3g}" for end in (low, high)]
+        ends = [str(show(end)) for end in (low, high)]
         said += f" [{ends[0]}, {ends[1]}]"
     marks = ("~" if row["verdict"] == NOISE else "") + ("!" if row["lossy"] else "")
     return f"{said} {marks}".strip()

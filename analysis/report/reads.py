@@ -174,6 +174,7 @@ EVICTIONS = MergedTable(
     keys=("target", "evicter"),
     parts=_evictions_of,
     finish=_evictions,
-    note="kswapd evicts when the whole machine is short of memory; a thread at the limit of its "
-    "cgroup evicts pages of that cgroup.",
+    note="kswapd evicts when the whole machine is short of memory; kdamond evicts what nobody has "
+    "used for long, if the kernel's DAMON is set up to; a thread at the limit of its cgroup evicts "
+    "pages of that cgroup.",
 )

@@ -12,7 +12,7 @@ from tracer.probes.backends.ebpf import library
 from tracer.probes.backends.ebpf.permission import try_program
 from tracer.probes.backends.perf_events.attributes import DUMMY, open_event, open_tracepoint
 from tracer.probes.errors import FeatureMissing, TracerError, UsageError
-from tracer.probes.kernel import tracefs
+from tracer.probes.kernel import need_process_numbers_of_events, tracefs
 
 FTRACE, EBPF, PERF = "ftrace", "ebpf", "perf"
 BACKENDS = (FTRACE, EBPF, PERF)
@@ -46,12 +46,12 @@ def choose(wanted: str) -> Choice:
     if wanted not in ABOUT:
         raise UsageError(f"there is no backend {wanted!r}", f"choose from {', '.join(ABOUT)}")
     if wanted != AUTO:
-        _CHECKS[wanted]()
+        _check(wanted)
         return Choice(wanted, "asked for")
     refusals: list[TracerError] = []
     for backend, why in _PREFERENCE:
         try:
-            _CHECKS[backend]()
+            _check(backend)
         except TracerError as error:
             refusals.append(error)
             continue
@@ -68,10 +68,17 @@ def choose(wanted: str) -> Choice:
 def why_not(backend: str) -> TracerError | None:
     """Returns the error that prevents the use of a backend; None if it can be used."""
     try:
-        _CHECKS[backend]()
+        _check(backend)
     except TracerError as error:
         return error
     return None
+
+
+def _check(backend: str) -> None:
+    """Raises the error that prevents the use of a backend."""
+    if backend != NONE:
+        need_process_numbers_of_events()
+    _CHECKS[backend]()
 
 
 def _ftrace() -> None:

@@ -16,6 +16,7 @@ from tests.conftest import Ran, tracer_command
 from tests.support import loads
 from tests.support.attacker import attack, place  # noqa: F401 fixtures
 from tests.support.file_systems import file_system  # noqa: F401 a fixture
+from tests.support.found_names import names  # noqa: F401 a fixture
 from tests.support.loads import Recorded
 from tests.support.losses import losses
 from tests.support.sysctls import sysctls  # noqa: F401 a fixture
@@ -140,7 +141,7 @@ def perfs(tmp_path):
 def instances():
     """Names of the tracefs instances that there are now."""
 
-    def names() -> set[str]:
+    def found() -> set[str]:
         return {path.name for path in (find_tracefs() / "instances").iterdir()}
 
-    return names
+    return found

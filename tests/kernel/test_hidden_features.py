@@ -5,11 +5,13 @@ Features are hidden for real, in a mount namespace of the test's own.
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.conftest import Ran, tracer_command
 from tracer.probes.backends.choice import kernel_headers
 from tracer.probes.backends.ebpf import library
 from tracer.probes.kernel import find_tracefs
@@ -146,6 +148,42 @@ def test_without_privileges(unable, backend):
     ran = unable(AS_NOBODY, ["chmod 1777 ."], *record)
     assert ran.status == 3, ran.err
     assert ran.err.count("\n") == 1
+
+
+@pytest.fixture
+def numbered_apart(tmp_path):
+    """Run `tracer` in a PID namespace of its own, as in a container without --pid=host."""
+
+    def run(*arguments):
+        apart = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
+        command = [*apart, *tracer_command(*arguments)]
+        return Ran.of(
+            subprocess.run(
+                command, capture_output=True, text=True, timeout=300, check=False, cwd=tmp_path
+            )
+        )
+
+    return run
+
+
+def test_no_events_are_recorded_whose_process_numbers_are_not_the_recorders(
+    numbered_apart, tmp_path
+):
+    ran = numbered_apart("record", *CALLS)
+    assert ran.status == 5
+    assert "--pid=host" in ran.err
+    assert ran.err.count("\n") == 1
+    ran = numbered_apart("record", "-o", "x.trace", "--", "true")
+    assert ran.status == 0, ran.err
+    facts = json.loads((tmp_path / "x.trace/manifest.json").read_text())
+    assert facts["backend"] == "none"
+    assert "PID namespace" in facts["backend_why"]
+    ran = numbered_apart("doctor", "--json")
+    assert not json.loads(ran.out)["can_record"]
+    backends = [one for name, one in checks(ran).items() if name.startswith("backend ")]
+    assert len(backends) == 3
+    assert all("PID namespace" in one["found"] for one in backends)
+    assert "--pid=host" in checks(ran)["this user"]["mend"]
 
 
 def test_an_unknown_backend(tracer):

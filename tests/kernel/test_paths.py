@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import subprocess
 import time
@@ -11,54 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.support.dead_file_system import dead_file_system  # noqa: F401 a fixture
-from tests.support.traces import rows_of
-from tracer.probes.dirty import TABLE as DIRTY
-from tracer.probes.file_writes import TABLE as FILE_WRITES
+from tests.support.found_names import ino, refused
 from tracer.session import environment, paths
-from tracer.session.paths import find_files
-from tracer.store import manifest as manifests
-from tracer.store.finalize import finalize
-from tracer.store.tables import write_table
-from tracer.store.trace import Trace
 
 KINDS = ("ext4", "xfs", "btrfs")
-
-
-@pytest.fixture
-def names(tmp_path):
-    """Returns the answers of `find_files` for inodes of a device: {ino: (path, how)}."""
-    made = []
-
-    def ask(dev: str, inodes: list[int], until: int | None = None, root: int = 5, others=None):
-        folder = tmp_path / f"tables{len(made)}"
-        made.append(folder)
-        folder.mkdir()
-        btrfs = [fs for fs in environment.btrfs() if dev in fs["devices"]]
-        whose = {"fsid": btrfs[0]["fsid"], "root": root} if btrfs else {"dev": dev}
-        rows = [{"event": "fsync", "ino": ino, **whose} for ino in inodes]
-        for other, more in (others or {}).items():
-            rows += [{"event": "fsync", "ino": ino, "dev": other} for ino in more]
-        write_table(FILE_WRITES, folder, rows_of(FILE_WRITES, rows))
-        write_table(DIRTY, folder, rows_of(DIRTY, []))
-        manifest = {
-            "clock": {
-                "start_ns": 0,
-                "end_ns": until or time.monotonic_ns(),
-                "realtime_offset_ns": environment.realtime_offset_ns(),
-            },
-            "disks": environment.disks(),
-            "btrfs": btrfs,
-        }
-        found, _, ask.late = find_files(folder, manifest)
-        assert {row[1] for row in found} <= {root if btrfs else None}
-        assert len({row[0] for row in found}) <= 1
-        return {ino: (path, how) for _, _, ino, path, _, _, how in found}
-
-    return ask
-
-
-def ino(path: Path) -> int:
-    return path.lstat().st_ino
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -211,10 +166,6 @@ def test_a_link_that_is_gone_is_no_name(kind, file_system, names):
     assert found[ino(other)][0] == str(other)
 
 
-def refused(*_):
-    raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
-
-
 def test_a_walk_stays_on_its_own_file_system(file_system, names, monkeypatch):
     mount, dev = file_system()
     (mount / "a").mkdir()
@@ -306,100 +257,6 @@ def test_a_walk_tells_them_apart_too(file_system, names):
     for of, path in ((5, second), (int(root.stdout), first)):
         mount_anew(mount)
         assert names(dev, [number], root=of) == {number: (str(path), "walk")}
-
-
-def test_more_than_the_time_allows_is_left_out(file_system, names, monkeypatch):
-    mount, dev = file_system()
-    file = mount / "file"
-    file.write_bytes(b"x" * 4096)
-    monkeypatch.setattr("tracer.session.paths._MOST_SECONDS", -1.0)
-    monkeypatch.setattr("tracer.session.paths._MORE_SECONDS", 60.0)
-    assert names(dev, [ino(file)]) == {}
-    assert names.late == {"files without a name: the search took too long": 1}
-
-
-def test_a_walk_that_takes_too_long_says_what_it_has_not_found(file_system, names, monkeypatch):
-    mount, dev = file_system()
-    first, second = mount / "first", mount / "folder/second"
-    second.parent.mkdir()
-    for file in (first, second):
-        file.write_bytes(b"x" * 4096)
-    monkeypatch.setattr("tracer.session.paths.open_inode", refused)
-    assert len(names(dev, [ino(first), ino(second)])) == 2
-    assert names.late == {}
-    monkeypatch.setattr("tracer.session.paths._MOST_ENTRIES", 0)
-    assert names(dev, [ino(first), ino(second)]) == {}
-    assert names.late == {"files without a name: the search took too long": 2}
-
-
-def test_a_file_that_is_renamed_or_removed_meanwhile_is_no_loss(file_system, names, monkeypatch):
-    mount, dev = file_system()
-    renamed, removed = mount / "renamed", mount / "removed"
-    for file in (renamed, removed):
-        file.write_bytes(b"x" * 4096)
-    inodes = [ino(renamed), ino(removed)]
-    leads_back = paths.leads_back
-
-    def meanwhile(place, mount_fd, path, facts):
-        if Path(os.fsdecode(path)) == renamed and renamed.exists():
-            renamed.rename(mount / "new name")
-        removed.unlink(missing_ok=True)
-        return leads_back(place, mount_fd, path, facts)
-
-    monkeypatch.setattr(paths, "leads_back", meanwhile)
-    monkeypatch.setattr(paths, "_MOST_ENTRIES", 0)  # no file is searched for
-    assert names(dev, inodes) == {inodes[0]: (str(mount / "new name"), "handle")}
-    assert names.late == {}
-
-
-def test_a_file_that_is_removed_during_the_search_is_no_loss(file_system, names, monkeypatch):
-    mount, dev = file_system()
-    for name in ("stays", "goes"):
-        (mount / name).write_bytes(b"x" * 4096)
-    inodes = [ino(mount / "stays"), ino(mount / "goes")]
-
-    def removes(*_):
-        (mount / "goes").unlink()
-        return False
-
-    monkeypatch.setattr(paths, "leads_back", lambda *_: False)  # as if a mount hid both
-    monkeypatch.setattr(paths, "_by_walk", removes)
-    assert names(dev, inodes) == {}
-    assert names.late == {"files without a name: the search took too long": 1}
-
-
-def test_files_that_were_not_looked_up_are_told_with_the_losses(tracer, tmp_path):
-    tracer("record", "-o", "x.trace", "--", "true")
-    folder = tmp_path / "x.trace"
-    lost = {"files without a name: the search took too long": 7}
-    for find in (lambda tables, manifest: ([], [], lost), None):
-        finalize(folder, manifests.read(folder), find_files=find)
-        with Trace(folder) as trace:
-            told = trace.rows("SELECT cause FROM loss WHERE stream = 'files'")
-            assert told == [("7 files without a name: the search took too long",)]
-            assert trace.manifest["loss"]["unknown"] == 1
-
-
-def test_a_file_system_that_never_answers_hides_only_its_own_files(
-    file_system,
-    names,
-    dead_file_system,  # noqa: F811
-    monkeypatch,
-):
-    monkeypatch.setattr(paths, "_MOST_SECONDS", 0.3)
-    monkeypatch.setattr(paths, "_MORE_SECONDS", 0.1)
-    mount, dev = file_system()
-    plain = mount / "plain"
-    plain.write_bytes(b"x" * 4096)
-    dead = dead_file_system(b"x" * 4096)
-    status = dead.path.stat()
-    of_dead = f"{os.major(status.st_dev)}:{os.minor(status.st_dev)}"
-    assert names(of_dead, [status.st_ino]) == {}  # it lists nothing, but it answers
-    dead.dies()
-    assert names(of_dead, [status.st_ino], others={dev: [ino(plain)]}) == {
-        ino(plain): (str(plain), "handle")
-    }
-    assert names.late == {"files without a name: no answer in time": 1}
 
 
 def test_a_disk_whose_image_lies_on_a_server_that_died(tmp_path, dead_file_system):  # noqa: F811

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -126,6 +127,15 @@ def test_bpf_without_perfmon_is_refused_with_what_is_missing(run):
         "tracer: this user is not allowed to load BPF programs; "
         "run as root, or with CAP_BPF and CAP_PERFMON\n",
     )
+
+
+@pytest.mark.parametrize(("paranoid", "told"), [(2, False), (3, True)])
+def test_a_setting_with_which_some_kernels_refuse_perfmon_is_told(run, paranoid, told):
+    user = replace(OF_GROUP, paranoid=paranoid)
+    ran = run(user, "record", "--backend", "perf", "-o", "x.trace", "--", "true")
+    assert ran.status == 3
+    assert ("perf_event_paranoid=2` (it is 3" in ran.err) == told, ran.err
+    assert "perf_event_paranoid=-1" in ran.err
 
 
 def test_doctor_tells_a_user_without_the_right_to_lock_memory_what_perfs_rings_lack(run):

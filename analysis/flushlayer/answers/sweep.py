@@ -53,7 +53,7 @@ class Sweep(BaseModel):
     """The content of a sweep's file: lists of values, whose combinations are all simulated.
 
     capacity: sizes ("64M") or shares of the distinct pages written (0.25). Only the model `timed`
-    uses `destage` and `replay`. `knobs`: values of vm.dirty_* at which write-back is regenerated;
+    takes `destage` and `replay`. `knobs`: values of vm.dirty_* at which write-back is regenerated;
     regenerated pages are identified by file and have no bios.
     """
 
@@ -144,6 +144,12 @@ def load(path: Path) -> Plan:
         raise UsageError(
             f"{path}: regenerated write-back (knobs) has no bios and identifies pages by file",
             'with knobs, give model = "curve", identity = ["file"], buffer = ["write-only"]',
+        )
+    unused = [key for key in ("destage", "replay") if key in sweep.model_fields_set]
+    if sweep.model == "curve" and unused:
+        raise UsageError(
+            f"{path}: the model curve knows no time, so it has no {' and no '.join(unused)}",
+            f'give model = "timed", or leave out {" and ".join(unused)}',
         )
     for name in sweep.destage:
         policy_called(name)

@@ -6,6 +6,7 @@ import ctypes
 import errno
 import os
 import time
+from pathlib import Path
 
 from tracer.probes.errors import FeatureMissing, PermissionMissing, TracerError
 from tracer.probes.kernel import system_call
@@ -26,6 +27,10 @@ _MMAP_DATA, _SAMPLE_ID_ALL, _MMAP2, _COMM_EXEC, _USE_CLOCKID = (
     1 << 25,
 )
 _WATERMARK = 1 << 14
+_PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
+_MOST_FOR_PERFMON = 2
+"""The largest value of kernel.perf_event_paranoid in Linux itself, see Documentation/admin-guide/
+sysctl/kernel.rst. Distributions have larger ones, which refuse users with CAP_PERFMON, too."""
 _FD_CLOEXEC = 1 << 3
 
 
@@ -127,10 +132,28 @@ def _perf_event_open(attributes: _Attributes, cpu: int) -> int:
 def _why_not(failure: int) -> TracerError:
     if failure in (errno.EPERM, errno.EACCES):
         return PermissionMissing(
-            "this user may not open perf events of the whole machine",
-            "run as root, with CAP_PERFMON, or after `sysctl -w kernel.perf_event_paranoid=-1`",
+            "this user may not open perf events of the whole machine", _mend(_paranoid())
         )
     return FeatureMissing(
         f"this kernel has no perf software events: {os.strerror(failure)}",
         "a kernel with CONFIG_PERF_EVENTS",
     )
+
+
+def _paranoid() -> int | None:
+    try:
+        return int(_PARANOID.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _mend(paranoid: int | None) -> str:
+    if paranoid is not None and paranoid > _MOST_FOR_PERFMON:
+        perfmon = (
+            f"with CAP_PERFMON after `sysctl -w kernel.perf_event_paranoid={_MOST_FOR_PERFMON}` "
+            f"(it is {paranoid}: kernels that know this value, as Debian's and Ubuntu's do, want "
+            "CAP_SYS_ADMIN then)"
+        )
+    else:
+        perfmon = "with CAP_PERFMON"
+    return f"run as root, {perfmon}, or after `sysctl -w kernel.perf_event_paranoid=-1`"

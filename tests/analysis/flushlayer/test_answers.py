@@ -256,6 +256,11 @@ class TestSweep:
             ("capacity = ['12 apples']\n", "is not a size"),
             ("capacity = [0.1\n", "is not TOML"),
             ("capacity = [0.1]\ndevices = 'none.toml'\n", "none.toml"),
+            ("capacity = [0.1]\ndestage = ['idle']\n", 'no destage; give model = "timed"'),
+            (
+                "capacity = [0.1]\nmodel = 'curve'\nreplay = ['open']\ndestage = ['lazy']\n",
+                "no destage and no replay; give model",
+            ),
             ("capacity = [0.1]\n[knobs]\ndirty_ratio = [10]\n", "has no bios"),
             ("capacity = [0.1]\n[knobs]\nswappiness = [10]\n", "knobs.swappiness"),
             ("capacity = [0.1]\n[knobs]\ndirty_ratio = [-1]\n", "knobs.dirty_ratio.0"),

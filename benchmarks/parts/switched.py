@@ -147,7 +147,8 @@ class Tracer:
     def _signal(self, number: int) -> None:
         recorder = psutil.Process(self._tool.pid)
         for process in (recorder, *recorder.children(recursive=True)):
-            process.send_signal(number)
+            with contextlib.suppress(psutil.NoSuchProcess):  # a look of py-spy, and it is over
+                process.send_signal(number)
 
     def detach(self, spans: Spans) -> None:
         """Ends the recording; checks that it has calls of every window it was on, and no others."""

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.kernel
 TIMES = 23
 REQUEST_MS = 20
 FAULTS = 12
-"""So many that the witness looks in one of them, even if the machine is busy."""
+"""Enough faults for the witness to see one on a busy machine."""
 LOAD = f"""
 import json, mmap, os, sys, threading, time
 

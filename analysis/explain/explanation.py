@@ -310,7 +310,8 @@ def _segments(trace: Trace, step: dict[Any, Any], most: int) -> list[dict[str, A
                 any_value(pid) AS pid, any_value(tid) AS tid, any_value(comm) AS comm,
                 any_value(tid = step_tid) AS own, any_value(kind) AS kind, any_value(call) AS call,
                 any_value(detail) AS detail, any_value(by_tid) AS by_tid,
-                any_value(by_comm) AS by_comm, any_value(certainty) AS certainty
+                any_value(by_comm) AS by_comm, any_value(certainty) AS certainty,
+                any_value(kernel_stack) AS kernel_stack
             FROM joined GROUP BY number ORDER BY dur_ns DESC, ts LIMIT {most}
         ) ORDER BY ts
         """

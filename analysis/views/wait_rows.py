@@ -127,7 +127,7 @@ CREATE OR REPLACE TEMP VIEW wait_events AS
 SELECT w.ts, w.dur_ns, w.pid, w.tid, w.kind::VARCHAR AS kind, d.name AS detail, c.name AS call,
     s.name AS state, b.pid AS by_pid, w.by_tid, b.comm AS by_comm, b.target AS by_target,
     b.container AS by_container, w.certainty::VARCHAR AS certainty, o.for_pid, o.for_comm,
-    o.for_target, o.for_container, l.line, l.stack
+    o.for_target, o.for_container, l.line, l.stack, k.kernel_stack
 FROM wait_rows w {joins}
 """
 
@@ -137,8 +137,14 @@ LEFT JOIN wait_calls c ON w.call = c.code
 LEFT JOIN threads b ON w.by_life = b.life
 LEFT JOIN wait_owners o ON w.owner = o.number
 LEFT JOIN waiting_lines l ON w.row = l.row
+LEFT JOIN sleeping_stacks k ON w.row = k.row
 """
 """Joins of rows w, which have the columns of `wait_rows`, with all that their numbers stand for."""
+
+_STACKS = """
+CREATE OR REPLACE TEMP TABLE sleeping_stacks AS
+SELECT row, kernel_stack FROM off_cpu_rows WHERE kernel_stack IS NOT NULL
+"""
 
 _ON_THE_WAY = ("wait_parts", "sync_waits", "data_owners", "throttled_waits", "throttled_pieces")
 
@@ -162,6 +168,7 @@ def split_syncs(trace: Trace) -> None:
 def make_wait_events(trace: Trace) -> None:
     """Makes the view wait_events of the waits in wait_parts, with those that were split instead."""
     trace.execute(_OWNERS)
+    trace.execute(_STACKS)
     quotas = trace.rows("SELECT 1 FROM throttled_times LIMIT 1")
     if quotas:
         trace.execute(_LATE)

@@ -72,8 +72,14 @@ LINE_COLUMNS = (
         Type.TEXT,
         "all Python functions at the first such look, from the root, joined by ;",
     ),
+    Column(
+        "kernel_stack",
+        Type.TEXT,
+        "kernel functions in which it went to sleep, from the root, joined by ;, as in off_cpu "
+        "(tracer record --stacks; null with the backend perf)",
+    ),
 )
-"""Columns of a wait's place in Python code."""
+"""Columns of a wait's place in Python code and in the kernel."""
 
 # Evidence in the thread's own context.
 _EVIDENCE = f"""

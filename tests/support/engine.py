@@ -101,10 +101,10 @@ class EngineOfTests:
         for mount in sorted(mounts, reverse=True):
             if mount.startswith(f"{self.folder}/"):
                 subprocess.run(["umount", "--lazy", mount], check=False)
-        for cgroup in _hierarchies(self.group):
+        for cgroup in Path("/sys/fs/cgroup").glob(f"**/{self.group}"):
             for place in (*sorted(cgroup.rglob("*/"), reverse=True), cgroup):
                 with contextlib.suppress(OSError):
-        for cgroup in Path("/sys/fs/cgroup").glob(f"**/{self.group}"):
+                    place.rmdir()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _busy(self) -> bool:

@@ -17,6 +17,8 @@ from tracer.probes.errors import FeatureMissing, TracerError
 from tracer.probes.opens import PATH as C_LIBRARY
 from tracer.probes.opens import PROBE as OPENS_PROBE
 from tracer.probes.proc import runs_32_bits
+from tracer.probes.sched import STACK, without_stacks
+from tracer.probes.symbols.kernel import kallsyms
 from tracer.probes.torch_calls import PATH as TORCH_LIBRARY
 from tracer.probes.torch_calls import PROBE as TORCH_PROBE
 from tracer.session import environment, output, privileges
@@ -51,9 +53,11 @@ from tracer.session.signals import Signals
 from tracer.session.summary import Summary
 from tracer.store import left_out, listed
 from tracer.store import manifest as manifests
+from tracer.store.files import write_whole
 from tracer.store.finalize import COMPAT, LIVE_MARKS, MARKS, RAW, THREADS, finalize
 from tracer.store.manifest import Manifest
 from tracer.store.maps import FILE as MAPS
+from tracer.store.perf import KALLSYMS
 from tracer.store.samples import FILE as SAMPLES
 from tracer.store.summary import FILE as SUMMARY
 
@@ -99,7 +103,7 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
         sampler = Sampler(raw / SAMPLES, targets, options.sample_hz, options.residency)
         capture = Capture(
             raw,
-            [PROBES[p] for p in probes],
+            [PROBES[p] if options.stacks else without_stacks(PROBES[p]) for p in probes],
             options.buffer_kib,
             _cpus(),
             plan.choice.backend,
@@ -226,6 +230,8 @@ def _capture(running: Running, manifest: Manifest) -> Manifest:
     begun_cpu_s = cpu_s()
     try:
         capture.follow(targets)
+        if STACK in manifest["capture"]["formats"] or options.callgraphs:
+            write_whole(folder / RAW / KALLSYMS, kallsyms())
         perf.start(folder / RAW, targets, options.buffer_kib)
         if perf.wanted:
             manifest["perf"] = perf.describe()

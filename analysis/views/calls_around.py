@@ -100,7 +100,13 @@ class CallsAround:
     Each array has one value per moment. The values are final after `close`.
     """
 
-    def __init__(self, lane: Ints, ts: Ints, after: bool = True, results: bool = False) -> None:
+    def __init__(
+        self,
+        lane: Ints | NDArray[np.int32],
+        ts: Ints,
+        after: bool = True,
+        results: bool = False,
+    ) -> None:
         """Takes the moments: `lane` (from 0) ascends, and `ts` (ns) ascends within each lane.
 
         Without `after`, the calls after the moments are not looked for. With `results`, the results
@@ -122,7 +128,7 @@ class CallsAround:
         calls that were entered at one time counts."""
         self._longest = np.full(len(self.result), _NEVER)
 
-    def see(self, calls: Calls) -> tuple[Ints, Ints]:
+    def see(self, calls: Calls) -> tuple[Ints, NDArray[np.int32]]:
         """Takes a batch of calls into account.
 
         Returns the moments whose last call so far is in this batch, and the rows of these calls.
@@ -133,11 +139,21 @@ class CallsAround:
             before = self._cuts.last(calls.lane, calls.entered, before=True)
             if len(self.next):
                 _keep_first(before, calls.entered, self.next)
-            seen = (calls.lane, calls.entered, calls.returned, self._first)
-            last = (self.entered, self.returned, self._row)
-            results = np.empty(0, np.int8) if calls.results is None else calls.results
-            told = (calls.did_return, results, self._longest, self.result)
-            count = _keep_last(before, *seen, *last, *told, moments)
+            count = _keep_last(
+                before,
+                calls.lane,
+                calls.entered,
+                calls.returned,
+                self._first,
+                self.entered,
+                self.returned,
+                self._row,
+                calls.did_return,
+                np.empty(0, np.int8) if calls.results is None else calls.results,
+                self._longest,
+                self.result,
+                moments,
+            )
         moments = moments[:count]
         rows = self._row[moments]
         self._row[moments] = -1
@@ -255,7 +271,7 @@ def _keep_first(at: Ints, entered: Ints, found: Ints) -> None:
 
 
 @compiled
-def _carry_back(lane: Ints, entered: Ints) -> None:
+def _carry_back(lane: Ints | NDArray[np.int32], entered: Ints) -> None:
     for row in range(len(lane) - 2, -1, -1):
         if lane[row] == lane[row + 1] and entered[row + 1] < entered[row]:
             entered[row] = entered[row + 1]
@@ -301,7 +317,9 @@ def _keep_last(
 
 
 @compiled
-def _carry_on(lane: Ints, entered: Ints, returned: Ints, told_for: NDArray[np.int32]) -> None:
+def _carry_on(
+    lane: Ints | NDArray[np.int32], entered: Ints, returned: Ints, told_for: NDArray[np.int32]
+) -> None:
     for row in range(1, len(lane)):
         if lane[row] == lane[row - 1] and entered[row - 1] > entered[row]:
             entered[row] = entered[row - 1]

@@ -197,7 +197,9 @@ def _build(trace: Trace) -> None:
     make_undirtied(trace)
     sql = _SQL
     carried = make_carried(trace)
-    disks = [dev for (dev,) in trace.rows("SELECT DISTINCT dev FROM submissions")]
+    disks = [
+        dev for (dev,) in trace.rows("SELECT DISTINCT dev FROM submissions WHERE dev IS NOT NULL")
+    ]
     for name, text in {
         "$start": str(trace.manifest["clock"]["start_ns"]),
         "$below": below_others(trace, disks),

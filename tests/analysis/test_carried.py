@@ -3,6 +3,7 @@
 import pytest
 
 from tests.support.traces import make_trace
+from tracer.analysis.flushlayer.trace.accesses import page_writebacks
 from tracer.analysis.report.writeback import FLUSHED_PAGES
 from tracer.analysis.views.flushes import flushes
 
@@ -121,3 +122,10 @@ def test_a_trace_without_the_origins_of_remaps_says_what_the_thread_below_did(tm
     block = [bio(10, MAPPED, 80, tid=JOB), remap(20, DISK, 80, None, None), bio(21, DISK, 80)]
     with trace_of(tmp_path / "t", MAPPED, block, stacked(MAPPED, DISK)) as trace:
         assert told(trace) == [(MAPPED, KNOWN, False), (DISK, ("other", None, None), True)]
+
+
+def test_a_write_to_no_known_device_is_nobodys(tmp_path):
+    block = [bio(10, MAPPED, 80, tid=JOB), bio(11, None, 80, tid=OTHER)]
+    with trace_of(tmp_path / "t", MAPPED, block, stacked(MAPPED, DISK)) as trace:
+        assert told(trace)[1] == (None, ("other", None, None), False)
+        assert page_writebacks(trace, all_writers=True).by_device == {MAPPED: 1}

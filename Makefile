@@ -11,7 +11,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadscope
 MINUTES ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test test-kernels test-wheel image cover fuzz bench lint format clean
+.PHONY: help setup demo check test test-kernels test-layers test-wheel image cover fuzz bench lint format clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,6 +30,9 @@ test: setup ## every test; kernel tests if the machine allows them (PYTEST_ARGS=
 
 test-kernels: setup ## other kernels, in QEMU: some minutes each (KERNELS_ARGS="sid --write FILE")
 	@$(BIN)/python -m scripts.kernels $(KERNELS_ARGS)
+
+test-layers: setup ## stacked devices and real flush layers, in QEMU: some minutes (LAYERS_ARGS)
+	@$(BIN)/python -m scripts.layers $(LAYERS_ARGS)
 
 test-wheel: setup ## the wheel, installed in a minimal Debian (as root, with debootstrap): a minute
 	@$(BIN)/python -m scripts.packaging.wheel $(WHEEL_ARGS)

@@ -31,8 +31,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tracer.workloads.modes import cgroups
+
 TRACER = [sys.executable, "-c", "from tracer.cli.main import main; main()"]
 _PAGE = 4096
+_MOST_BYTES = (1 << 63) - _PAGE
+"""A limit that is none: the most that the kernel can count."""
 _FILES = 64
 _SHARES = (0.3, 0.5, 0.7, 0.9, 1.2)
 _READ_AHEAD_KB = (0, 128, 1024, 4096)
@@ -105,9 +109,9 @@ class Tenant:
         for number in range(_FILES):
             (self.mount / str(number)).write_bytes(os.urandom((mib << 20) // _FILES))
         _ran("sync", "-f", self.mount)
-        self.cgroup = _hierarchy() / self.name
-        self.cgroup.mkdir()
-        stack.callback(self.cgroup.rmdir)
+        planned = cgroups.plan(cgroups.Share(), self.name, memory=cgroups.Memory(_MOST_BYTES))
+        (self.cgroup,) = cgroups.make(planned)
+        stack.callback(cgroups.remove, planned)
 
     def limit(self, limit: int | None) -> None:
         """Sets the memory limit in bytes; None: none."""
@@ -153,13 +157,6 @@ def _go(jobs: list[subprocess.Popen[str]]) -> None:
     for job in jobs:
         if job.wait():
             raise OSError(f"a job ended with status {job.returncode}")
-
-
-def _hierarchy() -> Path:
-    for path in (Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")):
-        if (path / "cgroup.procs").exists():
-            return path
-    sys.exit("error: no hierarchy of cgroups for memory is mounted")
 
 
 def _ran(*command: object) -> str:

@@ -58,6 +58,12 @@ TABLE = Table(
         Column("nr_sector", Type.INT64, "length", "sectors"),
         Column("rwbs", Type.TEXT, "operation and flags: R W D F, then F S M A ..."),
         Column("error", Type.INT32, "status of a completion; 0: no error"),
+        Column(
+            "from_dev",
+            Type.TEXT,
+            "of a remap: the stacked device or partition above, MAJOR:MINOR",
+        ),
+        Column("from_sector", Type.UINT64, "of a remap: the first sector there", "sectors"),
     ),
     example="SELECT event, rwbs, count(*), sum(nr_sector)*512 b FROM block GROUP BY ALL ORDER BY 4",
 )
@@ -69,6 +75,7 @@ _BIO = {
     "nr_sector": number("nr_sector"),
     "rwbs": characters("rwbs"),
 }
+_REMAP = {**_BIO, "from_dev": device("old_dev"), "from_sector": number("old_sector")}
 _DONE = {**_BIO, "error": number("error", "errors")}
 
 PROBE = Probe(
@@ -79,7 +86,7 @@ PROBE = Probe(
         Event("block:block_bio_queue", "bio_queue", _BIO),
         Event("block:block_bio_backmerge", "backmerge", _BIO),
         Event("block:block_bio_frontmerge", "frontmerge", _BIO),
-        Event("block:block_bio_remap", "remap", _BIO),
+        Event("block:block_bio_remap", "remap", _REMAP),
         Event("block:block_rq_insert", "insert", _BIO),
         Event("block:block_rq_merge", "rq_merge", _BIO),
         Event("block:block_rq_issue", "issue", _BIO),

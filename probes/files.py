@@ -6,8 +6,8 @@ from tracer.probes.schema import INO, Column, Table, Type
 
 TABLE = Table(
     "files",
-    "One row per file that was written to, or that the probe page_cache saw in use, and that still "
-    "exists at the end, with its name and size then.",
+    "One row per file that was written to, that the probe page_cache saw in use, or that the probe "
+    "opens has the name of, and that still exists at the end, with its name and size then.",
     (
         Column(
             "dev",
@@ -32,7 +32,11 @@ TABLE = Table(
             "ns",
         ),
         Column("size", Type.INT64, "null: a recording of an older version", "bytes"),
-        Column("how", Type.TEXT, "handle (opened by inode number) or walk (found in a folder)"),
+        Column(
+            "how",
+            Type.TEXT,
+            "handle (by inode number), walk (found in a folder) or name (opened by that name)",
+        ),
     ),
     example="SELECT f.path, count(*) FROM file_writes w JOIN files f USING (dev, ino) GROUP BY 1",
 )

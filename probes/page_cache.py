@@ -39,6 +39,8 @@ from tracer.probes.schema import (
     number,
 )
 
+ACCESSES = "filemap:mm_filemap_get_pages"
+"""The event without which accesses are inferred from calls."""
 ACCESS, FAULT, MAP = "access", "fault", "map"
 ADD, DELETE = "add", "delete"
 SYNC, ASYNC, AHEAD = "sync_read_ahead", "async_read_ahead", "read_ahead"
@@ -87,7 +89,7 @@ PROBE = Probe(
     "pages of files that are read, mapped, cached, read ahead and evicted; machine-wide",
     TABLE,
     (
-        Event("filemap:mm_filemap_get_pages", ACCESS, _FOLIO, reads=("last_index",)),
+        Event(ACCESSES, ACCESS, _FOLIO, reads=("last_index",)),
         Event("filemap:mm_filemap_map_pages", MAP, _FOLIO, reads=("last_index",)),
         Event("filemap:mm_filemap_fault", FAULT, _FOLIO),
         Event("filemap:mm_filemap_add_to_page_cache", ADD, _FOLIO, reads=("order",)),

@@ -2,10 +2,14 @@
 
 Events: `sched_switch`, `sched_waking`, which happens in the context of whoever wakes a thread, and
 `sched_wakeup_new` for new threads. Kernel: include/trace/events/sched.h.
+
+With `tracer record --stacks`, the kernel stack of each thread that goes to sleep follows its
+`sched_switch` (kernel: the trigger `stacktrace`, or bpf_get_stack).
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tracer.probes.schema import (
@@ -14,11 +18,15 @@ from tracer.probes.schema import (
     AssemblyContext,
     Column,
     Event,
+    Feed,
     Probe,
     Scope,
     Table,
     Type,
 )
+
+STACK = "ftrace:kernel_stack"
+"""The event that holds the kernel stack of a thread that goes to sleep."""
 
 TABLE = Table(
     "off_cpu",
@@ -78,6 +86,13 @@ TABLE = Table(
             "thread that had run on ran_cpu just before; 0: it was idle; null beside a dur_ns: the "
             "switch was not logged, and dur_ns lasts until the thread's next event",
         ),
+        Column(
+            "kernel_stack",
+            Type.TEXT,
+            "kernel functions in which it went to sleep, from the root to the innermost, joined by "
+            ";; null: it did not sleep, or no stack was recorded (tracer record --stacks)",
+            longest=1 << 20,
+        ),
     ),
     example="SELECT tid, state, count(*), sum(dur_ns)/1e9 s FROM off_cpu GROUP BY ALL ORDER BY 4",
     option="-e default,sched",
@@ -103,9 +118,21 @@ PROBE = Probe(
         ),
         Event("sched:sched_waking", "waking", reads=("pid",), threads=("pid",), interrupts=True),
         Event("sched:sched_wakeup_new", "wakeup_new", reads=("pid",), threads=("pid",)),
+        Event(
+            STACK,
+            "kernel_stack",
+            feed=Feed.STACK,
+            reads=("size", "caller"),
+            stack_of="sched:sched_switch",
+        ),
     ),
     Scope.TARGET,
     rate="two events per time that a thread waits",
     assembler=_assembler,
     by_default=False,
 )
+
+
+def without_stacks(probe: Probe) -> Probe:
+    """Returns a probe without the kernel stacks of its events."""
+    return replace(probe, events=tuple(e for e in probe.events if e.feed is not Feed.STACK))

@@ -115,6 +115,9 @@ class Number(Source):
 class Characters(Source):
     """A fixed or `__data_loc` character array. Bytes that are not UTF-8 are escaped."""
 
+    most: int = 256
+    """Bytes at which the text is cut."""
+
 
 @dataclass(frozen=True)
 class DeviceNumber(Source):
@@ -136,9 +139,9 @@ def number(*fields: str, scale: int = 1, mask: int = 0) -> Number:
     return Number(fields, scale, mask)
 
 
-def characters(*fields: str) -> Characters:
-    """Makes the source of a character-array field."""
-    return Characters(fields)
+def characters(*fields: str, most: int = 256) -> Characters:
+    """Makes the source of a character-array field, cut at `most` bytes."""
+    return Characters(fields, most=most)
 
 
 def device(*fields: str) -> DeviceNumber:
@@ -165,6 +168,8 @@ class Feed(Enum):
     UPROBE = "uprobe"
     """A place in a library. The event exists only while a target that uses the library is
     recorded."""
+    STACK = "stack"
+    """The kernel stack of another event. A probe also works without it."""
 
 
 @dataclass(frozen=True)
@@ -184,6 +189,8 @@ class Event:
     threads: tuple[str, ...] = ()
     """At most two fields with the threads that the event is about, if these may be others than the
     one in whose context it happens. A target's event is then one about a target's thread."""
+    stack_of: str = ""
+    """The event whose kernel stack it holds, which is logged just before it on the same CPU."""
     interrupts: bool = False
     """True if it may happen in an interrupt: whatever thread runs on the CPU has no part in it."""
 
@@ -238,3 +245,5 @@ class AssemblyContext:
     """Resolver that names instructions (`tracer.probes.symbols.resolver.Resolver`), or None."""
     gaps: list[Any] = field(default_factory=list)
     """Gaps (`tracer.probes.loss.Gap`) for events that an assembler could not keep."""
+    kernel: Any = None
+    """Names of the kernel's functions (`tracer.probes.symbols.kernel.KernelSymbols`), or None."""

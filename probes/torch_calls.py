@@ -29,6 +29,8 @@ from tracer.probes.schema import (
 )
 
 LIBRARY = "libtorch_cpu.so"
+PATH = rb"/libtorch_cpu\.so$"
+"""Regular expression for its path."""
 GROUP = "torch"
 
 BACKWARD_BEGIN, BACKWARD_END = "backward_begin", "backward_end"
@@ -41,6 +43,8 @@ class Place:
 
     symbol: str
     """The begin of the function's mangled name."""
+    exact: bool = False
+    """`symbol` is all of the name."""
     returns: bool = False
     called_near: str = ""
     """If given, only calls from the code around this function count."""

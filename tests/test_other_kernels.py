@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import lzma
+import re
 import shlex
 import subprocess
 from pathlib import Path
@@ -12,11 +13,13 @@ import pytest
 
 from scripts.kernels import initramfs
 from scripts.kernels.architectures import ARCHITECTURES
+from scripts.kernels.checks import DOCTOR
 from scripts.kernels.debian import Kernel, kernel_of
 from scripts.kernels.errors import CannotTest
 from scripts.kernels.initramfs import NEEDED, USEFUL, archive
 from scripts.kernels.modules import Modules
-from scripts.kernels.roots import Root, root_of
+from scripts.kernels.roots import PROJECT, Root, root_of
+from scripts.kernels.suites import ALL, CGROUPS
 from scripts.kernels.table import FAILS, OK, SKIPPED, Column, Result, lines
 
 
@@ -153,3 +156,14 @@ def test_a_kernel_that_was_unpacked_in_part_is_an_error_with_the_folder_to_remov
     (tmp_path / "sid/unpacked").touch()
     with pytest.raises(CannotTest, match=f"built-in modules: remove {tmp_path}/sid$"):
         kernel_of("sid", tmp_path)
+
+
+@pytest.mark.parametrize(("suite", "page"), [(ALL, "kernels.md"), (CGROUPS, "cgroups.md")])
+def test_a_page_has_the_words_of_its_suite_and_a_row_for_each_check(suite, page):
+    text = (PROJECT / "docs" / page).read_text()
+    command = next(line for line in text.splitlines() if line.startswith("    make"))
+    before, _ = suite.page.format(command=command.strip(), table="|").split("|", 1)
+    assert text.startswith(before)
+    assert set(suite.options) <= {*re.findall(r"--\w+", command)}
+    rows = [line.split("|")[1].strip() for line in text.splitlines() if line.startswith("| ")]
+    assert rows == ["check", rows[1], DOCTOR, *(check.title for check in suite.checks), "seconds"]

@@ -61,8 +61,8 @@ def explain(
     typical ones: what is more in it?
 
     The trace needs the scheduler's events: tracer record -e default,sched. Recorded
-    with --stacks, it also tells the lines of Python code (--by line). With --json,
-    each number has its query, for tracer query.
+    with --stacks, it also tells the lines of Python code (--by line), and functions of
+    the kernel. With --json, each number has its query, for tracer query.
 
     [bold]Examples[/bold]
 

@@ -58,6 +58,8 @@ def predict(
     the recording itself, and the least memory with which nothing is read twice.
 
     The trace needs the events of the page cache: tracer record -e default,page_cache.
+    If the kernel logs no accesses (before Linux 6.10), they are inferred from system
+    calls and page faults; the answer says so, and what share of the reads it lacks.
 
     [bold]Examples[/bold]
 
@@ -112,4 +114,6 @@ def _as_json(found: MemoryAnswer) -> dict[str, Any]:
         "page_bytes": found.page_bytes,
         "lossy": found.lossy,
         "warm_pages": found.warm_pages,
+        "inferred": found.knowledge.inferred,
+        "unknown_share": found.knowledge.unknown,
     }

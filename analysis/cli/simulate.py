@@ -233,6 +233,12 @@ def simulate(
             **_answer(opened, chosen, question, dev, all_writers, wanted, rule, partitioned),
         }
         facts["assumptions"] += _about(opened, facts, once=not dev)
+        if question.reads:
+            from tracer.analysis.flushlayer.answers.reads import about_reads, page_cache
+            from tracer.analysis.flushlayer.trace.writers import TARGETS
+
+            facts["page_cache"] = page_cache(opened, facts["writers"]["taken"] != TARGETS)
+            facts["assumptions"] += about_reads(facts["page_cache"])
     if html is not None:
         from tracer.analysis.page.what_if import answer_page
 

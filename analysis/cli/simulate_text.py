@@ -11,7 +11,7 @@ from rich.console import Console
 from tracer.analysis.flushlayer.trace.accesses import PATH_NOT_KNOWN
 from tracer.analysis.flushlayer.trace.writers import TARGETS
 from tracer.cli.output import console, print_table, safe, show
-from tracer.sizes import show_size
+from tracer.sizes import show_share, show_size
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,7 +36,7 @@ def print_answer(name: str, facts: dict[str, Any], devices: Sequence[str] = ()) 
     out = console()
     out.print(safe(f"{name}: a flush layer of {facts['medium']} in front of {facts['disk']}"))
     out.print()
-    if not facts["requests"]:
+    if not facts["requests"] and not facts.get("reads"):
         whose = " of the targets" if facts["writers"]["taken"] == TARGETS else ""
         there = f" to {', '.join(devices)}" if devices else ""
         out.print(
@@ -52,8 +52,9 @@ def print_answer(name: str, facts: dict[str, Any], devices: Sequence[str] = ()) 
         _left_out(out, facts)
         out.print(f"  U  distinct pages              {show(facts['unique_pages'])}")
         {"paper": _paper, "curve": _curve, "timed": _timed}[facts["model"]](out, facts)
-        reasons = ", ".join(f"{why} {show(pages)}" for why, pages in facts["by_reason"].items())
-        out.print(safe(f"  Page write-backs by reason: {reasons}."))
+        if facts["requests"]:
+            reasons = ", ".join(f"{why} {show(n)}" for why, n in facts["by_reason"].items())
+            out.print(safe(f"  Page write-backs by reason: {reasons}."))
     out.print("\nAssumptions")
     for note in facts["assumptions"]:
         out.print(safe(f"  - {note}"))
@@ -84,9 +85,16 @@ def _paper(out: Console, facts: dict[str, Any]) -> None:
     out.print(f"  D  pages that reach the disk   {show(facts['disk_writes'])}")
     out.print(f"     improvement                 {show(facts['improvement'])}")
     out.print(f"     with the final drain        {show(facts['improvement_with_drain'])}")
+    sweep = _SWEEP
+    if facts["reads"] is not None:
+        out.print(f"     page reads                  {show(facts['reads'])}")
+        share = facts["read_hits"] / facts["reads"] if facts["reads"] else None
+        served = "" if share is None else f" ({show_share(share)})"
+        out.print(f"     served by the layer         {show(facts['read_hits'])}{served}")
+        sweep = {**_SWEEP, "read_hits": "reads served"}
     out.print()
-    rows = [[row[c] for c in _SWEEP] for row in facts["sweep"]]
-    print_table(out, "Other capacities", list(_SWEEP.values()), rows)
+    rows = [[row[c] for c in sweep] for row in facts["sweep"]]
+    print_table(out, "Other capacities", list(sweep.values()), rows)
     columns = ["pages by", "N", "U", "not mapped", "path not known", "improvement", "with drain"]
     rows = [
         [

@@ -25,7 +25,7 @@ from tracer.analysis.studies.measures import of_trace
 from tracer.analysis.views.calls_by_kind import SYNC
 from tracer.analysis.views.flushes import flushes
 from tracer.analysis.views.requests import requests
-from tracer.analysis.views.volumes import on_device
+from tracer.analysis.views.volumes import on_device, on_one_level
 from tracer.analysis.views.whose import MINE, everybody_because
 from tracer.probes.errors import BadTrace
 from tracer.store.manifest import duration_s
@@ -200,7 +200,7 @@ def _flushed(topic: str, whose: str) -> Callable[[Trace, str | None], list[Row]]
         view = flushes(trace)
         frame = trace.sql(
             f"SELECT reason, sum(pages)::DOUBLE AS pages FROM {view} WHERE {whose}"
-            f" AND {on_device(trace, dev)} GROUP BY reason ORDER BY pages DESC, reason"
+            f" AND {on_one_level(trace, dev)} GROUP BY reason ORDER BY pages DESC, reason"
         )
         total = float(frame["pages"].sum())
         rows = [Row(topic, "all", "pages", total, ELSEWHERE)]

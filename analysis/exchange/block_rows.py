@@ -48,6 +48,8 @@ def block_rows(
         "nr_sector": pa.array(nr_sector, pa.int64()),
         "rwbs": rwbs,
         "error": pa.nulls(n, pa.int32()),
+        "from_dev": pa.nulls(n, pa.string()),
+        "from_sector": pa.nulls(n, pa.uint64()),
     }
     schema = TABLE.arrow_schema()
     arrays = []

@@ -1,8 +1,8 @@
-"""Waiting time by Python stack, in the folded format that draws flame graphs.
+"""Waiting time by stack, in the folded format that draws flame graphs.
 
 A line has frames from the root, joined by `;`, and after a space the time in us. The frames are the
-target, the thread's name, the Python functions, and in brackets the kind of wait with its detail,
-call and waker.
+target, the thread's name, the Python functions, the kernel's with `_[k]` behind their names, and in
+brackets the kind of wait with its detail, call and waker.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import BinaryIO
 
 from tracer.analysis.exchange.drawing import Window
 from tracer.analysis.views.waits import waits
+from tracer.probes.call_graphs import KERNEL
 from tracer.store.trace import Trace
 
 NO_LOOK = "[no look at this wait]"
@@ -18,7 +19,7 @@ NO_LOOK = "[no look at this wait]"
 
 _ENDS = "ts::HUGEINT + dur_ns"
 _QUERY = """
-SELECT target, comm, stack, kind, call, detail, by_comm,
+SELECT target, comm, stack, kernel_stack, kind, call, detail, by_comm,
     round(sum({length})::DOUBLE / 1000)::BIGINT AS us
 FROM waits WHERE {condition} GROUP BY ALL HAVING us > 0 ORDER BY ALL
 """
@@ -36,20 +37,25 @@ def write_folded(trace: Trace, file: BinaryIO, window: Window | None) -> dict[st
         length = f"least({_ENDS}, {window.end}) - greatest(ts, {window.start})"
         condition += f" AND ts < {window.end} AND {_ENDS} > {window.start}"
     stacks = 0
-    for target, comm, stack, *wait, us in trace.rows(
+    for target, comm, stack, kernel_stack, *wait, us in trace.rows(
         _QUERY.format(length=length, condition=condition)
     ):
-        functions = [NO_LOOK] if stack is None else stack.split(";")
         around = [target or "[no target]", comm or "[unnamed]"]
         frames = [
             *(_frame(name, ";\\") for name in around),
-            *(_frame(name, ";") for name in functions),
+            *(_frame(name, ";") for name in functions(stack, kernel_stack)),
             _frame(leaf(*wait), ";\\"),
         ]
         file.write(f"{';'.join(frames)} {us}\n".encode("utf-8", "backslashreplace"))
         stacks += 1
     [(count,)] = trace.rows(f"SELECT count(*) FROM waits WHERE {condition}")
     return {"stacks": stacks, "waits": count}
+
+
+def functions(stack: str | None, kernel_stack: str | None) -> list[str]:
+    """Returns the frames of the functions that a thread waits in, from the root."""
+    python = [NO_LOOK] if stack is None else stack.split(";")
+    return python + [name + KERNEL for name in (kernel_stack or "").split(";") if name]
 
 
 def leaf(kind: str, call: str | None, detail: str | None, by_comm: str | None) -> str:

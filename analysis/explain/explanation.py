@@ -16,7 +16,7 @@ from tracer.analysis.explain.meanwhile import add_meanwhile
 from tracer.analysis.findings.finding import Finding
 from tracer.analysis.findings.waits import waits
 from tracer.analysis.findings.window import Scope, lossy, whole
-from tracer.analysis.views.critical_path import main_steps
+from tracer.analysis.views.critical_path import main_steps, make_path_sums
 from tracer.analysis.views.sync_parts import DATA
 from tracer.analysis.views.threads import same_work
 from tracer.probes.errors import BadTrace, UsageError
@@ -29,7 +29,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "thread": ("thread", "tid", "kind", "by_comm", "by_tid"),
     "line": ("thread", "kind", "line"),
 }
-"""Columns of `step_parts` that parts of a step's time are grouped by."""
+"""Columns of `explained_parts` that parts of a step's time are grouped by."""
 
 _SOURCES = {
     "thread": "if(tid = step_tid, NULL, comm)",
@@ -40,20 +40,28 @@ _SOURCES = {
     "by_target": "coalesce(for_target, by_target)",
     "by_container": "coalesce(for_container, by_container)",
 }
-"""SQL for columns of `step_parts` that are no columns of `critical_path`."""
+"""SQL for columns of `explained_parts` that are no columns of `critical_path`."""
+
+_COLUMNS = f"""
+    phase, {_SOURCES["thread"]} AS thread, tid, target, kind, {_SOURCES["call"]} AS call, detail,
+    {_SOURCES["by_comm"]} AS by_comm, by_tid, {_SOURCES["by_target"]} AS by_target,
+    {_SOURCES["by_container"]} AS by_container, certainty, line
+"""
 
 _PARTS = f"""
-CREATE OR REPLACE TEMP TABLE step_parts AS
-SELECT step_tid, step_start, phase, {_SOURCES["thread"]} AS thread, tid, target, kind,
-    {_SOURCES["call"]} AS call, detail, {_SOURCES["by_comm"]} AS by_comm, by_tid,
-    {_SOURCES["by_target"]} AS by_target, {_SOURCES["by_container"]} AS by_container, certainty,
-    line, sum(dur_ns)::BIGINT AS ns
-FROM critical_path WHERE {{main}} GROUP BY ALL
+CREATE OR REPLACE TEMP VIEW explained_parts AS
+SELECT step_tid, step_start, {_COLUMNS}, dur_ns AS ns FROM critical_path WHERE {{main}}
+"""
+
+# Few rows, whatever the number of steps.
+_ALL_PARTS = f"""
+CREATE OR REPLACE TEMP TABLE all_parts AS
+SELECT of_step AS typical, {_COLUMNS}, sum(dur_ns)::BIGINT AS ns FROM path_sums GROUP BY ALL
 """
 
 _STEPS = """
 CREATE OR REPLACE TEMP TABLE explained_steps AS
-SELECT s.* FROM steps s SEMI JOIN step_parts p ON s.tid = p.step_tid AND s.start = p.step_start
+SELECT s.* FROM steps s SEMI JOIN (FROM path_steps WHERE {main}) p USING (tid, start)
 """
 
 _SUMMARY = """
@@ -139,7 +147,7 @@ def explain(
     """
     main = main_steps(trace)
     trace.execute(_PARTS.format(main=main))
-    trace.execute(_STEPS)
+    trace.execute(_STEPS.format(main=main))
     told = trace.sql(_SUMMARY).iloc[0]
     if not told["steps"]:
         raise BadTrace(
@@ -151,7 +159,10 @@ def explain(
     typical = trace.sql(
         f"SELECT count(*) AS steps, avg(total_ns) AS ns FROM explained_steps WHERE {within}"
     ).iloc[0]
-    means = _means(trace, columns, within, int(typical["steps"]))
+    make_path_sums(trace, main, within)
+    trace.execute(_ALL_PARTS)
+    trace.execute("DROP TABLE path_sums")
+    means = _means(trace, columns, int(typical["steps"]))
     certainty = _certainties(trace)
     chosen = _chosen(trace, slowest, step)
     return Explanation(
@@ -195,14 +206,11 @@ def _optional(value: Any) -> int | None:
     return None if pd.isna(value) else int(value)
 
 
-def _means(
-    trace: Trace, columns: tuple[str, ...], within: str, steps: int
-) -> dict[tuple[Any, ...], float]:
+def _means(trace: Trace, columns: tuple[str, ...], steps: int) -> dict[tuple[Any, ...], float]:
     """Returns the mean time of each part in a typical step."""
     frame = trace.sql(
-        f"SELECT {', '.join(columns)}, sum(ns)::DOUBLE AS ns FROM step_parts SEMI JOIN"
-        f" (SELECT * FROM explained_steps WHERE {within}) e"
-        " ON step_tid = e.tid AND step_start = e.start GROUP BY ALL"
+        f"SELECT {', '.join(columns)}, sum(ns)::DOUBLE AS ns FROM all_parts WHERE typical"
+        " GROUP BY ALL"
     )
     return {_key(row, columns): row["ns"] / steps for row in frame.to_dict("records")}
 
@@ -212,7 +220,7 @@ def _key(row: dict[Any, Any], columns: tuple[str, ...]) -> tuple[Any, ...]:
 
 
 def _certainties(trace: Trace) -> dict[str, float]:
-    frame = trace.sql("SELECT certainty, sum(ns)::DOUBLE AS ns FROM step_parts GROUP BY ALL")
+    frame = trace.sql("SELECT certainty, sum(ns)::DOUBLE AS ns FROM all_parts GROUP BY ALL")
     return dict(zip(frame["certainty"], frame["ns"], strict=True))
 
 
@@ -240,11 +248,11 @@ def _parts(
     of_step: str = "true",
 ) -> list[Part]:
     """Returns the parts of all steps, or of one, the longest first."""
+    table = "all_parts" if of_step == "true" else f"(FROM explained_parts WHERE {of_step})"
     where = " AND ".join(one for one in (main, of_step) if one != "true")
     names = ", ".join(columns)
     frame = trace.sql(
-        f"SELECT {names}, sum(ns)::BIGINT AS ns FROM step_parts WHERE {of_step} GROUP BY ALL"
-        f" ORDER BY ns DESC, {names}"
+        f"SELECT {names}, sum(ns)::BIGINT AS ns FROM {table} GROUP BY ALL ORDER BY ns DESC, {names}"
     )
     return [
         Part(
@@ -302,7 +310,8 @@ def _segments(trace: Trace, step: dict[Any, Any], most: int) -> list[dict[str, A
                 any_value(pid) AS pid, any_value(tid) AS tid, any_value(comm) AS comm,
                 any_value(tid = step_tid) AS own, any_value(kind) AS kind, any_value(call) AS call,
                 any_value(detail) AS detail, any_value(by_tid) AS by_tid,
-                any_value(by_comm) AS by_comm, any_value(certainty) AS certainty
+                any_value(by_comm) AS by_comm, any_value(certainty) AS certainty,
+                any_value(kernel_stack) AS kernel_stack
             FROM joined GROUP BY number ORDER BY dur_ns DESC, ts LIMIT {most}
         ) ORDER BY ts
         """

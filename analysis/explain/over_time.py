@@ -25,7 +25,7 @@ def over_time(trace: Trace) -> pd.DataFrame:
             FROM explained_steps
         ), sizes AS (SELECT bar, count(*) AS steps FROM numbered GROUP BY bar)
         SELECT n.bar * {each} AS first, p.kind, sum(p.ns) / any_value(s.steps) / 1e6 AS ms
-        FROM step_parts p JOIN numbered n ON p.step_tid = n.tid AND p.step_start = n.start
+        FROM explained_parts p JOIN numbered n ON p.step_tid = n.tid AND p.step_start = n.start
         JOIN sizes s USING (bar) GROUP BY ALL
         """
     )

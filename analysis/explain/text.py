@@ -6,8 +6,17 @@ from collections.abc import Iterable
 from typing import Any
 
 from tracer.analysis.explain.explanation import Explanation, Part, SlowStep
-from tracer.analysis.explain.words import duration, meanwhile, step_name, steps_name, what, where
-from tracer.analysis.findings.finding import percent
+from tracer.analysis.explain.meanwhile import STORAGE
+from tracer.analysis.explain.words import (
+    duration,
+    kernel_function,
+    meanwhile,
+    step_name,
+    steps_name,
+    what,
+    where,
+)
+from tracer.analysis.findings.finding import name, percent
 from tracer.analysis.report.text import print_findings
 from tracer.cli.output import console, print_table, safe
 
@@ -58,9 +67,9 @@ def print_explanation(title: str, found: Explanation) -> None:
 
 
 def _print_step(out: Any, step: SlowStep, found: Explanation) -> None:
-    name = step_name(step.epoch, step.step)
+    called = step_name(step.epoch, step.step)
     times = step.total_ns / found.median_ns
-    head = f"Step {name} took {duration(step.total_ns)}, {times:.1f} times the median."
+    head = f"Step {called} took {duration(step.total_ns)}, {times:.1f} times the median."
     more = [p for p in step.parts if p.more_ns > _LEAST_MORE * step.total_ns][:_MOST_MORE]
     out.print(safe(head), style="bold")
     if more and found.typical_steps > 1:
@@ -83,16 +92,19 @@ def _print_step(out: Any, step: SlowStep, found: Explanation) -> None:
 
 
 def _print_longest_storage(out: Any, step: SlowStep) -> None:
-    """Says what the disks served during the step's longest wait for storage."""
-    waits = [one for one in step.segments if one["meanwhile"]]
+    """Says where in the kernel the step's longest wait for storage was, and what disks served."""
+    waits = [one for one in step.segments if one["kind"] in STORAGE]
     longest = max(waits, key=lambda one: one["dur_ns"], default=None)
-    if longest is not None and longest["dur_ns"] > _LEAST_MORE * step.total_ns:
-        out.print(
-            safe(
-                f"Its longest wait for storage took {duration(longest['dur_ns'])}. Meanwhile disks"
-                f" served {meanwhile(longest['meanwhile'])}."
-            )
-        )
+    if longest is None or longest["dur_ns"] <= _LEAST_MORE * step.total_ns:
+        return
+    function = kernel_function(longest["kernel_stack"])
+    if function is None and not longest["meanwhile"]:
+        return
+    said = f"Its longest wait for storage took {duration(longest['dur_ns'])}"
+    said += f", in the kernel's {name(function)}." if function is not None else "."
+    if longest["meanwhile"]:
+        said += f" Meanwhile disks served {meanwhile(longest['meanwhile'])}."
+    out.print(safe(said))
 
 
 def _rows(parts: Iterable[Part]) -> Iterable[tuple[str, ...]]:

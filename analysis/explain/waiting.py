@@ -1,4 +1,4 @@
-"""Waiting time on the critical paths of steps, by thread, Python function and kind."""
+"""Waiting time on the critical paths of steps, by thread, function and kind."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from tracer.analysis.exchange.folded import NO_LOOK, leaf
+from tracer.analysis.exchange.folded import functions, leaf
 from tracer.analysis.explain.words import line_name
 from tracer.analysis.findings.finding import name
 from tracer.analysis.views.critical_path import RUN, main_steps
@@ -20,11 +20,11 @@ _MOST_STACKS = 2000
 
 _QUERY = f"""
 WITH stacks AS (
-    SELECT comm, stack, kind, call, detail, by_comm, sum(dur_ns)::DOUBLE / 1e6 AS ms
+    SELECT comm, stack, kernel_stack, kind, call, detail, by_comm, sum(dur_ns)::DOUBLE / 1e6 AS ms
     FROM critical_path WHERE {{main}} AND kind != '{RUN}' AND dur_ns > 0 GROUP BY ALL
 )
 SELECT *, count(*) OVER () AS stacks, sum(ms) OVER () AS all_ms FROM stacks
-ORDER BY ms DESC, comm, stack, kind, call, detail, by_comm LIMIT {_MOST_STACKS}
+ORDER BY ms DESC, comm, stack, kernel_stack, kind, call, detail, by_comm LIMIT {_MOST_STACKS}
 """
 
 
@@ -49,7 +49,7 @@ def waiting_boxes(trace: Trace) -> Waiting:
     if "python_stacks" not in trace.tables:
         return Waiting(pd.DataFrame(columns=columns))
     rows = trace.rows(_QUERY.format(main=main_steps(trace)))
-    stacks = [(_frames(comm, stack, *wait), ms) for comm, stack, *wait, ms, _, _ in rows]
+    stacks = [(_frames(*wait), ms) for *wait, ms, _, _ in rows]
     drawn_ms = sum(ms for _, ms in stacks)
     least = _LEAST_SHARE * drawn_ms
     found = [one for one in _boxes(sorted(stacks), 0, 0.0) if one[2] >= least]
@@ -60,9 +60,10 @@ def waiting_boxes(trace: Trace) -> Waiting:
     return Waiting(boxes, count - len(rows), 1 - drawn_ms / all_ms)
 
 
-def _frames(comm: str | None, stack: str | None, *wait: str) -> tuple[str, ...]:
-    functions = [NO_LOOK] if stack is None else stack.split(";")
-    return (comm or "[unnamed]", *functions, leaf(*wait))
+def _frames(
+    comm: str | None, stack: str | None, kernel_stack: str | None, *wait: str
+) -> tuple[str, ...]:
+    return (comm or "[unnamed]", *functions(stack, kernel_stack), leaf(*wait))
 
 
 def _boxes(

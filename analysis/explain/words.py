@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tracer.analysis.findings.finding import file_name, name, seconds, size
 from tracer.analysis.views.critical_path import RUN
 from tracer.analysis.views.sync_parts import AWAITED
+from tracer.probes.call_graphs import TRUNCATED, UNKNOWN
 
 _KINDS = {
     RUN: "runs",
@@ -24,6 +26,19 @@ _KINDS = {
     "ipc": "waits for data from another process",
     "other": "waits; no event tells for what",
 }
+
+_IN_KERNEL = ("sync", "disk", "fault", "dirty", "reclaim", "other")
+"""Kinds of waits of which a function of the kernel tells more."""
+
+# Functions that wait for anything: of the scheduler, of bits and pages, completions and locks.
+_GENERIC = re.compile(
+    r"_*(?:schedule|io_schedule|cond_resched|preempt_schedule|schedule_timeout|wait_on_bit"
+    r"|wait_on_bit_io|wait_on_bit_lock|wait_on_buffer|out_of_line_wait_on_\w+|bit_wait\w*"
+    r"|folio_wait_bit\w*|folio_lock|wait_on_page_bit\w*|lock_page|wait_for_completion\w*"
+    r"|wait_for_common\w*|wait_woken|submit_bio_wait|blk_wait_io|mutex_lock\w*|rt_mutex\w*"
+    r"|rwsem_\w+|down\w*|percpu_rwsem_wait|percpu_down_\w+|schedule_\w+)(?:\.\w+)*$"
+)
+_UNTOLD = (UNKNOWN, TRUNCATED)
 
 
 def duration(ns: float) -> str:
@@ -59,6 +74,15 @@ def meanwhile(served: Sequence[Mapping[str, Any]]) -> str:
     return ", ".join(said)
 
 
+def kernel_function(stack: str | None) -> str | None:
+    """Returns the innermost function of a kernel stack that tells what the kernel waits for.
+
+    That is one which is not made for waiting itself. None if there is none.
+    """
+    told = (one for one in reversed((stack or "").split(";")) if one and not _GENERIC.match(one))
+    return next((one for one in told if one not in _UNTOLD), None)
+
+
 def line_name(line: str) -> str:
     """Returns a short name of a line as in `waits.line`: "load (data.py:88)"."""
     function, _, place = line.partition(" (")
@@ -92,6 +116,8 @@ def what(part: Mapping[str, Any]) -> str:
         told.append(f"{name(by)} has it" if kind == "cpu" else f"for {name(by)}")
     if part.get("line") is not None:
         told.append(f"in {line_name(part['line'])}")
+    if kind in _IN_KERNEL and (function := kernel_function(part.get("kernel_stack"))) is not None:
+        told.append(f"in the kernel's {name(function)}")
     for column, word in (("by_target", "target"), ("by_container", "container")):
         if part.get(column) is not None:
             told.append(f"{word} {name(part[column])[:20]}")

@@ -59,7 +59,7 @@ def reclaim(trace: Trace) -> list[Finding]:
     answer = ask(
         trace,
         "SELECT 100 * sum(pages) FILTER (reason = 'vmscan') / sum(pages) AS value, count(*) AS bios"
-        " FROM flushes WHERE NOT own",
+        " FROM flushes WHERE NOT own AND NOT below",
     )
     if answer is None:
         return []

@@ -52,7 +52,7 @@ def _waits(trace: Trace, over: Window) -> list[Finding]:
         f" ON {owns('o', 'c', 'pid')} WHERE c.name IN {SYNC} AND c.dur_ns >= 0),"
         " pages AS (SELECT ts, pid, reason, target, pages, certainty FROM flushes"
         " WHERE reason IN ('fsync', 'sync', 'journal') AND ino IS NOT NULL"
-        " AND NOT contains(rwbs, 'M') AND NOT own),"
+        " AND NOT contains(rwbs, 'M') AND NOT own AND NOT below),"
         " written AS (SELECT o.target AS waiting, p.target AS dirtier, p.pages, p.certainty"
         f" FROM pages p JOIN jobs o ON {owns('o', 'p', 'pid')} UNION ALL"
         " SELECT c.target, p.target, p.pages, 'inferred' FROM (SELECT p.* FROM pages p"
@@ -84,7 +84,8 @@ def _shares(trace: Trace, over: Window) -> list[Finding]:
     answer = ask(
         trace,
         "SELECT 100 * n / sum(n) OVER () AS value, target, n AS pages, sum(n) OVER () AS of"
-        " FROM (SELECT target, sum(pages) AS n FROM flushes WHERE NOT own GROUP BY target)"
+        " FROM (SELECT target, sum(pages) AS n FROM flushes"
+        " WHERE NOT own AND NOT below GROUP BY target)"
         " QUALIFY target IS NOT NULL ORDER BY n DESC, target LIMIT 1",
     )
     if answer is None:

@@ -114,7 +114,7 @@ def waited_for(trace: Trace) -> list[Finding]:
         " AS value, sum(pages) AS pages, count(*) AS bios,"
         f" sum(pages) FILTER ({_MINE}) AS target_pages, 100 * coalesce(sum(pages) FILTER"
         f" ({_MINE} AND reason IN {_WAITED_FOR}), 0) / sum(pages) FILTER ({_MINE}) AS target_value"
-        " FROM flushes WHERE NOT own",
+        " FROM flushes WHERE NOT own AND NOT below",
     )
     if answer is None:
         return []

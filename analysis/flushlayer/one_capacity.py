@@ -33,6 +33,10 @@ class Result:
     improvement: float | None
     """I, the time saved, without the final drain; None without requests."""
     improvement_with_drain: float | None
+    reads: int
+    """Page reads; 0 if the accesses have none."""
+    read_hits: int
+    """Those of them that the layer serves."""
 
 
 def simulate(
@@ -64,6 +68,8 @@ def simulate(
         counts.resident,
         improved(counts.disk_writes),
         improved(counts.disk_writes + counts.resident),
+        counts.reads,
+        counts.read_hits,
     )
 
 

@@ -10,6 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracer.analysis.memory.enough import enough_pages
+from tracer.analysis.memory.knowledge import Knowledge, knowledge
 from tracer.analysis.memory.prediction import MODELS, predict
 from tracer.analysis.memory.recorded import Recorded, recorded
 from tracer.analysis.memory.resident import resident_misses
@@ -69,6 +70,8 @@ class MemoryAnswer:
     warm_pages: int
     """Pages that targets without a limit read in the model, and not in the recording: at most that
     many were in the cache before."""
+    knowledge: Knowledge
+    """The share of each target's reads that is not known, if accesses are inferred."""
 
 
 def answer_memory(
@@ -121,6 +124,7 @@ def answer_memory(
         taken.page_bytes,
         any(trace.manifest["loss"].values()),
         warm,
+        knowledge(trace),
     )
 
 

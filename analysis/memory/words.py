@@ -47,7 +47,9 @@ def _compared(error: float) -> str:
 
 def basis(found: MemoryAnswer) -> list[str]:
     """Returns sentences on what the prediction rests on, and how good it is."""
-    said = []
+    said = [f"{sentence}." for sentence in found.knowledge.sentences]
+    if found.knowledge.unknown and max(found.knowledge.unknown.values()) > 0:
+        said.append("The prediction lacks these reads.")
     if found.lossy:
         said.append("Events were lost, so the prediction lacks some accesses.")
     for target in sorted(found.own_bytes):

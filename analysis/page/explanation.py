@@ -77,7 +77,8 @@ def _waiting(waiting: Waiting) -> Section:
     about = (
         "A box is as wide as the time that steps waited in a function and in what it called, which "
         "stands above it. The kind of the wait is at the top. Looks at Python stacks, five a "
-        "second, tell the functions; a short wait between two looks has none."
+        "second, tell the functions; a short wait between two looks has none. Functions of the "
+        "kernel end in _[k]."
     )
     if waiting.more_stacks:
         about += (

@@ -45,7 +45,7 @@ def answer_page(name: str, facts: dict[str, Any]) -> str:
         [name, f"model {facts['model']}", f"{facts['policy']}, {facts['buffer']}",
          f"pages identified by {facts['identity']}"],
         _tiles(facts),
-        parts if facts["requests"] else [],
+        parts if facts["requests"] or facts.get("reads") else [],
         facts["assumptions"],
     )  # fmt: skip
 
@@ -130,6 +130,9 @@ def _tiles(facts: dict[str, Any]) -> list[Tile]:
     ):
         if isinstance(facts.get(key), float):
             tiles.append(Tile("saved", show_share(facts[key]), about))
+    if facts.get("reads"):
+        about = f"of {facts['reads']:,} page reads that missed the page cache"
+        tiles.append(Tile("served", show_share(facts["read_hits"] / facts["reads"]), about))
     most = facts.get("ceiling")
     if most:
         tiles.append(

@@ -9,6 +9,7 @@ import pandas as pd
 
 from tracer.analysis.findings.catalogue import findings as all_findings
 from tracer.analysis.findings.finding import Finding
+from tracer.analysis.memory.knowledge import knowledge
 from tracer.analysis.report.by_phase import by_phase
 from tracer.analysis.report.tables import DECLARED, MERGED, TABLES
 from tracer.analysis.scale.sources import Source, opened
@@ -64,7 +65,7 @@ def gather(
     if by is not None:
         tables["by_phase"] = by_phase(trace, by)
     written = set(parts["block_latency"]["dev"].dropna()) if "block_latency" in parts else set()
-    notes = devices_notes(trace.manifest, written)
+    notes = devices_notes(trace.manifest, written, once=True)
     if without := why_no_events(trace.manifest):
         notes.append(without)
     if baseload is not None or "samples" in trace.tables:
@@ -75,6 +76,8 @@ def gather(
             notes.append(why_none(trace))
     facts: dict[str, Any] = {name: dict(trace.manifest)[name] for name in _FACTS}
     facts["duration_s"] = duration_s(trace.manifest)
+    if "page_cache" in trace.tables:
+        notes += knowledge(trace).sentences
     return Gathered(facts, parts, tables, notes, found, recording(trace.manifest))
 
 

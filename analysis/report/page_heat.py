@@ -7,7 +7,7 @@ import pandas as pd
 
 from tracer.analysis.flushlayer.trace.page_count import check_pages
 from tracer.analysis.views.flushes import flushes
-from tracer.analysis.views.volumes import on_device
+from tracer.analysis.views.volumes import on_one_level
 from tracer.store.trace import Trace
 
 TIMES, PAGES = 60, 60
@@ -26,7 +26,7 @@ def page_heat(trace: Trace, dev: str | None = None) -> pd.DataFrame:
     view = flushes(trace)
     rows = trace.sql(
         f"SELECT ts, dense_rank() OVER (ORDER BY dev) - 1 AS disk, page, pages FROM {view}"
-        f" WHERE pages > 0 AND NOT own AND {on_device(trace, dev)} ORDER BY ts"
+        f" WHERE pages > 0 AND NOT own AND {on_one_level(trace, dev)} ORDER BY ts"
     )
     columns = ["from_s", "to_s", "first_page", "last_page", "writebacks"]
     if not len(rows):

@@ -37,7 +37,7 @@ SELECT name, min(start) AS min_start, {buckets("ns")} FROM (
 _WRITTEN = """
 WITH written AS (
     SELECT ts, sum(pages) OVER (ORDER BY ts RANGE UNBOUNDED PRECEDING) AS n
-    FROM {flushes} WHERE NOT own
+    FROM {flushes} WHERE NOT own AND NOT below
 ),
 spans AS (
     SELECT name, start, greatest(coalesce("end", {never}), start) AS ended FROM phases

@@ -14,6 +14,7 @@ from tracer.store.manifest import page_bytes
 from tracer.store.trace import Trace
 
 _COUNTED = ("accessed", "missed", "read", "unused", "evicted", "refaulted")
+_OTHERS = ("disk", "ns", "unplaced")
 _MIB = 1 << 20
 
 _MEASURES = (
@@ -26,6 +27,11 @@ _MEASURES = (
     Column("evicted_mib", "pages that reclaim took out", "evicted"),
     Column("refaulted_mib", "pages brought in that had been evicted before", "again"),
     Column("wait_s", "time for which threads waited for the device; null: not known", "wait s"),
+    Column(
+        "unknown_mib",
+        "read by calls whose file or place in it is not known, and not in the other columns; null: "
+        "the kernel logged the accesses, so none are inferred",
+    ),
 )
 _USED = "Used: pages of calls, of faults, and those mapped around faults. "
 _UNUSED = "Unused: read ahead, never used. "
@@ -41,14 +47,15 @@ def _sums(trace: Trace, keys: str) -> pd.DataFrame:
     page = page_bytes(trace.manifest)
     counts = ", ".join(f"sum({name})::DOUBLE * {page} AS {name}" for name in _COUNTED)
     return trace.sql(
-        f"SELECT {keys}, {counts}, sum(disk_bytes)::DOUBLE AS disk, sum(wait_ns)::DOUBLE AS ns"
+        f"SELECT {keys}, {counts}, sum(disk_bytes)::DOUBLE AS disk, sum(wait_ns)::DOUBLE AS ns,"
+        " sum(if(inferred, unplaced, NULL))::DOUBLE AS unplaced"
         " FROM reads GROUP BY ALL"
-    ).astype(dict.fromkeys((*_COUNTED, "disk", "ns"), "Float64"))
+    ).astype(dict.fromkeys((*_COUNTED, *_OTHERS), "Float64"))
 
 
 def _measured(parts: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     groups = parts.groupby(keys, dropna=False, sort=False)
-    found = groups[[*_COUNTED, "disk", "ns"]].sum(min_count=1).reset_index()
+    found = groups[[*_COUNTED, *_OTHERS]].sum(min_count=1).reset_index()
     used, read = found["accessed"], found["read"]
     found["accessed_mib"] = used / _MIB
     found["hit_percent"] = (100 * (used - found["missed"]) / used).where(used > 0)
@@ -59,6 +66,7 @@ def _measured(parts: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     found["evicted_mib"] = found["evicted"] / _MIB
     found["refaulted_mib"] = found["refaulted"] / _MIB
     found["wait_s"] = found["ns"] / 1e9
+    found["unknown_mib"] = found["unplaced"] / _MIB
     return found
 
 
@@ -94,7 +102,7 @@ def _files_of(trace: Trace) -> pd.DataFrame:
     return _sums(
         trace,
         "coalesce(target, '') AS target,"
-        " coalesce(path, 'inode ' || ino::VARCHAR || ' of ' || dev) AS file",
+        " coalesce(path, 'inode ' || ino::VARCHAR || ' of ' || dev, 'not known') AS file",
     )
 
 

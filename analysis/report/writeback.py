@@ -70,7 +70,7 @@ def _flushed_of(trace: Trace) -> pd.DataFrame:
             coalesce(sum(pages) FILTER (NOT own AND whose IN {MINE}), 0)::DOUBLE
                 AS target_pages,
             coalesce(sum(pages) FILTER (own), 0)::DOUBLE AS own_pages
-        FROM {flushes(trace)} GROUP BY ALL
+        FROM {flushes(trace)} WHERE NOT below GROUP BY ALL
         """
     )
 

@@ -53,7 +53,7 @@ def written(trace: Trace, axis: Axis) -> Lane:
     """
     rows = (
         f"SELECT ts, reason AS series, pages::DOUBLE * {PAGE_BYTES} AS amount"
-        f" FROM {flushes(trace)} WHERE NOT own AND pages > 0"
+        f" FROM {flushes(trace)} WHERE NOT own AND NOT below AND pages > 0"
     )
     return Lane(
         "Write-back",

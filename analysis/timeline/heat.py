@@ -72,7 +72,7 @@ def places(trace: Trace, axis: Axis, most_rows: int = MOST_ROWS) -> Lane:
         notes.append(f"{n:,} write bios are longer than 512 MiB; only their start is drawn.")
     query = (
         f"SELECT dev, page // {1 << shift} AS piece, {axis.bin('ts')} AS bin, sum(pages) AS pages"
-        " FROM flushes WHERE NOT own GROUP BY ALL"
+        " FROM flushes WHERE NOT own AND NOT below GROUP BY ALL"
     )
     title = "Pages written back, by place and time"
     return Lane("Heat maps", title, "pages", Kind.PLACES, frame, " ".join(notes), query)
@@ -86,7 +86,7 @@ def _make_runs(trace: Trace, axis: Axis) -> None:
         CREATE OR REPLACE TEMP TABLE heat_runs AS
         SELECT coalesce(dev, 'not known') AS dev, page::UBIGINT AS page, pages,
             {axis.bin("ts")} AS bin, count(*) AS times
-        FROM {view} WHERE NOT own AND pages > 0 AND {axis.within("ts")} GROUP BY ALL
+        FROM {view} WHERE NOT own AND NOT below AND pages > 0 AND {axis.within("ts")} GROUP BY ALL
         """
     )
     trace.execute(
@@ -169,7 +169,7 @@ def files(trace: Trace, axis: Axis, most: int = MOST_FILES) -> Lane:
         "CASE WHEN path IS NOT NULL THEN path WHEN ino IS NOT NULL"
         f" THEN concat('inode ', ino, ' of ', dev) ELSE '{_NO_FILE}' END"
     )
-    rows = f"SELECT ts, {name} AS file, pages FROM {flushes(trace)} WHERE NOT own"
+    rows = f"SELECT ts, {name} AS file, pages FROM {flushes(trace)} WHERE NOT own AND NOT below"
     frame, query = by_file(trace, axis, rows, most)
     return Lane("Heat maps", "Files written back, by time", "pages", Kind.FILES, frame, "", query)
 

@@ -37,6 +37,8 @@ class Calls:
     tid: Ints
     chosen: NDArray[np.bool_] | None = None
     """True: the requested condition holds for the call's name."""
+    results: NDArray[np.int8] | None = None
+    """1: the call returned 0; 0: it returned something else; -1: not known. If requested."""
 
 
 class Lanes(Protocol):
@@ -61,23 +63,35 @@ class Numbers:
         return np.where(self.tid[at] == tid, at, -1)
 
 
-def calls_of(trace: Trace, lanes: Lanes, what: str, chosen: str = "") -> Iterator[Calls]:
+def calls_of(
+    trace: Trace,
+    lanes: Lanes,
+    what: str,
+    chosen: str = "",
+    source: str = "syscalls",
+    results: bool = False,
+) -> Iterator[Calls]:
     """Yields all calls of a trace, batch by batch, with their lanes.
 
-    `what` and the condition `chosen` are SQL over the column `name`. No other query of the trace is
-    possible before the last batch. Needs table syscalls.
+    `what` and the condition `chosen` are SQL over the columns of `source`: the table syscalls, or a
+    join of it that keeps its rows and their order. No other query of the trace is possible before
+    the last batch. Needs table syscalls.
     """
     more = f", coalesce({chosen}, false)::TINYINT AS chosen" if chosen else ""
+    if results:
+        more += ", coalesce((ret = 0)::TINYINT, -1) AS results"
     query = (
         "SELECT tid::BIGINT AS tid, ts,"
-        f" coalesce(dur_ns, {_NEVER}) AS length, {what} AS what{more} FROM syscalls"
+        f" coalesce(dur_ns, {_NEVER}) AS length, {what} AS what{more} FROM {source}"
     )
     for batch in trace.batches(query):
         tid, ts, length = (batch[name].to_numpy() for name in ("tid", "ts", "length"))
         returned = np.empty(len(ts), np.int64)
         _add_up(ts, length, returned)
         told = batch["chosen"].to_numpy().view(np.bool_) if chosen else None
-        yield Calls(lanes.of(tid, ts), ts, returned, length != _NEVER, batch["what"], tid, told)
+        lane = lanes.of(tid, ts)
+        ended = batch["results"].to_numpy() if results else None
+        yield Calls(lane, ts, returned, length != _NEVER, batch["what"], tid, told, ended)
 
 
 class CallsAround:
@@ -86,43 +100,79 @@ class CallsAround:
     Each array has one value per moment. The values are final after `close`.
     """
 
-    def __init__(self, lane: Ints, ts: Ints) -> None:
-        """Takes the moments: `lane` (from 0) ascends, and `ts` (ns) ascends within each lane."""
+    def __init__(
+        self,
+        lane: Ints | NDArray[np.int32],
+        ts: Ints,
+        after: bool = True,
+        results: bool = False,
+    ) -> None:
+        """Takes the moments: `lane` (from 0) ascends, and `ts` (ns) ascends within each lane.
+
+        Without `after`, the calls after the moments are not looked for. With `results`, the results
+        of the last calls are.
+        """
         lanes = int(lane[-1]) + 1 if len(lane) else 0
         self._lane = lane
         self._first = np.searchsorted(lane, np.arange(lanes + 1))
         self._cuts = Cuts(lane, ts)
-        self._row = np.full(len(ts), -1)
+        self._row = np.full(len(ts), -1, np.int32)
         self.entered = np.full(len(ts), -LATEST)
         """Time in ns at which the last call was entered; -LATEST: there was no call."""
         self.returned = np.full(len(ts), -LATEST)
         """Time in ns at which the last call returned; LATEST: it did not; -LATEST: no call."""
-        self.next = np.full(len(ts), LATEST)
+        self.next = np.full(len(ts) if after else 0, LATEST)
         """Time in ns at which the first call after the moment was entered; LATEST: no call."""
+        self.result = np.full(len(ts) if results else 0, -1, np.int8)
+        """1: the last call returned 0; 0: something else; -1: not known. The longest of several
+        calls that were entered at one time counts."""
+        self._longest = np.full(len(self.result), _NEVER)
 
-    def see(self, calls: Calls) -> tuple[Ints, Ints]:
+    def see(self, calls: Calls) -> tuple[Ints, NDArray[np.int32]]:
         """Takes a batch of calls into account.
 
         Returns the moments whose last call so far is in this batch, and the rows of these calls.
         """
+        moments = np.empty(len(calls.lane), np.int64)
+        count = 0
         if len(self._lane):
             before = self._cuts.last(calls.lane, calls.entered, before=True)
-            _keep_first(before, calls.entered, self.next)
-            seen = (calls.lane, calls.entered, calls.returned, self._first)
-            _keep_last(before, *seen, self.entered, self.returned, self._row)
-        moments = np.flatnonzero(self._row >= 0)
+            if len(self.next):
+                _keep_first(before, calls.entered, self.next)
+            count = _keep_last(
+                before,
+                calls.lane,
+                calls.entered,
+                calls.returned,
+                self._first,
+                self.entered,
+                self.returned,
+                self._row,
+                calls.did_return,
+                np.empty(0, np.int8) if calls.results is None else calls.results,
+                self._longest,
+                self.result,
+                moments,
+            )
+        moments = moments[:count]
         rows = self._row[moments]
         self._row[moments] = -1
         return moments, rows
 
-    def close(self) -> Ints:
+    def close(self) -> NDArray[np.int32]:
         """Completes the moments between which there was no call. Call it after the last batch.
 
         Returns for each moment the number of the moment for which `see` returned its last call.
         """
-        told_for = np.arange(len(self._lane))
-        _carry_back(self._lane, self.next)
+        told_for = np.arange(len(self._lane), dtype=np.int32)
+        if len(self.next):
+            _carry_back(self._lane, self.next)
         _carry_on(self._lane, self.entered, self.returned, told_for)
+        if len(self.result):
+            self.result = self.result[told_for]
+        # Nobody needs these any more, and there may be millions of moments.
+        self._cuts = Cuts(self._lane[:0], self.next[:0])
+        self._row, self._longest = self._row[:0].copy(), self._longest[:0].copy()
         return told_for
 
 
@@ -221,7 +271,7 @@ def _keep_first(at: Ints, entered: Ints, found: Ints) -> None:
 
 
 @compiled
-def _carry_back(lane: Ints, entered: Ints) -> None:
+def _carry_back(lane: Ints | NDArray[np.int32], entered: Ints) -> None:
     for row in range(len(lane) - 2, -1, -1):
         if lane[row] == lane[row + 1] and entered[row + 1] < entered[row]:
             entered[row] = entered[row + 1]
@@ -236,20 +286,40 @@ def _keep_last(
     first: Ints,
     last_entered: Ints,
     last_returned: Ints,
-    last_row: Ints,
-) -> None:
+    last_row: NDArray[np.int32],
+    did_return: NDArray[np.bool_],
+    results: NDArray[np.int8],
+    longest: Ints,
+    last_result: NDArray[np.int8],
+    moments: Ints,
+) -> int:
+    """Returns the number of moments whose last call is among these; they come into `moments`."""
+    count = 0
     for row in range(len(lane)):
         if lane[row] < 0 or lane[row] >= len(first) - 1:
             continue
         at = before[row] + 1 if before[row] >= 0 else first[lane[row]]
-        if at < first[lane[row] + 1] and entered[row] >= last_entered[at]:
-            last_entered[at] = entered[row]
-            last_returned[at] = returned[row]
-            last_row[at] = row
+        if at >= first[lane[row] + 1] or entered[row] < last_entered[at]:
+            continue
+        if len(results) and len(last_result):
+            if entered[row] > last_entered[at]:
+                longest[at], last_result[at] = _NEVER, -1
+            length = returned[row] - entered[row]
+            if results[row] >= 0 and did_return[row] and length > longest[at]:
+                longest[at], last_result[at] = length, results[row]
+        last_entered[at] = entered[row]
+        last_returned[at] = returned[row]
+        if last_row[at] < 0:
+            moments[count] = at
+            count += 1
+        last_row[at] = row
+    return count
 
 
 @compiled
-def _carry_on(lane: Ints, entered: Ints, returned: Ints, told_for: Ints) -> None:
+def _carry_on(
+    lane: Ints | NDArray[np.int32], entered: Ints, returned: Ints, told_for: NDArray[np.int32]
+) -> None:
     for row in range(1, len(lane)):
         if lane[row] == lane[row - 1] and entered[row - 1] > entered[row]:
             entered[row] = entered[row - 1]

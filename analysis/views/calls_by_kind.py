@@ -34,3 +34,18 @@ IDLE = (
     *("semop", "semtimedop"),
 )
 """Calls that wait only for other threads, for a time to pass, or for a network."""
+
+LOCK = ("futex", "futex_wait", "futex_waitv")
+TIMER = ("nanosleep", "clock_nanosleep")
+CHILD = ("wait4", "waitid", "vfork", "clone", "clone3")
+POLL = (
+    *("poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait", "epoll_pwait2"),
+    *("rt_sigtimedwait", "recvmmsg", "mq_timedreceive", "mq_timedsend", "semtimedop"),
+)
+"""Calls that wait for another process, with a time limit."""
+IPC = (
+    *POLL, *READ, *WRITE, "readv", "vmsplice", "tee",
+    *("accept", "accept4", "connect", "recvfrom", "recvmsg", "sendto", "sendmsg", "sendmmsg"),
+    *("msgrcv", "msgsnd", "semop", "rt_sigsuspend", "pause"),
+)  # fmt: skip
+"""Calls that wait for another process, if the sleep can be interrupted."""

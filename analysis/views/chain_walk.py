@@ -6,6 +6,7 @@ recorded, too, it depends on what that thread does meanwhile, and so on.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,12 +28,13 @@ class WaitsOfLanes:
     A lane is the number of a thread, from 0.
     """
 
-    lane: Ints
+    first: Ints
+    """Place of the first wait of each lane, and the number of all waits."""
     begin: Ints
     """Time in ns."""
     end: Ints
     """Time in ns."""
-    by: Ints
+    by: NDArray[np.int32]
     """Lane of the thread to follow; -1: this wait is not followed."""
     born: Ints
     """Time in ns at which the thread of each lane began to exist."""
@@ -52,30 +54,50 @@ class Pieces:
     """Number of the wait that the piece is part of; NO_WAIT: the thread runs."""
 
 
+@dataclass(frozen=True)
+class SpansOfLanes:
+    """Spans of threads: their lanes, begins and ends (ns)."""
+
+    lane: Ints
+    begin: Ints
+    end: Ints
+
+    def part(self, first: int, last: int) -> SpansOfLanes:
+        """Returns the spans from one number up to another one."""
+        return SpansOfLanes(self.lane[first:last], self.begin[first:last], self.end[first:last])
+
+
 def pieces_of(
-    waits: WaitsOfLanes, lane: Ints, begin: Ints, end: Ints, cuts: tuple[Ints, Ints]
-) -> Pieces:
-    """Returns the pieces of spans of threads (`lane`, from `begin` to `end` in ns).
+    waits: WaitsOfLanes, spans: SpansOfLanes, cuts: tuple[Ints, Ints], most: int
+) -> Iterator[Pieces]:
+    """Yields the pieces of spans, all pieces of some neighbouring spans at a time.
 
     `cuts` are lanes and times, ordered by both, at which a running thread's piece ends and another
-    one begins. A span's pieces add up to its length exactly.
+    one begins. A span's pieces add up to its length exactly. There are at most `most` pieces at a
+    time, or those of one span.
     """
-    lanes = len(waits.born)
-    first_wait = np.searchsorted(waits.lane, np.arange(lanes + 1))
-    first_cut = np.searchsorted(cuts[0], np.arange(lanes + 1))
-    told = (waits.begin, waits.end, waits.by, waits.born, first_wait, cuts[1], first_cut)
-    none = np.empty((0, 5), np.int64)
-    count = _walk(*told, lane, begin, end, none)
-    found = np.empty((count, 5), np.int64)
-    _walk(*told, lane, begin, end, found)
-    return Pieces(*(np.ascontiguousarray(found[:, column]) for column in range(5)))
+    first_cut = np.searchsorted(cuts[0], np.arange(len(waits.born) + 1))
+    told = (waits.begin, waits.end, waits.by, waits.born, waits.first, cuts[1], first_cut)
+    count = np.empty(len(spans.lane), np.int64)
+    _walk(*told, spans.lane, spans.begin, spans.end, np.empty((0, 5), np.int64), count)
+    upto = np.cumsum(count)
+    first = 0
+    while first < len(upto):
+        before = int(upto[first - 1]) if first else 0
+        last = max(first + 1, int(np.searchsorted(upto, before + most, "right")))
+        found = np.empty((int(upto[last - 1]) - before, 5), np.int64)
+        some = spans.part(first, last)
+        _walk(*told, some.lane, some.begin, some.end, found, count[first:last])
+        found[:, 0] += first
+        yield Pieces(*(np.ascontiguousarray(found[:, column]) for column in range(5)))
+        first = last
 
 
 @compiled
 def _walk(
     begins: Ints,
     ends: Ints,
-    by: Ints,
+    by: NDArray[np.int32],
     born: Ints,
     first_wait: Ints,
     cuts: Ints,
@@ -84,8 +106,9 @@ def _walk(
     starts: Ints,
     stops: Ints,
     found: NDArray[np.int64],
-) -> int:
-    """Counts the pieces, and writes them to `found` if it has room for them."""
+    count: Ints,
+) -> None:
+    """Counts the pieces of each span, and writes them to `found` if it has room for them."""
     n = 0
     # For each wait that is followed: the thread, the time from which and until which it counts,
     # its next wait, and the wait that led to it.
@@ -95,6 +118,8 @@ def _walk(
     coming = np.empty(_DEEPEST, np.int64)
     led_by = np.empty(_DEEPEST, np.int64)
     for span in range(len(lanes)):
+        count[span] = 0
+        before = n
         if lanes[span] < 0 or lanes[span] >= len(born) or stops[span] <= starts[span]:
             continue
         depth = 0
@@ -108,9 +133,9 @@ def _walk(
                 continue
             if led_by[depth] != NO_WAIT and at < born[lane]:
                 # The thread did not exist yet: the wait for it stays as it is.
-                before = min(stop, born[lane])
-                n = _add(found, n, span, at, before, lane_at[depth - 1], led_by[depth])
-                now[depth] = before
+                birth = min(stop, born[lane])
+                n = _add(found, n, span, at, birth, lane_at[depth - 1], led_by[depth])
+                now[depth] = birth
                 continue
             begin = stop
             if wait < first_wait[lane + 1]:
@@ -132,7 +157,7 @@ def _walk(
                 led_by[depth] = wait
             else:
                 n = _add(found, n, span, at, end, lane, wait)
-    return n
+        count[span] = n - before
 
 
 @compiled

@@ -12,14 +12,16 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from tracer.analysis.views.chain_walk import NO_WAIT, WaitsOfLanes, pieces_of
+from tracer.analysis.views.chain_walk import NO_WAIT, Pieces, SpansOfLanes, pieces_of
 from tracer.analysis.views.data_owners import COLUMNS as OWNER_COLUMNS
-from tracer.analysis.views.in_phase import with_phase
+from tracer.analysis.views.path_windows import Window, windows
+from tracer.analysis.views.segments import make_segments
 from tracer.analysis.views.steps import steps
 from tracer.analysis.views.stretches import Ints
-from tracer.analysis.views.threads import make_threads, owns
+from tracer.analysis.views.threads import owns
 from tracer.analysis.views.view import View
-from tracer.analysis.views.waits import KINDS, LINE_COLUMNS, waits
+from tracer.analysis.views.wait_rows import CERTAINTY, JOINS, KINDS
+from tracer.analysis.views.waits import LINE_COLUMNS, waits
 from tracer.probes.schema import PID, TID, TS, Column, Type
 from tracer.store.trace import Trace
 
@@ -31,24 +33,16 @@ _FOLLOWED = ("lock", "ipc", "child", "disk", "sync", "fault", "other")
 """Kinds of waits that the thread `by_tid` ended, if there is one."""
 _NEVER = 1 << 62
 
-# A wait of unknown length lasts until the thread's next one at most.
-_WAITS = f"""
-SELECT lane, "begin",
-    greatest("begin", least("end", lead("begin", 1, {_NEVER}) OVER of_lane)) AS "end", followed, row
-FROM (
-    SELECT t.life - 1 AS lane, w.ts AS "begin", w.rowid AS row,
-        coalesce(try_cast(w.ts::HUGEINT + w.dur_ns AS BIGINT), {_NEVER}) AS "end",
-        CASE WHEN w.kind IN {_FOLLOWED} AND b.target IS NOT NULL THEN b.life - 1 ELSE -1 END
-            AS followed
-    FROM wait_events w JOIN threads t ON {owns("t", "w")}
-    LEFT JOIN threads b ON {owns("b", "w", "by_tid")}
-) WINDOW of_lane AS (PARTITION BY lane ORDER BY "begin", row) ORDER BY lane, "begin", row
-"""
+_MOST_PIECES = 1 << 18
+"""Pieces of steps that are in memory at a time, unless one step has more."""
 
+# The phase is that of the step's thread, which waits for the segment's thread.
 _STEPS = f"""
 CREATE OR REPLACE TEMP TABLE path_steps AS
-SELECT row_number() OVER (ORDER BY s.start, s.rowid) - 1 AS span, t.life - 1 AS lane, s.*
+SELECT row_number() OVER (ORDER BY s.start, s.rowid) - 1 AS span, t.life - 1 AS lane, s.*,
+    coalesce(l.lane, p.lane, (SELECT lane FROM sole_marking)) AS marking
 FROM steps s JOIN threads t ON {owns("t", "s", ts="start")}
+LEFT JOIN phase_lanes l ON s.pid = l.pid AND s.tid = l.tid LEFT JOIN marking p ON s.pid = p.pid
 -- Before the recording, nobody knows what a thread waited for.
 WHERE s."end" > s.start AND s.start >= $begun
 """
@@ -60,72 +54,106 @@ FROM phase_segments g JOIN phase_lanes l USING (lane) JOIN threads t
 ORDER BY ALL
 """
 
-_SEGMENTS = f"""
-CREATE OR REPLACE TEMP TABLE path_segments AS
-SELECT s.epoch AS step_epoch, s.step AS step_number, s.stage AS step_stage, s.pid AS step_pid,
-    s.tid AS step_tid, s.start AS step_start, p.ts, p.dur_ns, t.pid, t.tid, t.comm, t.target,
-    t.container, coalesce(w.kind, '{RUN}') AS kind, w.detail, w.call, w.by_pid, w.by_tid,
-    w.by_comm, w.by_target, w.by_container, coalesce(w.certainty, 'exact') AS certainty,
-    w.for_pid, w.for_comm, w.for_target, w.for_container, w.line, w.stack
-FROM path_pieces p JOIN path_steps s USING (span)
-LEFT JOIN threads t ON t.life = p.lane + 1
-LEFT JOIN wait_events w ON w.rowid = p.wait
+_KIND = f"ENUM {(RUN, *KINDS)}"
+
+_ROWS = f"""
+CREATE OR REPLACE TEMP TABLE path_rows (
+    span INTEGER, ts BIGINT, dur_ns BIGINT, life INTEGER, kind {_KIND}, detail INTEGER,
+    call INTEGER, by_tid INTEGER, by_life INTEGER, certainty {CERTAINTY}, owner INTEGER, row BIGINT,
+    phase INTEGER
+)
+"""
+
+# `wait_rows` is in order of time, so a condition on it spares reading most of its blocks.
+_PIECES = f"""
+INSERT INTO path_rows BY NAME
+SELECT p.span, p.ts, p.dur_ns, p.lane + 1 AS life, coalesce(w.kind::{_KIND}, '{RUN}') AS kind,
+    w.detail, w.call, w.by_tid, w.by_life, coalesce(w.certainty, 'exact') AS certainty, w.owner,
+    w.row, g.name AS phase
+FROM path_pieces p
+JOIN (SELECT span, marking FROM path_steps WHERE span BETWEEN {{first}} AND {{last}}) s USING (span)
+LEFT JOIN (
+    SELECT rowid AS number, * FROM wait_rows WHERE ts BETWEEN {{since}} AND {{until}}
+) w ON w.number = p.wait
+LEFT JOIN phase_segments g ON g.segment = phase_segment(s.marking, p.ts)
 ORDER BY p.span, p.ts
+"""
+
+_TEXTS = """
+    t.pid, t.tid, t.comm, t.target, t.container, w.kind::VARCHAR AS kind, d.name AS detail,
+    c.name AS call, b.pid AS by_pid, w.by_tid, b.comm AS by_comm, b.target AS by_target,
+    b.container AS by_container, w.certainty::VARCHAR AS certainty, o.for_pid, o.for_comm,
+    o.for_target, o.for_container, l.line, l.stack, k.kernel_stack
+"""
+_JOINS = f"""
+LEFT JOIN threads t ON t.life = w.life {JOINS} LEFT JOIN phase_names n ON w.phase = n.code
 """
 
 _VIEW = f"""
 CREATE OR REPLACE TEMP VIEW {VIEW} AS
-SELECT step_epoch AS epoch, step_number AS step, step_stage AS stage, phase,
-    * EXCLUDE (step_epoch, step_number, step_stage, phase, stage, epoch, step)
-FROM {{placed}}
+SELECT s.epoch, s.step, s.stage, n.name AS phase, s.pid AS step_pid, s.tid AS step_tid,
+    s.start AS step_start, w.ts, w.dur_ns, {_TEXTS}
+FROM path_rows w JOIN path_steps s USING (span) {_JOINS}
 """
 
-_ON_THE_WAY = ("path_steps", "path_pieces")
+# Rows are added up by their numbers, and only the sums get their texts.
+_SUMS = f"""
+CREATE OR REPLACE TEMP TABLE path_sums AS
+WITH sums AS (
+    SELECT s.tid AS step_tid, s.of_step, w.phase, w.life, w.kind, w.detail, w.call, w.by_tid,
+        w.by_life, w.certainty, w.owner, coalesce(l.row, k.row) AS row, sum(w.dur_ns) AS dur_ns
+    FROM path_rows w JOIN (SELECT *, {{of_step}} AS of_step FROM path_steps WHERE {{which}}) s
+        USING (span)
+    LEFT JOIN waiting_lines l ON w.row = l.row LEFT JOIN sleeping_stacks k ON w.row = k.row
+    GROUP BY ALL
+)
+SELECT w.step_tid, w.of_step, n.name AS phase, w.dur_ns, {_TEXTS} FROM sums w {_JOINS}
+"""
 
 
 def _build(trace: Trace) -> None:
     waits(trace)
     steps(trace)
-    make_threads(trace)
-    trace.execute(_STEPS.replace("$begun", str(trace.manifest["clock"]["start_ns"])))
-    of_steps = _arrays(trace, 'SELECT lane, start, "end" FROM path_steps ORDER BY span')
-    begun = _arrays(trace, "SELECT begun FROM threads ORDER BY life")
-    lane, begin, end, by, row = _arrays(trace, _WAITS)
-    waits_of = WaitsOfLanes(lane, begin, end, by, begun[0])
-    pieces = pieces_of(waits_of, of_steps[0], of_steps[1], of_steps[2], _phase_cuts(trace))
-    waited = pieces.wait != NO_WAIT
-    rows = np.full(len(pieces.wait), -1)
-    rows[waited] = row[pieces.wait[waited]]
-    trace.execute("DROP TABLE IF EXISTS path_pieces")
-    trace.keep(
-        "path_pieces",
-        pa.table(
-            {
-                "span": pieces.span,
-                "ts": pieces.begin,
-                "dur_ns": pieces.end - pieces.begin,
-                "lane": pieces.lane,
-                "wait": pa.array(rows, mask=~waited),
-            }
-        ),
-    )
-    trace.execute(_SEGMENTS)
-    for table in _ON_THE_WAY:
-        trace.execute(f"DROP TABLE {table}")
-    trace.execute(_VIEW.format(placed=with_phase(trace, "path_segments")))
-
-
-def _phase_cuts(trace: Trace) -> tuple[Ints, Ints]:
-    from tracer.analysis.views.segments import make_segments
-
     make_segments(trace)
+    trace.execute(_STEPS.replace("$begun", str(trace.manifest["clock"]["start_ns"])))
+    trace.execute(_ROWS)
+    spans = SpansOfLanes(*_arrays(trace, 'SELECT lane, start, "end" FROM path_steps ORDER BY span'))
     lane, ts = _arrays(trace, _CUTS)
-    return lane, ts
+    for window in windows(trace, spans, _FOLLOWED):
+        for pieces in pieces_of(window.waits, window.spans, (lane, ts), _MOST_PIECES):
+            _keep(trace, window, pieces)
+    trace.execute(_VIEW)
+
+
+def _keep(trace: Trace, window: Window, pieces: Pieces) -> None:
+    """Adds pieces of spans, which there is at least one of, to the table path_rows."""
+    waited = pieces.wait != NO_WAIT
+    wait = pieces.wait[waited]
+    rows = np.full(len(pieces.wait), -1)
+    rows[waited] = window.number[wait]
+    began = window.waits.begin[wait]
+    found = pa.table(
+        {
+            "span": pieces.span + window.first,
+            "ts": pieces.begin,
+            "dur_ns": pieces.end - pieces.begin,
+            "lane": pieces.lane,
+            "wait": pa.array(rows, mask=~waited),
+        }
+    )
+    some = {
+        "first": window.first + pieces.span[0],
+        "last": window.first + pieces.span[-1],
+        "since": began.min(initial=_NEVER),
+        "until": began.max(initial=-_NEVER),
+    }
+    with trace.lent("path_pieces", found):
+        trace.execute(_PIECES.format(**some))
 
 
 def _arrays(trace: Trace, query: str) -> list[Ints]:
     found = trace.arrow(query).combine_chunks()
-    return [found[name].to_numpy().astype(np.int64) for name in found.column_names]
+    return [found[name].to_numpy().astype(np.int64, copy=False) for name in found.column_names]
 
 
 CRITICAL_PATH = View(
@@ -186,6 +214,16 @@ def main_steps(trace: Trace) -> str:
     critical_path(trace)
     trains = f"SELECT 1 FROM {VIEW} WHERE stage = 'train' LIMIT 1"
     return "stage = 'train'" if trace.rows(trains) else "true"
+
+
+def make_path_sums(trace: Trace, which: str, of_step: str) -> None:
+    """Makes the table `path_sums`: segments with the same values, added up over steps.
+
+    Columns: those of `critical_path` from phase to kernel_stack, but ts and all of the step's,
+    except step_tid; `of_step`, an SQL expression over columns of `steps`, and `dur_ns`. `which` is
+    an SQL condition over columns of `steps`. Needs the view `critical_path`.
+    """
+    trace.execute(_SUMS.format(which=which, of_step=of_step))
 
 
 def critical_path(trace: Trace) -> str:

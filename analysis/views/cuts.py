@@ -22,7 +22,7 @@ from tracer.store.trace import Trace
 class Cuts:
     """Moments at which the time of each lane (for example a thread) is cut."""
 
-    def __init__(self, lane: NDArray[np.int64], ts: NDArray[np.int64]) -> None:
+    def __init__(self, lane: NDArray[np.int64] | NDArray[np.int32], ts: NDArray[np.int64]) -> None:
         """Takes the cuts: `lane` (from 0) ascends, and `ts` (ns) ascends within each lane."""
         lanes = int(lane[-1]) + 1 if len(lane) else 0
         self._first = np.searchsorted(lane, np.arange(lanes + 1)).astype(np.int64)

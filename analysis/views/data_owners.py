@@ -30,23 +30,36 @@ COLUMNS = (
 _LONGEST = 1 << 32
 """Sectors that no request has more of."""
 
+# By their issue, the requests that a wait met lie between two numbers: the last one issued before
+# its end, and the first one up to which a request was in flight when it began.
 _SERVED = f"""
 CREATE OR REPLACE TEMP TABLE served_data AS
-WITH waits AS (
-    SELECT row, ts, dur_ns, ts::HUGEINT + dur_ns AS until, by_tid FROM wait_parts
-    WHERE kind = 'sync' AND detail = 'data' AND dur_ns > 0 AND until < {1 << 63}
-), disks AS (
+WITH disks AS (
     SELECT tid, disk FROM commit_writes
     UNION
     SELECT tid, coalesce(p.disk, j.dev) FROM journal j LEFT JOIN partitions p USING (dev)
-), meanwhile AS MATERIALIZED (
-    SELECT w.row, w.ts, w.dur_ns, w.by_tid, r.row AS request, r.dev, r.sector, r.nr_sector,
-        r.queue_ns, r.issue_ns
-    FROM waits w JOIN (FROM requests WHERE operation = 'write') r
-        ON r.issue_ns < w.until AND r.complete_ns > w.ts
+), waits AS (
+    SELECT row, ts, dur_ns, (ts::HUGEINT + dur_ns)::BIGINT AS until, d.disk
+    FROM sync_waits s JOIN disks d ON s.by_tid = d.tid
+    WHERE kind = 'sync' AND detail = 'data' AND dur_ns > 0
+        AND ts::HUGEINT + dur_ns < {1 << 63}
+), writes AS (
+    SELECT r.row AS request, dev, sector, nr_sector, queue_ns, issue_ns, complete_ns,
+        row_number() OVER by_issue AS number, max(complete_ns) OVER by_issue AS latest
+    FROM requests r WHERE operation = 'write' AND complete_ns IS NOT NULL
+    WINDOW by_issue AS (PARTITION BY dev ORDER BY issue_ns, row ROWS UNBOUNDED PRECEDING)
+), issued AS (
+    SELECT dev, issue_ns, max(number) AS number FROM writes GROUP BY ALL
+), done AS (
+    SELECT dev, latest, max(number) AS number FROM writes GROUP BY ALL
+), met AS (
+    SELECT w.*, unnest(range(coalesce(f.number, 0) + 1, l.number + 1)) AS number
+    FROM waits w ASOF JOIN issued l ON w.disk = l.dev AND w.until > l.issue_ns
+    ASOF LEFT JOIN done f ON w.disk = f.dev AND w.ts >= f.latest
 )
-SELECT m.* EXCLUDE (by_tid)
-FROM meanwhile m JOIN disks d ON m.by_tid = d.tid AND m.dev = d.disk
+SELECT m.row, m.ts, m.dur_ns, w.* EXCLUDE (complete_ns, number, latest)
+FROM met m JOIN writes w ON m.disk = w.dev AND m.number = w.number
+WHERE w.complete_ns > m.ts AND w.issue_ns < m.until
 """
 
 # The largest part comes first. The ends of the parts are rounded, so that they add up.
@@ -74,10 +87,10 @@ FROM ends WHERE "to" > "from"
 """
 
 _SPLIT = """
-CREATE OR REPLACE TEMP TABLE wait_parts AS
+CREATE OR REPLACE TEMP TABLE sync_waits AS
 SELECT w.* REPLACE (coalesce(d.ts, w.ts) AS ts, coalesce(d.dur_ns, w.dur_ns) AS dur_ns,
     if(d.shared, 'inferred', w.certainty) AS certainty)
-FROM wait_parts w
+FROM sync_waits w
 LEFT JOIN data_owners d ON w.row = d.row AND w.ts = d.began AND w.detail = 'data'
 """
 
@@ -94,13 +107,13 @@ def make_no_owners(trace: Trace) -> None:
 
 
 def split_by_owner(trace: Trace) -> None:
-    """Splits the waits for data in `wait_parts` by the owners of the data.
+    """Splits the waits for data in `sync_waits` by the owners of the data.
 
     The parts of a wait follow one another and fill it. Makes the table data_owners: row, ts (of the
-    new `wait_parts`), for_pid, for_comm, for_target, for_container. Needs `wait_parts`,
+    new `sync_waits`), for_pid, for_comm, for_target, for_container. Needs `sync_waits`,
     `commit_writes` and `partitions` (`tracer.analysis.views.sync_parts`).
     """
-    found = "SELECT 1 FROM wait_parts WHERE kind = 'sync' AND detail = 'data' LIMIT 1"
+    found = "SELECT 1 FROM sync_waits WHERE kind = 'sync' AND detail = 'data' LIMIT 1"
     if "dirty" not in trace.tables or not trace.rows(found):
         return
     requests(trace)

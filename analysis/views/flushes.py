@@ -22,11 +22,12 @@ the recording goes.
 from __future__ import annotations
 
 from tracer.analysis.views.calls_around import LATEST
+from tracer.analysis.views.carried import make_carried
 from tracer.analysis.views.dirtiers import make_dirtiers
 from tracer.analysis.views.submissions import make_submissions
 from tracer.analysis.views.threads import make_threads, owns
 from tracer.analysis.views.view import View
-from tracer.analysis.views.volumes import make_volumes, of_files
+from tracer.analysis.views.volumes import below_others, make_volumes, of_files
 from tracer.analysis.views.whose import COLUMN, make_undirtied
 from tracer.probes.schema import DEV, TS, Column, Type
 from tracer.store.trace import Trace
@@ -52,7 +53,7 @@ _STEPS_ON_THE_WAY = (
         "dirtied",
         "parts",
     ),
-    *("stage_steps", "dirtied_by", "in_phase", "undirtied", "own_inodes"),
+    *("stage_steps", "dirtied_by", "in_phase", "undirtied", "own_inodes", "carried"),
 )
 
 # The innermost stage at any moment, of each process and of the only one that marks any.
@@ -144,6 +145,7 @@ SELECT id, coalesce(own.name, sole.name) AS phase FROM sole LEFT JOIN own USING 
 
 _SQL = f"""
 CREATE TEMP TABLE {VIEW} AS
+SELECT *, coalesce($below, false) AS below FROM (
 WITH subvolumes AS (
     SELECT fs, ino FROM {of_files("file_writes")} WHERE root IS NOT NULL
     GROUP BY ALL HAVING count(DISTINCT root) > 1
@@ -151,10 +153,10 @@ WITH subvolumes AS (
     SELECT fs, ino, max(ts) AS last_freed FROM {of_files("file_writes")}
     WHERE event = 'free_inode' GROUP BY ALL
 )
-SELECT r.ts, r.dev, r.sector, r.nr_sector, r.rwbs, r.page, r.pages, r.ino, r.root,
+SELECT $b.ts, $b.dev, $b.sector, $b.nr_sector, $b.rwbs, $b.page, $b.pages, r.ino, r.root,
     CASE WHEN NOT r.metadata AND r.ts >= coalesce(f.born_ns, r.ts)
         AND r.ts > coalesce(z.last_freed, -1) THEN f.path END AS path,
-    r.reason, r.call, r.pid, r.comm, d.dirtier, d.comm AS dirtier_comm, d.target, d.container,
+    r.reason, r.call, $b.pid, $b.comm, d.dirtier, d.comm AS dirtier_comm, d.target, d.container,
     p.phase,
     CASE WHEN d.id IS NOT NULL THEN d.whose ELSE o.whose END AS whose,
     CASE WHEN r.certainty = 'exact' AND (d.dirtiers > 1 OR NOT r.direct AND d.id IS NOT NULL AND (
@@ -163,19 +165,24 @@ SELECT r.ts, r.dev, r.sector, r.nr_sector, r.rwbs, r.page, r.pages, r.ino, r.roo
             r.machine_lost >= d.since OR (r.in_bracket AND r.dirty_since < $start)
             OR sd.disk IS NOT NULL OR sv.ino IS NOT NULL))
         THEN 'ambiguous' ELSE r.certainty END AS certainty,
-    d.dirtiers::INTEGER AS dirtiers, own.ino IS NOT NULL AS own, r.id AS row
-FROM submissions r
-LEFT JOIN dirtied_by d USING (id)
-LEFT JOIN in_phase p USING (id)
-LEFT JOIN undirtied o USING (id)
+    d.dirtiers::INTEGER AS dirtiers, own.ino IS NOT NULL AS own, $b.id AS row
+FROM $bios
+LEFT JOIN dirtied_by d ON r.id = d.id
+LEFT JOIN in_phase p ON r.id = p.id
+LEFT JOIN undirtied o ON r.id = o.id
 LEFT JOIN shared_disks sd ON r.disk = sd.disk
 LEFT JOIN subvolumes sv ON r.fs = sv.fs AND r.ino = sv.ino
 LEFT JOIN own_inodes own ON r.fs = own.fs AND r.ino = own.ino
 LEFT JOIN files f
     ON r.fs = f.dev AND r.ino = f.ino AND coalesce(r.root, 0) = coalesce(f.root, 0)
 LEFT JOIN freed z ON r.fs = z.fs AND r.ino = z.ino
-ORDER BY r.ts, r.id
+) ORDER BY ts, row
 """
+_CARRIED = (
+    "submissions b LEFT JOIN carried c ON b.id = c.id"
+    " JOIN submissions r ON r.id = coalesce(c.top, b.id)"
+)
+"""Each bio (b), and the bio (r) whose data it carries: it may be the same."""
 
 
 def _build(trace: Trace) -> None:
@@ -188,9 +195,21 @@ def _build(trace: Trace) -> None:
     for statement in (_STAGES_SQL, _DIRTIER, _PHASE):
         trace.execute(statement)
     make_undirtied(trace)
-    trace.execute(_SQL.replace("$start", str(trace.manifest["clock"]["start_ns"])))
+    sql = _SQL
+    carried = make_carried(trace)
+    disks = [
+        dev for (dev,) in trace.rows("SELECT DISTINCT dev FROM submissions WHERE dev IS NOT NULL")
+    ]
+    for name, text in {
+        "$start": str(trace.manifest["clock"]["start_ns"]),
+        "$below": below_others(trace, disks),
+        "$bios": _CARRIED if carried else "submissions r",
+        "$b.": "b." if carried else "r.",
+    }.items():
+        sql = sql.replace(name, text)
+    trace.execute(sql)
     for table in _STEPS_ON_THE_WAY:
-        trace.execute(f"DROP TABLE {table}")
+        trace.execute(f"DROP TABLE IF EXISTS {table}")
 
 
 FLUSHES = View(
@@ -240,6 +259,11 @@ FLUSHES = View(
         Column("dirtiers", Type.INT32, "processes that dirtied the inode since it was last clean"),
         Column("own", Type.BOOL, "belongs to a file of the recorder"),
         Column("row", Type.INT64, "row of its event in the table block"),
+        Column(
+            "below",
+            Type.BOOL,
+            "its data has a row of its own on a device above (loop, device mapper, md)",
+        ),
     ),
     needs=("block",),
     build=_build,

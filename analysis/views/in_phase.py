@@ -30,11 +30,9 @@ _WHERE = {
     "stall_events": _Where(),
     "wait_events": _Where(),
     "page_use_events": _Where(),
-    # The phase is that of the step's thread, which waits for the segment's thread.
-    "path_segments": _Where(pid="step_pid", tid="step_tid"),
 }
 
-_INNER = ("stall_events", "wait_events", "page_use_events", "path_segments")
+_INNER = ("stall_events", "wait_events", "page_use_events")
 """Tables that views are made of."""
 
 IN_PHASE = tuple(name for name in _WHERE if name not in _INNER)

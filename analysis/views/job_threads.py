@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tracer.analysis.views.lives import Lives
 from tracer.analysis.views.stretches import Ints
 from tracer.analysis.views.threads import make_threads
-from tracer.probes.compiled import compiled
 from tracer.store.trace import Trace
 
 _THREADS = """
@@ -19,26 +19,14 @@ FROM threads WHERE job
 
 
 @dataclass(frozen=True)
-class JobThreads:
+class JobThreads(Lives):
     """The threads of all jobs: arrays, by their lanes."""
 
-    tid: Ints
-    """Thread numbers, ascending. A number that several threads had is there several times."""
-    begun: Ints
-    """Time in ns from which the number is this thread's; ascends in each number."""
-    until: Ints
-    """Time in ns from which another thread has the number."""
     job: Ints
     ended: Ints
     """Time in ns of the end of the thread or of the recording."""
     was_there: Ints
     """Lanes of threads that began before the recording."""
-
-    def of(self, tid: Ints, ts: Ints) -> Ints:
-        """Returns the lanes of events by their threads and times (ns); -1: of no job."""
-        lane = np.empty(len(tid), np.int64)
-        _lanes(tid, ts, self.tid, self.begun, self.until, lane)
-        return lane
 
 
 def make_job_threads(trace: Trace) -> None:
@@ -55,18 +43,3 @@ def job_threads(trace: Trace, ended: int) -> JobThreads:
     )
     tid, begun, until, job, last, was_there = (rows[name].to_numpy() for name in rows.column_names)
     return JobThreads(tid, begun, until, job, last, np.flatnonzero(was_there))
-
-
-@compiled
-def _lanes(tid: Ints, ts: Ints, tids: Ints, begun: Ints, until: Ints, lane: Ints) -> None:
-    for row in range(len(tid)):
-        low, high = 0, len(tids)
-        # The first lane after the moment.
-        while low < high:
-            middle = (low + high) // 2
-            if tids[middle] < tid[row] or (tids[middle] == tid[row] and begun[middle] <= ts[row]):
-                low = middle + 1
-            else:
-                high = middle
-        at = low - 1
-        lane[row] = at if at >= 0 and tids[at] == tid[row] and ts[row] < until[at] else -1

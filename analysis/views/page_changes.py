@@ -72,7 +72,7 @@ def add(
     goes_on = in_call and thread["asks"] and thread["asks_to"] == thread["end"]
     reads = (
         faults
-        or not told
+        or (not told and not thread["writes"])
         or (
             thread["reads"] == file + 1
             and first < thread["reads_to"]
@@ -181,6 +181,38 @@ def access(
     thread["missing"] = 0
     thread["reads"] = thread["asks"] = thread["bio_file"] = thread["to_read"] = 0
     thread["cut"] = marked
+
+
+@compiled
+def access_of_call(
+    pages: NDArray[np.void],
+    base: int,
+    first: int,
+    end: int,
+    adds: bool,
+    file: int,
+    tid: int,
+    now: int,
+    thread: NDArray[np.void],
+    use: NDArray[np.void],
+) -> None:
+    """Uses all pages of a call that returns now; `adds`: some were added since it began."""
+    use["kind"], use["first"], use["pages"] = ACCESS, first, end - first
+    for place in range(base + first, base + end):
+        page = pages[place]
+        own = page["by"] == tid
+        use["accessed"] += 1
+        if adds and own and page["added"] > thread["began"]:
+            use["missed"] += 1
+        if page["flags"] & CACHED or not page["flags"] & KNOWN:
+            use_page(page, own)
+    thread["last"] = ACCESS
+    thread["file"] = file
+    thread["first"], thread["end"], thread["counted"] = first, end, first
+    thread["call_first"] = first
+    thread["event"] = now
+    thread["missing"] = 0
+    thread["reads"] = thread["asks"] = thread["bio_file"] = thread["to_read"] = thread["cut"] = 0
 
 
 @compiled

@@ -13,13 +13,13 @@ from tracer.sizes import show_size
 KINDS = (
     *("access", "map", "fault", "add", "delete"),
     *("sync_read_ahead", "async_read_ahead", "read_ahead", "bio", "wait", "begin", "end", "return"),
+    *("call_reads", "call_writes", "call_ends"),
 )
-"""Events that are followed. An event's code is its index here. The last five are of other tables:
-a read of a device, a wait for it, the begin and end of a thread's reclaim, and the return of a call
-that read."""
-(ACCESS, MAP, FAULT, ADD, DELETE, SYNC, ASYNC, AHEAD, BIO, WAIT, BEGIN, END, RETURN) = range(
-    len(KINDS)
-)
+"""Events that are followed. An event's code is its index here. From bio on, they are of other
+tables: a read of a device, a wait for it, the begin and end of a thread's reclaim, the return of a
+call that read; and, if accesses are inferred, the begin and end of a call that brings pages in."""
+(ACCESS, MAP, FAULT, ADD, DELETE, SYNC, ASYNC, AHEAD, BIO, WAIT, BEGIN, END, RETURN, CALL_READS,
+ CALL_WRITES, CALL_ENDS) = range(len(KINDS))  # fmt: skip
 NOTHING = -1
 
 EVENT = np.dtype(
@@ -28,10 +28,14 @@ EVENT = np.dtype(
         ("kind", "i8"),  # code of KINDS
         ("pid", "i4"),
         ("tid", "i4"),
-        ("file", "i4"),  # number of the file; not of the last five kinds
+        ("file", "i4"),  # number of the file; not from the kind bio on
         ("index", "i8"),  # first page; return: ns, time at which the call began
         ("pages", "i8"),  # bio, return: bytes; wait: ns
-        ("continues", "i1"),  # access: 1 if it is of the same call as the one before; -1: not known
+        (
+            "continues",
+            "i1",
+        ),  # access: 1 if it is of the same call as the one before; -1: not known;
+        # inferred: 1 if its call brought pages in
     ]
 )
 USE = np.dtype(
@@ -57,10 +61,11 @@ USE = np.dtype(
         ("refault_distance", "i8"),
         ("disk_bytes", "i8"),
         ("wait_ns", "i8"),
+        ("unplaced", "i8"),
     ]
 )
 COUNTS = USE.names[9:] if USE.names else ()
-"""The counts of an event's effects, in pages except for the last two."""
+"""The counts of an event's effects, in pages except for the last three."""
 
 PAGE = np.dtype(
     [
@@ -108,6 +113,7 @@ THREAD = np.dtype(
         ("to_read", "i8"),  # pages that it has added, and no bio of its has read yet
         ("bio_file", "i4"),  # 1 + file of which it reads pages from the device now, for its bios
         ("reclaims", "u1"),
+        ("writes", "u1"),  # 1: it is in a call that writes; known only if accesses are inferred
     ],
     align=True,
 )

@@ -8,6 +8,8 @@ A call that reads logs an access for each batch of its pages, from the batch's f
 call's last page. It adds the pages that it lacks before the access of their batch. A first batch
 whose next page is still being read is not logged; the bytes that the call returns tell of it.
 
+If accesses are inferred from calls, an access is all of a call, at its return.
+
 A fault is logged before its page is added. Before it and after it, the kernel tries to map the
 cached pages of a window around it. A window that is followed by a fault in it was no success. One
 that has success maps a page at least: if all its pages are mapped, the mapping must be a new one.
@@ -22,6 +24,7 @@ from numpy.typing import NDArray
 
 from tracer.analysis.views.page_changes import (
     access,
+    access_of_call,
     add,
     count_fresh,
     delete,
@@ -37,6 +40,9 @@ from tracer.analysis.views.page_states import (
     ASYNC,
     BEGIN,
     BIO,
+    CALL_ENDS,
+    CALL_READS,
+    CALL_WRITES,
     DELETE,
     END,
     EVENT,
@@ -66,15 +72,23 @@ class PageTracking:
     """The pages of all files, to which events are applied batch by batch."""
 
     def __init__(
-        self, base: Ints, end: Ints, page_bytes: int, reclaimers: Ints, reads_are_told: bool
+        self,
+        base: Ints,
+        end: Ints,
+        page_bytes: int,
+        reclaimers: Ints,
+        reads_are_told: bool,
+        inferred: bool = False,
     ) -> None:
         """Takes files, dense from 0: the number of each one's first page, and its length in pages.
 
         `reclaimers` are the kernel's threads that only evict (kswapd). Unless `reads_are_told` by
-        events of read-ahead, every page that is added counts as read.
+        events of read-ahead, every page that is added counts as read. `inferred`: an access is all
+        of a call, and comes after the pages that the call adds.
         """
         self._base, self._end, self._page_bytes = base, end, page_bytes
         self._told = reads_are_told
+        self._inferred = inferred
         self._pages = untouched(int((base + end).max(initial=0)), PAGE)
         self._threads = untouched(PID_LIMIT, THREAD)
         self._files = np.zeros(len(base), FILE)
@@ -94,8 +108,8 @@ class PageTracking:
         # An event may also decide about the window before it.
         uses = np.zeros(2 * len(events) + 1, USE)
         made = _follow(
-            events, self._base, self._end, self._page_bytes, self._told, self._pages,
-            self._threads, self._files, self._counters, uses,
+            events, self._base, self._end, self._page_bytes, self._told, self._inferred,
+            self._pages, self._threads, self._files, self._counters, uses,
         )  # fmt: skip
         if self._counters[2] > _MOST_LOOKS:
             raise BadTrace("the events of the page cache overlap too often", "the trace is damaged")
@@ -126,6 +140,7 @@ def _follow(
     ends: Ints,
     page_bytes: int,
     told: bool,
+    inferred: bool,
     pages: NDArray[np.void],
     threads: NDArray[np.void],
     files: NDArray[np.void],
@@ -147,6 +162,10 @@ def _follow(
         use["kind"] = NOTHING
         if kind in (BEGIN, END):
             thread["reclaims"] = np.uint8(kind == BEGIN)
+            continue
+        if kind in (CALL_READS, CALL_WRITES, CALL_ENDS):
+            thread["writes"] = np.uint8(kind == CALL_WRITES)
+            thread["began"] = now
             continue
         if kind == RETURN:
             file = thread["file"]
@@ -194,6 +213,11 @@ def _follow(
                 _begin_window(event, end, thread)
                 files[file]["pid"], files[file]["tid"] = event["pid"], tid
                 continue
+            elif kind == ACCESS and inferred:
+                access_of_call(
+                    pages, base[file], first, end, event["continues"] > 0, file, tid, now, thread,
+                    use,
+                )  # fmt: skip
             elif kind == ACCESS:
                 wanted = first + event["pages"]
                 told_next = event["continues"]

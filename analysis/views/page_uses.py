@@ -25,6 +25,14 @@ from numpy.typing import NDArray
 from tracer.analysis.views.calls_around import LATEST
 from tracer.analysis.views.calls_by_kind import READ
 from tracer.analysis.views.context import COLUMNS, make_in_context
+from tracer.analysis.views.inferred_accesses import (
+    EVENTS as INFERRED,
+)
+from tracer.analysis.views.inferred_accesses import (
+    UNPLACED,
+    accesses_are_logged,
+    infer_accesses,
+)
 from tracer.analysis.views.page_states import (
     BEGIN,
     BIO,
@@ -63,7 +71,7 @@ WITH named AS (
     SELECT dev, ino, count(*) AS events,
         -- A call may want more pages than the file has, but the first one is there.
         max("index"::HUGEINT + if(event IN ('add', 'delete', 'map'), coalesce(pages, 1), 1)) AS seen
-    FROM page_cache ANTI JOIN memory_devices USING (dev)
+    FROM $events ANTI JOIN memory_devices USING (dev)
     WHERE dev IS NOT NULL AND ino IS NOT NULL AND "index" IS NOT NULL
         AND event NOT IN ('{SYNC}', '{ASYNC}', '{AHEAD}')
     GROUP BY ALL
@@ -81,6 +89,13 @@ SELECT row_number() OVER (ORDER BY events DESC, dev, ino) - 1 AS file, dev, ino,
 FROM placed WHERE upto <= {_MOST_PAGES}
 """
 
+_ACCESSES_TOO = f"""
+(SELECT event, dev, ino, "index", pages FROM page_cache UNION ALL
+SELECT if(event = 'access', 'map', event), dev, ino, "index", if(event = 'map', 1, pages)
+FROM {INFERRED} WHERE event IN ('access', 'fault', 'map'))
+"""
+"""The events that tell how long files are. An inferred access ends within its file."""
+
 _ROWS = f"""
 SELECT ts, list_position({list(KINDS)}, event) - 1 AS kind, coalesce(pid, 0) AS pid, tid, dev, ino,
     least("index", {1 << 52})::BIGINT AS "index", coalesce(pages, 1) AS pages,
@@ -89,6 +104,16 @@ FROM page_cache WHERE "index" IS NOT NULL AND event IN {KINDS[:BIO]}
 """
 
 # A read of metadata (M) belongs to no file.
+_INFERRED = f"""
+SELECT ts, list_position({list(KINDS)}, event) - 1 AS kind, coalesce(pid, 0) AS pid, tid, dev, ino,
+    least("index", {1 << 52})::BIGINT AS "index", pages, coalesce(continues::TINYINT, -1)
+        AS continues
+FROM {INFERRED}
+"""
+_UNPLACED = f"""
+SELECT ts, coalesce(pid, 0) AS pid, tid, bytes AS unplaced FROM {UNPLACED}
+"""
+
 _BIOS = f"""
 SELECT ts, {BIO} AS kind, coalesce(pid, 0) AS pid, tid, nr_sector * {SECTOR} AS pages FROM block
 WHERE event = 'bio_queue' AND nr_sector > 0 AND {OPERATION} = 'read' AND NOT contains(rwbs, 'M')
@@ -118,8 +143,8 @@ SELECT u.ts, nullif(u.pid, 0) AS pid, nullif(u.tid, 0) AS tid, u.by_pid, u.by_ti
     -- A file that was made after this use has the number of the one that was used.
     if(n.born_ns > u.ts, NULL, n.path) AS path,
     {", ".join(f"u.{name}" for name in COUNTS)},
-    u.comm, u.role, u.target, u.container, u.phase, u.stage, u.epoch, u.step
-FROM {IN_CONTEXT} u JOIN page_files f USING (file)
+    $inferred AS inferred, u.comm, u.role, u.target, u.container, u.phase, u.stage, u.epoch, u.step
+FROM {IN_CONTEXT} u LEFT JOIN page_files f USING (file)
 LEFT JOIN (FROM files WHERE root IS NULL) n ON f.dev = n.dev AND f.ino = n.ino
 """
 
@@ -177,15 +202,20 @@ def _build(trace: Trace) -> None:
         trace.empty_if_missing(table)
     page = page_bytes(trace.manifest)
     trace.keep("memory_devices", _in_memory(trace))
-    trace.execute(_FILES.replace("$page", str(page)))
+    inferred = not accesses_are_logged(trace) and infer_accesses(trace)
+    named = _ACCESSES_TOO if inferred else "page_cache"
+    trace.execute(_FILES.replace("$page", str(page)).replace("$events", named))
     files = trace.arrow("SELECT dev, ino, base, pages FROM page_files ORDER BY file")
     reclaimers = trace.arrow(_RECLAIMERS)["tid"].to_numpy().astype(np.int64)
     told = f"SELECT 1 FROM page_cache WHERE event IN {(SYNC, ASYNC, AHEAD)} LIMIT 1"
     tracking = PageTracking(
         files["base"].to_numpy(), files["pages"].to_numpy(), page, reclaimers,
-        bool(trace.rows(told)),
+        bool(trace.rows(told)), inferred,
     )  # fmt: skip
+    numbers = _Files(files)
     others = _others(trace)
+    if inferred:
+        others = _with_accesses(trace, numbers, others)
     counts = ", ".join(f"{name} BIGINT" for name in COUNTS)
     trace.execute(
         f"CREATE OR REPLACE TEMP TABLE {_EVENTS} (ts BIGINT, pid INTEGER, tid INTEGER,"
@@ -193,12 +223,35 @@ def _build(trace: Trace) -> None:
         f" {counts}, row BIGINT)"
     )
     last = row = 0
-    for events in _in_order(trace, _Files(files), others):
+    returns = _Returns(trace, not inferred)
+    for events in _in_order(trace, numbers, others, returns):
         last = int(events["ts"][-1])
         row = _append(trace, tracking.add(events), row)
-    _append(trace, tracking.finish(last), row)
+    row = _append(trace, tracking.finish(last), row)
+    if inferred:
+        _append(trace, _unplaced(trace), row)
     make_in_context(trace, _EVENTS, IN_CONTEXT)
-    trace.execute(_MADE)
+    trace.execute(_MADE.replace("$inferred", str(inferred)))
+
+
+def _with_accesses(trace: Trace, files: _Files, others: NDArray[np.void]) -> NDArray[np.void]:
+    """Returns the rare events with those inferred from calls and faults, in order of time."""
+    rows = trace.arrow(_INFERRED)
+    events = _events(rows)
+    events["file"] = files.numbers(rows["dev"].combine_chunks(), rows["ino"].combine_chunks())
+    both = np.concatenate([events, others])
+    return both[np.argsort(both["ts"], kind="stable")]
+
+
+def _unplaced(trace: Trace) -> NDArray[np.void]:
+    """Returns the reads of unknown files or places (`USE`)."""
+    rows = trace.arrow(_UNPLACED)
+    uses = np.zeros(rows.num_rows, USE)
+    for name in ("ts", "pid", "tid", "unplaced"):
+        uses[name] = rows[name].to_numpy()
+    uses["by_pid"], uses["by_tid"] = uses["pid"], uses["tid"]
+    uses["file"] = uses["kind"] = NOTHING
+    return uses
 
 
 def _others(trace: Trace) -> NDArray[np.void]:
@@ -223,9 +276,9 @@ def _events(rows: pa.Table | pa.RecordBatch) -> NDArray[np.void]:
 class _Returns:
     """The returns of calls that read, in the order in which the table `syscalls` has them."""
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, wanted: bool) -> None:
         self._batches: Iterator[NDArray[np.void]] = iter(())
-        if "syscalls" in trace.tables:
+        if wanted and "syscalls" in trace.tables:
             self._batches = (_events(b) for b in trace.batches(_RETURNS, beside=True))
         self._next = np.zeros(0, EVENT)
 
@@ -241,9 +294,11 @@ class _Returns:
             self._next = batch
 
 
-def _in_order(trace: Trace, files: _Files, others: NDArray[np.void]) -> Iterator[NDArray[np.void]]:
+def _in_order(
+    trace: Trace, files: _Files, others: NDArray[np.void], returns: _Returns
+) -> Iterator[NDArray[np.void]]:
     """Yields all events in order of time; at one time, those of the page cache first."""
-    returns, done = _Returns(trace), 0
+    done = 0
     for batch in trace.batches(_ROWS, beside=True):
         events = _events(batch)
         events["file"] = files.numbers(batch.column("dev"), batch.column("ino"))
@@ -281,8 +336,15 @@ _DOCS = {
     "refault_distance": "pages evicted between the eviction of each of these and its return, added",
     "disk_bytes": "bytes that it reads from the device; null: the table block is missing",
     "wait_ns": "time for which it waits for the device; null: the view waits cannot be made",
+    "unplaced": "bytes that it reads from a file or a place that is not known; such a row has no "
+    "file, and exists only if accesses are inferred",
 }
-_UNITS = {"disk_bytes": "bytes", "wait_ns": "ns"}
+_UNITS = {"disk_bytes": "bytes", "wait_ns": "ns", "unplaced": "bytes"}
+INFERRED_COLUMN = Column(
+    "inferred",
+    Type.BOOL,
+    "the kernel logged no accesses; they follow from system calls and page faults",
+)
 
 PAGE_USES = View(
     VIEW,
@@ -298,6 +360,7 @@ PAGE_USES = View(
         INO,
         Column("path", Type.TEXT, "name at the end of the recording; null: not known"),
         *(Column(name, Type.INT64, _DOCS[name], _UNITS.get(name, "pages")) for name in COUNTS),
+        INFERRED_COLUMN,
         *COLUMNS,
     ),
     needs=("page_cache",),

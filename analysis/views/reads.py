@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tracer.analysis.views.page_states import COUNTS
-from tracer.analysis.views.page_uses import PAGE_USES, page_uses
+from tracer.analysis.views.page_uses import INFERRED_COLUMN, PAGE_USES, page_uses
 from tracer.analysis.views.view import View
 from tracer.probes.schema import DEV, INO, Column, Type
 from tracer.store.trace import Trace
@@ -13,13 +13,14 @@ VIEW = "reads"
 _SQL = f"""
 CREATE OR REPLACE TEMP TABLE {VIEW} AS
 WITH sums AS (
-    SELECT path, dev, ino, target, container, epoch,
+    SELECT path, dev, ino, target, container, epoch, bool_or(inferred) AS inferred,
         {", ".join(f"sum({name})::BIGINT AS {name}" for name in COUNTS)}
     FROM page_uses GROUP BY ALL
 )
 SELECT path, dev, ino, target, container, epoch, accessed, mapped, accessed - missed AS hit, missed,
     read, read - missed AS read_ahead, written, unused, evicted, removed, refaulted,
-    refault_distance / nullif(refaulted, 0) AS refault_distance, disk_bytes, wait_ns
+    refault_distance / nullif(refaulted, 0) AS refault_distance, disk_bytes, wait_ns, unplaced,
+    inferred
 FROM sums ORDER BY accessed DESC, dev, ino, target, container, epoch
 """
 
@@ -67,6 +68,8 @@ READS = View(
         ),
         _sum("disk_bytes"),
         _sum("wait_ns"),
+        _sum("unplaced"),
+        INFERRED_COLUMN,
     ),
     needs=("page_cache",),
     build=_build,

@@ -104,7 +104,10 @@ def make_segments(trace: Trace) -> None:
             "step": spans.step.take(inner),
         }
     )
+    # There may be millions of phases, and the table needs room.
+    del spans, stages, span, stage, inner, length
     trace.keep(_TABLE, segments)
+    del segments
     define(trace, "phase_segment", Cuts(lane, ts))
     for statement in _STATEMENTS:
         trace.execute(statement)

@@ -42,14 +42,20 @@ SELECT tid, if(last = 'commit_flushing', flushing, ts) AS flushing, ts AS loggin
 ) WHERE event = 'commit_logging' AND next = 'commit_end'
 """
 
+# The commits of a thread follow one another, so an event lies in the last one that began before it.
 _WRITES = """
 CREATE OR REPLACE TEMP TABLE commit_writes AS
-WITH writes AS (
+WITH bios AS (
+    SELECT * FROM block_rows
+    WHERE event = 'bio_queue' AND (nr_sector > 0 OR starts_with(rwbs, 'F'))
+        AND tid IN (SELECT tid FROM commits)
+), writes AS (
     SELECT c.tid, c.logging, c.ended, b.ts, b.row, coalesce(p.disk, b.dev) AS disk, b.sector,
         b.ts < c.logging AS data, starts_with(b.rwbs, 'F') AS flushes
-    FROM commits c JOIN block_rows b ON b.tid = c.tid AND b.ts >= c.flushing AND b.ts < c.ended
+    FROM bios b ASOF JOIN (FROM commits WHERE ended > flushing) c
+        ON b.tid = c.tid AND b.ts >= c.flushing
     LEFT JOIN partitions p ON b.dev = p.dev
-    WHERE b.event = 'bio_queue' AND (b.nr_sector > 0 OR starts_with(b.rwbs, 'F'))
+    WHERE b.ts < c.ended
 )
 SELECT *, row = coalesce(arg_min(row, ts) FILTER (flushes AND NOT data) OVER by_commit,
     arg_max(row, ts) FILTER (NOT data) OVER by_commit) AS record
@@ -58,13 +64,19 @@ FROM writes WINDOW by_commit AS (PARTITION BY tid, logging)
 
 _WRITTEN = """
 CREATE OR REPLACE TEMP TABLE commits_written AS
-WITH done AS (
+WITH ends AS (
+    SELECT b.ts, b.sector, b.sector + b.nr_sector::UBIGINT AS upto, coalesce(p.disk, b.dev) AS disk
+    FROM block b LEFT JOIN partitions p USING (dev) WHERE event = 'complete' AND nr_sector > 0
+), in_commits AS (
+    SELECT e.*, c.tid, c.logging, c.ended
+    FROM (FROM ends JOIN (SELECT DISTINCT tid, disk FROM commit_writes) USING (disk)) e
+    ASOF JOIN (FROM commits WHERE ended > flushing) c ON e.tid = c.tid AND e.ts >= c.flushing
+    WHERE e.ts < c.ended
+), done AS (
     SELECT w.tid, w.logging, w.row, w.data, w.ts AS queued, min(e.ts) AS ts
-    FROM commit_writes w JOIN (
-        SELECT b.*, coalesce(p.disk, b.dev) AS disk FROM block b LEFT JOIN partitions p USING (dev)
-        WHERE event = 'complete' AND nr_sector > 0
-    ) e ON e.disk = w.disk AND e.ts > w.ts AND e.ts < w.ended
-        AND w.sector >= e.sector AND w.sector < e.sector + e.nr_sector::UBIGINT
+    FROM commit_writes w JOIN in_commits e ON e.tid = w.tid AND e.logging = w.logging
+        AND e.ended = w.ended AND e.disk = w.disk AND e.ts > w.ts
+        AND w.sector >= e.sector AND w.sector < e.upto
     WHERE NOT w.record GROUP BY ALL
 ), records AS (
     SELECT tid, logging, min(ts) AS record, bool_or(flushes) AS flushes FROM commit_writes
@@ -93,17 +105,25 @@ SELECT tid, ts, arg_max(part, place) AS part FROM (
 ) GROUP BY tid, ts
 """
 
+# The marks within a wait follow the last one before it.
 _PIECES = f"""
 CREATE OR REPLACE TEMP TABLE sync_pieces AS
-WITH whole AS (
-    SELECT row, ts, ts::HUGEINT + dur_ns AS upto, by_tid FROM wait_parts
+WITH marks AS (
+    SELECT *, row_number() OVER (PARTITION BY tid ORDER BY ts) AS number FROM commit_marks
+), whole AS (
+    SELECT row, ts, ts::HUGEINT + dur_ns AS upto, by_tid FROM sync_waits
     WHERE detail = '{JOURNAL}' AND kind = 'sync' AND dur_ns > 0 AND by_tid IS NOT NULL
+), begun AS (
+    SELECT w.*, m.part, coalesce(m.number, 0) AS number
+    FROM whole w ASOF LEFT JOIN marks m ON w.by_tid = m.tid AND w.ts >= m.ts
+), within AS (
+    SELECT b.* EXCLUDE (part, number), unnest(range(b.number + 1, m.number + 1)) AS number
+    FROM begun b ASOF JOIN marks m ON b.by_tid = m.tid AND b.upto > m.ts
 ), pieces AS (
-    SELECT w.row, w.ts AS began, w.upto, w.ts, coalesce(m.part, '{JOURNAL}') AS part
-    FROM whole w ASOF LEFT JOIN commit_marks m ON w.by_tid = m.tid AND w.ts >= m.ts
+    SELECT row, ts AS began, upto, ts, coalesce(part, '{JOURNAL}') AS part FROM begun
     UNION ALL
     SELECT w.row, w.ts, w.upto, m.ts, m.part
-    FROM whole w JOIN commit_marks m ON w.by_tid = m.tid AND m.ts > w.ts AND m.ts < w.upto
+    FROM within w JOIN marks m ON w.by_tid = m.tid AND w.number = m.number
 ), joined AS (
     -- Marks that follow one another with the same part make one piece.
     SELECT * FROM pieces
@@ -115,23 +135,23 @@ FROM joined
 """
 
 _SPLIT = """
-CREATE OR REPLACE TEMP TABLE wait_parts AS
+CREATE OR REPLACE TEMP TABLE sync_waits AS
 SELECT w.* REPLACE (coalesce(s.ts, w.ts) AS ts, coalesce(s.dur_ns, w.dur_ns) AS dur_ns,
     coalesce(s.part, w.detail) AS detail)
-FROM wait_parts w LEFT JOIN sync_pieces s ON w.row = s.row AND w.ts = s.began AND w.kind = 'sync'
+FROM sync_waits w LEFT JOIN sync_pieces s ON w.row = s.row AND w.ts = s.began AND w.kind = 'sync'
 """
 
 
 def split(trace: Trace) -> None:
-    """Splits the waits for the journal in `wait_parts` where the journal's thread went on.
+    """Splits the waits for the journal in `sync_waits` where the journal's thread went on.
 
-    `wait_parts` has row, ts, dur_ns, kind, detail and by_tid, among others. A wait for the journal
+    `sync_waits` has row, ts, dur_ns, kind, detail and by_tid, among others. A wait for the journal
     has the kind sync and the detail journal. Its pieces follow one another and fill it. The owners
     of data split those for data, too; makes their table `data_owners`
     (`tracer.analysis.views.data_owners`).
     """
     make_no_owners(trace)
-    found = f"SELECT 1 FROM wait_parts WHERE kind = 'sync' AND detail = '{JOURNAL}' LIMIT 1"
+    found = f"SELECT 1 FROM sync_waits WHERE kind = 'sync' AND detail = '{JOURNAL}' LIMIT 1"
     if "journal" not in trace.tables or not trace.rows(found):
         return
     trace.empty_if_missing("block")

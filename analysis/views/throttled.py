@@ -84,13 +84,13 @@ WITH waiting AS (
         least(w.ended, s.upto)::BIGINT AS upto
     FROM waiting w JOIN throttled_stretches s ON s.since < w.ended AND s.upto > w.ts
 )
-SELECT * EXCLUDE (whose, ended, target) FROM met
+SELECT * EXCLUDE (life, by_life, whose, ended, target) REPLACE (NULL::VARCHAR AS detail) FROM met
 WHERE whose = target AND upto - since >= {LEAST_NS}
 """
 
 # The rest of such a wait lies before, between and after its pieces.
 _SPLIT = f"""
-CREATE OR REPLACE TEMP TABLE wait_parts AS
+CREATE OR REPLACE TEMP TABLE throttled_waits AS
 WITH rest AS (
     SELECT *, coalesce(lag(upto) OVER by_wait, ts) AS after, since AS before
     FROM throttled_pieces WINDOW by_wait AS (PARTITION BY row, ts ORDER BY since)
@@ -99,14 +99,12 @@ WITH rest AS (
     WINDOW by_wait AS (PARTITION BY row, ts)
     QUALIFY row_number() OVER (PARTITION BY row, ts ORDER BY since) = 1
 )
-SELECT * FROM wait_parts ANTI JOIN throttled_pieces USING (row, ts, kind)
+SELECT * EXCLUDE (since, upto) REPLACE (since AS ts, upto - since AS dur_ns, 'throttled' AS kind,
+    NULL::INTEGER AS by_tid, 'inferred' AS certainty)
+FROM throttled_pieces
 UNION ALL BY NAME
-SELECT * EXCLUDE (since, upto) REPLACE (
-    since AS ts, upto - since AS dur_ns, 'throttled' AS kind, NULL AS by_tid,
-    'inferred' AS certainty
-) FROM throttled_pieces
-UNION ALL BY NAME
-SELECT * EXCLUDE (since, upto, after, before) REPLACE (after AS ts, before - after AS dur_ns)
+SELECT * EXCLUDE (since, upto, after, before) REPLACE (after AS ts, before - after AS dur_ns,
+    kind::VARCHAR AS kind, certainty::VARCHAR AS certainty)
 FROM rest WHERE before > after
 """
 
@@ -115,11 +113,12 @@ def split_throttled(trace: Trace) -> None:
     """Splits the waits for a CPU in `wait_parts` where the thread's cgroup was throttled.
 
     `wait_parts` has row, ts, dur_ns, tid, kind, by_tid and certainty, among others. The pieces of a
-    wait follow one another and fill it. Needs the tables `throttled_times`, `sleeps`, `threads`.
+    wait follow one another and fill it. They are in the new table `throttled_waits`;
+    `throttled_pieces` has row, ts and kind of the waits that they stand for. There are no such
+    tables if `throttled_times` has no rows. Needs the tables `sleeps` and `threads`, too.
     """
     if not trace.rows("SELECT 1 FROM throttled_times LIMIT 1"):
         return
     for made in (_STRETCHES, _PIECES, _SPLIT):
         trace.execute(made)
-    for table in ("throttled_stretches", "throttled_pieces"):
-        trace.execute(f"DROP TABLE {table}")
+    trace.execute("DROP TABLE throttled_stretches")

@@ -23,6 +23,21 @@ def make_partitions(trace: Trace) -> None:
     _make(trace, "partitions", ("dev", "disk"), list(Devices(trace.manifest).partitions.items()))
 
 
+def make_stacked(trace: Trace) -> bool:
+    """Makes the tables `stacked` and `stacked_loops`; returns whether there is a stacked device.
+
+    `stacked`: each stacked device (dev), a device below it (below) and that one's whole disk
+    (disk). `stacked_loops`: each loop device (dev) on a block device, and the place of its sectors
+    (disk, first, "end").
+    """
+    devices = Devices(trace.manifest)
+    rows = list(devices.stacked())
+    _make(trace, "stacked", ("dev", "below", "disk"), rows)
+    loops = [(dev, p.disk, p.first, p.end) for dev, p in devices.loops()]
+    _make(trace, "stacked_loops", ("dev", "disk", "first", "end"), loops)
+    return bool(rows)
+
+
 def make_volumes(trace: Trace) -> None:
     """Makes the tables `volume_places`, `volume_names`, `shared_disks` and `own_inodes`.
 
@@ -113,6 +128,14 @@ def below_others(trace: Trace, disks: Sequence[str], inodes: bool = True) -> str
             data = "NOT contains(coalesce(rwbs, ''), 'M')"
             said.append(f"({place} AND ino IS NOT NULL AND ino = {carrying.ino} AND {data})")
     return f"({' OR '.join(said)})" if said else "false"
+
+
+def on_one_level(trace: Trace, name: str | None) -> str:
+    """Returns an SQL condition on rows of `flushes`: they are on a device, or count once.
+
+    With `name`, it is `on_device`. Without, what a stacked device hands on is left out.
+    """
+    return "NOT below" if name is None else on_device(trace, name)
 
 
 def on_device(trace: Trace, name: str | None) -> str:

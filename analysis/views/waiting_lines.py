@@ -39,10 +39,16 @@ FROM functions
 """
 
 
+_NONE = """
+CREATE OR REPLACE TEMP TABLE waiting_lines AS
+SELECT NULL::BIGINT AS row, NULL::VARCHAR AS stack, NULL::VARCHAR AS line LIMIT 0
+"""
+
+
 def make_waiting_lines(trace: Trace) -> None:
     """Makes the table waiting_lines: (row, stack, line) of the rows of the table `sleeps`.
 
     `line` is the innermost function that is not a library's; the innermost one if all are.
     """
-    trace.empty_if_missing("python_stacks")
-    trace.execute(_LINES)
+    looked = "python_stacks" in trace.tables
+    trace.execute(_LINES if looked else _NONE)

@@ -32,26 +32,32 @@ did, or events were lost meanwhile.
 
 from __future__ import annotations
 
-from tracer.analysis.views.calls_around import LATEST, make_calls_before
-from tracer.analysis.views.calls_by_kind import READ, SYNC, WRITE
+import numpy as np
+import pyarrow as pa
+
+from tracer.analysis.views.calls_around import LATEST, CallsAround, Numbers, calls_of
 from tracer.analysis.views.context import COLUMNS, make_in_context
 from tracer.analysis.views.data_owners import COLUMNS as OWNER_COLUMNS
 from tracer.analysis.views.requests import OPERATION
-from tracer.analysis.views.sync_parts import AWAITED, FLUSH, JOURNAL, PAGES, split
+from tracer.analysis.views.sleeps import Marks, Sleeps
+from tracer.analysis.views.sync_parts import AWAITED, FLUSH, JOURNAL, PAGES
 from tracer.analysis.views.threads import make_threads, owns
-from tracer.analysis.views.throttled import LEAST_NS, split_throttled
+from tracer.analysis.views.throttled import split_throttled
 from tracer.analysis.views.view import View, apart
+from tracer.analysis.views.wait_rows import (
+    CALL_CODE,
+    CALLS,
+    CODES,
+    KINDS,
+    make_wait_events,
+    make_wait_tables,
+    split_syncs,
+)
 from tracer.analysis.views.waiting_lines import make_waiting_lines
 from tracer.probes.schema import PID, TID, TS, Column, Type
 from tracer.store.trace import Trace
 
 VIEW = "waits"
-
-KINDS = (
-    *("cpu", "throttled", "dirty", "reclaim", "sync", "fault", "lock", "timer", "child", "disk"),
-    *("ipc", "other"),
-)
-"""All kinds of waits."""
 
 LINE_COLUMNS = (
     Column(
@@ -66,24 +72,16 @@ LINE_COLUMNS = (
         Type.TEXT,
         "all Python functions at the first such look, from the root, joined by ;",
     ),
+    Column(
+        "kernel_stack",
+        Type.TEXT,
+        "kernel functions in which it went to sleep, from the root, joined by ;, as in off_cpu "
+        "(tracer record --stacks; null with the backend perf)",
+    ),
 )
-"""Columns of a wait's place in Python code."""
+"""Columns of a wait's place in Python code and in the kernel."""
 
-LOCK = ("futex", "futex_wait", "futex_waitv")
-TIMER = ("nanosleep", "clock_nanosleep")
-CHILD = ("wait4", "waitid", "vfork", "clone", "clone3")
-POLL = (
-    *("poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait", "epoll_pwait2"),
-    *("rt_sigtimedwait", "recvmmsg", "mq_timedreceive", "mq_timedsend", "semtimedop"),
-)
-"""Calls that wait for another process, with a time limit."""
-IPC = (
-    *POLL, *READ, *WRITE, "readv", "vmsplice", "tee",
-    *("accept", "accept4", "connect", "recvfrom", "recvmsg", "sendto", "sendmsg", "sendmmsg"),
-    *("msgrcv", "msgsnd", "semop", "rt_sigsuspend", "pause"),
-)  # fmt: skip
-"""Calls that wait for another process, if the sleep can be interrupted."""
-
+# Evidence in the thread's own context.
 _EVIDENCE = f"""
 CREATE OR REPLACE TEMP TABLE wait_evidence AS
 SELECT e.* FROM (
@@ -107,91 +105,78 @@ SELECT e.* FROM (
 ) e SEMI JOIN waiting_threads o ON {owns("o", "e")}
 """
 
-_SLEEPS = f"""
-CREATE OR REPLACE TEMP TABLE sleeps AS
-SELECT s.row, s.ts, if(s.dur_ns >= 0, s.dur_ns, NULL) AS dur_ns, s.pid, s.tid, s.state,
-    s.wake_ns, s.waker_tid, s.interrupt, s.run_delay_ns, s.ran_tid,
-    lag(s.ts::HUGEINT + coalesce(s.dur_ns, 0)) OVER (PARTITION BY s.tid ORDER BY s.ts, s.row)
-        AS since
-FROM off_cpu_rows s SEMI JOIN waiting_threads o ON {owns("o", "s")}
+_IN_CALLS = ("read", "sync", "flush", "fast commit")
+"""Evidence that tells of the call that it lies in."""
+
+_OF_CALLS = f"""
+CREATE OR REPLACE TEMP TABLE evidence_of_calls AS
+SELECT e.tid, c.entered, min(e.ts) FILTER (what = 'read') AS read_ns,
+    arg_min(n.code, e.ts) FILTER (what = 'read') AS device,
+    min(e.ts) FILTER (what = 'sync') AS sync_ns, min(e.ts) FILTER (what = 'flush') AS flush_ns,
+    min(e.ts) FILTER (what = 'sync' AND detail = 'fsync_start') AS ext4_ns,
+    min(e.ts) FILTER (what = 'fast commit') AS commit_ns
+FROM wait_evidence e JOIN calls_at_evidence c ON e.tid = c.tid AND e.ts = c.ts
+LEFT JOIN wait_names n ON e.detail = n.name
+WHERE what IN {_IN_CALLS} GROUP BY ALL
 """
 
-_MOMENTS = "SELECT tid, ts FROM sleeps UNION ALL SELECT tid, ts FROM wait_evidence"
+_MARKS = {
+    "fault": "SELECT tid, ts, arg_max(n.code, ts) AS detail FROM wait_evidence"
+    " LEFT JOIN wait_names n ON detail = n.name WHERE what = 'fault' GROUP BY ALL",
+    "pause": "SELECT tid, ts, any_value(n.code) AS detail FROM wait_evidence"
+    " LEFT JOIN wait_names n ON detail = n.name WHERE what = 'dirty' GROUP BY ALL",
+    "reclaim": "SELECT tid, ts, what = 'reclaim' AS begins FROM wait_evidence"
+    " WHERE what IN ('reclaim', 'reclaimed')",
+}
+"""Evidence of which the last one up to a time counts, by what it tells."""
 
-# The call around each sleep and each piece of evidence; null: in no call, or the call is not known.
-_PLACED = f"""
-CREATE OR REPLACE TEMP TABLE {{table}}_in_calls AS
-SELECT m.*, c.ts AS before, if(m.ts <= c.returned, c.ts, NULL) AS entered,
-    if(m.ts <= c.returned, c.call, NULL) AS call, nullif(c.returned, {LATEST}) AS returned
-FROM {{table}} m ASOF LEFT JOIN calls_at_waits c ON m.tid = c.tid AND m.ts >= c.ts
-"""
-
-_POLLS = f"""
-CREATE OR REPLACE TEMP TABLE poll_results AS
-SELECT s.tid, s.ts AS entered, arg_max(s.ret, s.dur_ns) AS ret FROM syscalls s
-SEMI JOIN (SELECT tid, entered FROM sleeps_in_calls WHERE call IN {POLL}) c
-    ON s.tid = c.tid AND s.ts = c.entered
-GROUP BY ALL
+_MARK = """
+CREATE OR REPLACE TEMP TABLE {name}_marks AS
+SELECT row_number() OVER (ORDER BY tid, ts) - 1 AS number, * FROM ({query})
 """
 
 _TOLD = """
-CREATE OR REPLACE TEMP TABLE told_sleeps AS
-WITH of_calls AS (
-    SELECT tid, entered, min(ts) FILTER (what = 'read') AS read_ns,
-        arg_min(detail, ts) FILTER (what = 'read') AS device,
-        min(ts) FILTER (what = 'sync') AS sync_ns, min(ts) FILTER (what = 'flush') AS flush_ns,
-        min(ts) FILTER (what = 'sync' AND detail = 'fsync_start') AS ext4_ns,
-        min(ts) FILTER (what = 'fast commit') AS commit_ns
-    FROM wait_evidence_in_calls WHERE entered IS NOT NULL GROUP BY ALL
-), faults AS (
-    SELECT tid, ts, arg_max(detail, ts) AS detail FROM wait_evidence WHERE what = 'fault'
-    GROUP BY ALL
-), pauses AS (
-    SELECT tid, ts, any_value(detail) AS detail FROM wait_evidence WHERE what = 'dirty' GROUP BY ALL
-), reclaiming AS (
-    SELECT tid, ts, what = 'reclaim' AS begins FROM wait_evidence
-    WHERE what IN ('reclaim', 'reclaimed')
-)
-SELECT s.*, e.read_ns <= s.ts AS reads, e.device, e.sync_ns <= s.ts AS syncs,
+SELECT s.*, n.code AS state_code, e.read_ns <= s.ts AS reads, e.device, e.sync_ns <= s.ts AS syncs,
     e.flush_ns <= s.ts AS flushes, e.ext4_ns <= s.ts AS on_ext4, e.commit_ns <= s.ts AS commits,
-    r.ret,
     -- A fault lasts until the call that it happened in returns, or until the next call.
     f.ts >= coalesce(s.entered, s.returned, s.since, f.ts) AS faults, f.detail AS file,
     d.ts >= coalesce(greatest(s.since, s.entered), s.entered, s.since, d.ts) AS pauses,
     d.detail AS dirtied, coalesce(m.begins, false) AS reclaims,
-    state IS NULL OR contains(state, 'D') AS deep, s.before IS NOT NULL AS calls_known
+    state IS NULL OR contains(state, 'D') AS deep, c.*,
+    w.role AS waker_role, coalesce(w.kernel, waker_tid = 0) AS by_kernel,
+    coalesce(w.role = 'journal', false) AS by_journal
 FROM sleeps_in_calls s
-LEFT JOIN of_calls e ON s.tid = e.tid AND s.entered = e.entered
-LEFT JOIN poll_results r ON s.tid = r.tid AND s.entered = r.entered
-ASOF LEFT JOIN faults f ON s.tid = f.tid AND s.ts >= f.ts
-ASOF LEFT JOIN pauses d ON s.tid = d.tid AND s.ts >= d.ts
-ASOF LEFT JOIN reclaiming m ON s.tid = m.tid AND s.ts >= m.ts
+LEFT JOIN evidence_of_calls e ON s.tid = e.tid AND s.entered = e.entered
+LEFT JOIN fault_marks f ON s.fault = f.number
+LEFT JOIN pause_marks d ON s.pause = d.number
+LEFT JOIN reclaim_marks m ON s.reclaim = m.number
+LEFT JOIN wait_calls c ON s.call = c.code
+LEFT JOIN wait_names n ON s.state = n.name
+LEFT JOIN threads w ON s.waker_life = w.life AND NOT coalesce(interrupt, false)
 """
 
 # Thread 0 is the idle thread of a CPU.
-_BY_KERNEL = "coalesce(w.kernel, waker_tid = 0)"
-
-_KIND = f"""
+_KIND = """
 CASE
     WHEN state IS NULL THEN 'other'
     WHEN state = 'new' OR starts_with(state, 'R') THEN 'cpu'
     WHEN pauses THEN 'dirty'
     WHEN reclaims THEN 'reclaim'
-    WHEN call IN {SYNC} OR syncs THEN 'sync'
+    WHEN is_sync OR syncs THEN 'sync'
     -- A fault that writes to a mapped file waits for the journal, too.
-    WHEN deep AND w.role = 'journal' AND (interrupt = false OR reads IS NOT TRUE) THEN 'sync'
-    WHEN call IS NULL THEN
+    WHEN deep AND waker_role = 'journal' AND (interrupt = false OR reads IS NOT TRUE) THEN 'sync'
+    WHEN name IS NULL THEN
         CASE WHEN faults THEN 'fault' WHEN NOT deep OR NOT calls_known THEN 'other'
             WHEN interrupt THEN 'fault' WHEN interrupt = false THEN 'lock' ELSE 'other' END
-    WHEN call IN {LOCK} THEN 'lock'
-    WHEN call IN {TIMER} THEN 'timer'
-    WHEN call IN {CHILD} THEN 'child'
-    WHEN call IN {POLL} AND ret = 0 AND interrupt IS DISTINCT FROM false THEN 'timer'
+    WHEN is_lock THEN 'lock'
+    WHEN is_timer THEN 'timer'
+    WHEN is_child THEN 'child'
+    WHEN is_poll AND zero AND interrupt IS DISTINCT FROM false THEN 'timer'
     WHEN deep AND reads THEN 'disk'
     WHEN deep AND faults THEN 'fault'
-    WHEN deep AND interrupt = false AND NOT {_BY_KERNEL} THEN 'lock'
+    WHEN deep AND interrupt = false AND NOT by_kernel THEN 'lock'
     WHEN deep AND wake_ns IS NOT NULL THEN 'disk'
-    WHEN call IN {IPC} AND NOT deep THEN 'ipc'
+    WHEN is_ipc AND NOT deep THEN 'ipc'
     ELSE 'other'
 END
 """
@@ -200,24 +185,55 @@ END
 # fast commit is written by the thread itself.
 _PART_OF_SYNC = f"""
 CASE
-    WHEN w.role = 'journal' THEN '{JOURNAL}'
-    WHEN NOT deep OR interrupt = false AND NOT {_BY_KERNEL} THEN NULL
-    WHEN flushes AND w.role IS DISTINCT FROM 'flusher' THEN '{FLUSH}'
-    WHEN commits THEN '{JOURNAL}'
-    WHEN on_ext4 THEN '{PAGES}'
+    WHEN waker_role = 'journal' THEN {CODES[JOURNAL]}
+    WHEN NOT deep OR interrupt = false AND NOT by_kernel THEN NULL
+    WHEN flushes AND waker_role IS DISTINCT FROM 'flusher' THEN {CODES[FLUSH]}
+    WHEN commits THEN {CODES[JOURNAL]}
+    WHEN on_ext4 THEN {CODES[PAGES]}
 END
 """
 
-_CERTAINTY = f"""
+_CERTAINTY = """
 CASE
     WHEN kind = 'other' THEN 'unknown'
     WHEN kind IN ('cpu', 'dirty', 'reclaim', 'timer', 'child') THEN 'exact'
-    WHEN kind = 'sync' AND (call IN {SYNC} OR syncs) THEN 'exact'
+    WHEN kind = 'sync' AND (is_sync OR syncs) THEN 'exact'
     WHEN kind = 'fault' AND faults OR kind = 'disk' AND reads THEN 'exact'
-    WHEN kind = 'lock' AND call IN {LOCK} THEN 'exact'
+    WHEN kind = 'lock' AND is_lock THEN 'exact'
     WHEN kind = 'ipc' AND interrupt = false THEN 'exact'
     ELSE 'inferred'
 END
+"""
+
+# An interrupt wakes on behalf of nobody. Where interrupts cannot be told from threads, only the
+# calls that threads end name the waker.
+_BY_WAKER = """
+waker_tid > 0 AND (interrupt = false OR interrupt IS NULL
+    AND (kind IN ('lock', 'ipc', 'child') OR kind = 'sync' AND by_journal))
+"""
+
+_PARTS = f"""
+INSERT INTO wait_parts BY NAME
+WITH causes AS MATERIALIZED (
+    SELECT *, {_KIND} AS kind, {_PART_OF_SYNC} AS part, {_CERTAINTY} AS certainty,
+        CASE kind WHEN 'disk' THEN if(reads, device, NULL) WHEN 'fault' THEN if(faults, file, NULL)
+            WHEN 'dirty' THEN dirtied WHEN 'sync' THEN part END AS detail,
+        CASE WHEN kind != 'cpu' AND run_delay_ns > 0 AND run_delay_ns <= dur_ns
+            THEN run_delay_ns END AS delay,
+        {_BY_WAKER} AS by_waker
+    FROM ({_TOLD})
+)
+SELECT row, ts, {apart("dur_ns", "coalesce(delay, 0)")} AS dur_ns, pid, tid, life, kind, detail,
+    call, state_code AS state,
+    CASE WHEN kind = 'cpu' THEN nullif(ran_tid, 0) WHEN by_waker THEN waker_tid END AS by_tid,
+    CASE WHEN kind = 'cpu' THEN if(ran_tid = 0, NULL, ran_life) WHEN by_waker THEN waker_life END
+        AS by_life,
+    certainty
+FROM causes WHERE delay IS NULL OR delay < dur_ns
+UNION ALL
+SELECT row, wake_ns, delay, pid, tid, late_life, 'cpu', NULL, call, {CODES["R"]},
+    nullif(ran_tid, 0), if(ran_tid = 0, NULL, late_ran_life), 'exact'
+FROM causes WHERE delay IS NOT NULL
 """
 
 # The times between two readings in which a target's cgroup was throttled.
@@ -230,63 +246,16 @@ SELECT target, since, ts AS upto, value / 100 * {apart("ts", "since")} AS thrott
 ) WHERE value > 0 AND since IS NOT NULL
 """
 
-# An interrupt wakes on behalf of nobody. Where interrupts cannot be told from threads, only the
-# calls that threads end name the waker.
-_BY_WAKER = """
-waker_tid > 0 AND (interrupt = false OR interrupt IS NULL
-    AND (kind IN ('lock', 'ipc', 'child') OR kind = 'sync' AND by_journal))
-"""
-
-_PARTS = f"""
-CREATE OR REPLACE TEMP TABLE wait_parts AS
-WITH kinds AS (
-    SELECT s.*, {_KIND} AS kind, {_PART_OF_SYNC} AS part,
-        coalesce(w.role = 'journal', false) AS by_journal
-    FROM told_sleeps s
-    LEFT JOIN threads w ON {owns("w", "s", "waker_tid", "ts")} AND NOT coalesce(interrupt, false)
-), causes AS (
-    SELECT *, {_CERTAINTY} AS certainty,
-        CASE kind WHEN 'disk' THEN if(reads, device, NULL) WHEN 'fault' THEN if(faults, file, NULL)
-            WHEN 'dirty' THEN dirtied WHEN 'sync' THEN part END AS detail,
-        CASE WHEN kind != 'cpu' AND run_delay_ns > 0 AND run_delay_ns <= dur_ns
-            THEN run_delay_ns END AS delay
-    FROM kinds
-)
-SELECT row, ts, {apart("dur_ns", "coalesce(delay, 0)")} AS dur_ns, pid, tid, kind, detail, call,
-    state, CASE WHEN kind = 'cpu' THEN nullif(ran_tid, 0)
-        WHEN {_BY_WAKER} THEN waker_tid END AS by_tid, certainty
-FROM causes WHERE delay IS NULL OR delay < dur_ns
-UNION ALL
-SELECT row, wake_ns, delay, pid, tid, 'cpu', NULL, call, 'R', nullif(ran_tid, 0), 'exact'
-FROM causes WHERE delay IS NOT NULL
-"""
-
-_WAITS = f"""
-CREATE OR REPLACE TEMP TABLE wait_events AS
-WITH late AS (  -- An idle CPU takes a thread that can run at once, unless its cgroup may not run.
-    SELECT p.row, p.ts, o.target, {apart("p.ts", f"-{LEAST_NS}")} AS moment
-    FROM wait_parts p JOIN threads o ON {owns("o", "p")}
-    WHERE p.kind = 'cpu' AND p.by_tid IS NULL AND p.dur_ns >= {LEAST_NS}
-), throttled AS (
-    SELECT l.row, l.ts FROM late l
-    ASOF JOIN throttled_times q ON l.target = q.target AND l.moment <= q.upto
-    WHERE l.moment >= q.since
-)
-SELECT p.ts, p.dur_ns, p.pid, p.tid, if(t.row IS NULL, p.kind, 'throttled') AS kind, p.detail,
-    p.call, p.state, b.pid AS by_pid, p.by_tid, b.comm AS by_comm, b.target AS by_target,
-    b.container AS by_container, if(t.row IS NULL, p.certainty, 'inferred') AS certainty,
-    d.for_pid, d.for_comm, d.for_target, d.for_container, l.line, l.stack
-FROM wait_parts p LEFT JOIN throttled t ON p.row = t.row AND p.ts = t.ts
-LEFT JOIN waiting_lines l ON p.row = l.row
-LEFT JOIN data_owners d ON p.row = d.row AND p.ts = d.ts AND p.detail = 'data'
-LEFT JOIN threads b ON {owns("b", "p", "by_tid", "ts")}
-ORDER BY p.ts, p.tid, p.row
+# For what is rare: few traces have times in which a quota was used up, or looks at stacks.
+_SLEEPS = f"""
+CREATE OR REPLACE TEMP VIEW sleeps AS
+SELECT s.row, s.ts, if(s.dur_ns >= 0, s.dur_ns, NULL) AS dur_ns, s.pid, s.tid
+FROM off_cpu_rows s SEMI JOIN waiting_threads o ON {owns("o", "s")}
 """
 
 _ON_THE_WAY = (
-    *("waiting_threads", "wait_evidence", "sleeps", "calls_at_waits", "sleeps_in_calls"),
-    *("wait_evidence_in_calls", "poll_results", "told_sleeps", "throttled_times", "wait_parts"),
-    *("waiting_lines", "data_owners"),
+    *("waiting_threads", "wait_evidence", "calls_at_evidence", "evidence_of_calls"),
+    *("fault_marks", "pause_marks", "reclaim_marks", "throttled_times"),
 )
 
 
@@ -301,21 +270,61 @@ def _build(trace: Trace) -> None:
         f" OR {str(not trace.manifest['targets']).lower()}"
     )
     trace.execute(_EVIDENCE)
+    make_wait_tables(trace)
+    _make_parts(trace)
     trace.execute(_SLEEPS)
-    make_calls_before(trace, {"calls_at_waits": _MOMENTS})
-    for table in ("sleeps", "wait_evidence"):
-        trace.execute(_PLACED.format(table=table))
-    trace.execute(_POLLS)
-    trace.execute(_TOLD)
     trace.execute(_QUOTAS)
-    trace.execute(_PARTS)
-    split(trace)
+    split_syncs(trace)
     split_throttled(trace)
     make_waiting_lines(trace)
-    trace.execute(_WAITS)
+    make_wait_events(trace)
+    trace.execute("DROP VIEW sleeps")
     for table in _ON_THE_WAY:
         trace.execute(f"DROP TABLE {table}")
     make_in_context(trace, "wait_events", VIEW)
+
+
+def _make_parts(trace: Trace) -> None:
+    """Fills the table wait_parts, with one or two waits per interval off the CPU."""
+    count = trace.rows("SELECT count(*) FROM threads")[0][0]
+    waiting = np.zeros(count, np.bool_)
+    waiting[trace.arrow("SELECT life - 1 AS at FROM waiting_threads")["at"].to_numpy()] = True
+    sleeps = Sleeps(trace, waiting)
+    _see_calls(trace, sleeps)
+    trace.execute(_OF_CALLS)
+    numbers = Numbers(sleeps.tids)
+    marks = {}
+    for name, query in _MARKS.items():
+        trace.execute(_MARK.format(name=name, query=query))
+        times = trace.arrow(f"SELECT tid::BIGINT AS tid, ts FROM {name}_marks ORDER BY number")
+        tid, ts = (times[column].to_numpy() for column in times.column_names)
+        marks[name] = Marks(numbers.of(tid, ts), ts)
+    for rows in sleeps.batches(marks):
+        with trace.lent("sleeps_in_calls", rows):
+            trace.execute(_PARTS)
+
+
+def _see_calls(trace: Trace, sleeps: Sleeps) -> None:
+    """Finds the calls around sleeps and evidence, and makes the table calls_at_evidence.
+
+    Its columns: tid, ts, entered (ns) of the call that the evidence lies in.
+    """
+    moments = trace.arrow(
+        "SELECT DISTINCT tid::BIGINT AS tid, ts FROM wait_evidence"
+        f" WHERE what IN {_IN_CALLS} ORDER BY ALL"
+    )
+    tid, ts = (moments[column].to_numpy() for column in moments.column_names)
+    numbers = Numbers(sleeps.tids)
+    around = CallsAround(numbers.of(tid, ts), ts, after=False)
+    for calls in calls_of(trace, numbers, CALL_CODE, source=CALLS, results=True):
+        sleeps.see(calls)
+        around.see(calls)
+    sleeps.close()
+    around.close()
+    inside = np.flatnonzero((around.entered > -LATEST) & (ts <= around.returned))
+    columns = {"tid": tid[inside], "ts": ts[inside], "entered": around.entered[inside]}
+    trace.execute("DROP TABLE IF EXISTS calls_at_evidence")
+    trace.keep("calls_at_evidence", pa.table(columns))
 
 
 WAITS = View(

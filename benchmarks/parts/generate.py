@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from parts.generated_waits import SHARE, TENANT, make_room, waits
 from parts.generated_writes import (
     DISK,
     FILES,
@@ -76,28 +77,35 @@ _SERIES = ("cpu_use", "memory_used", "page_cache", "dirty", "writeback", "free",
            "written_bytes", "major_faults", "minor_faults")  # fmt: skip
 
 
-def generate(folder: Path, events: int, seed: int = 23) -> dict[str, int]:
-    """Writes a trace of `events` rows; returns the rows of each table."""
+def generate(folder: Path, events: int, seed: int = 23, scheduled: bool = False) -> dict[str, int]:
+    """Writes a trace of `events` rows; returns the rows of each table.
+
+    `scheduled`: with the events of the scheduler and the journal (`generated_waits.py`), and a
+    second tenant.
+    """
     make_folder(folder)
     make_folder(folder / "events")
-    names = ("syscalls", *SHARES)
+    names = ("syscalls", *SHARES, *(("off_cpu", "journal") if scheduled else ()))
     writers = {name: TableWriter(TABLES[name], folder / "events") for name in names}
     writers["phases"].add(_batch(TABLES["phases"], _outer_phases(events)))
     at = _START
     for number, size in enumerate(_windows(events)):
         rng = np.random.default_rng([seed, number])
         length = size * 10**9 // RATE
-        for name, columns in _window(rng, at, length, size):
-            writers[name].add(_batch(TABLES[name], columns))
+        parts: dict[str, list[pa.RecordBatch]] = {name: [] for name in names}
+        for name, columns in _window(rng, at, length, size, scheduled):
+            parts[name].append(_batch(TABLES[name], columns))
+        for name, batches in parts.items():
+            writers[name].add(batches[0] if len(batches) == 1 else _in_order(batches))
         at += length
     for writer in writers.values():
         writer.close()
     rows = {name: writer.rows for name, writer in writers.items()}
     rows["processes"] = write_table(
-        TABLES["processes"], folder / "events", _batch(TABLES["processes"], _processes())
+        TABLES["processes"], folder / "events", _batch(TABLES["processes"], _processes(scheduled))
     )
     write_table(LOSS, folder, batch_of(LOSS, _losses(at)))
-    manifests.write(folder, _manifest(at, rows))
+    manifests.write(folder, _manifest(at, rows, scheduled))
     return rows
 
 
@@ -108,11 +116,16 @@ def _windows(events: int) -> Iterator[int]:
 
 
 def _window(
-    rng: np.random.Generator, at: int, length: int, size: int
+    rng: np.random.Generator, at: int, length: int, size: int, scheduled: bool
 ) -> Iterator[tuple[str, Columns]]:
     """Returns the columns of each table for a window of time, each table in its own order."""
     count = {name: int(size * share) for name, share in SHARES.items()}
-    calls = _syscalls(rng, at, length, size - sum(count.values()))
+    sleeps = int(size * SHARE) if scheduled else 0
+    calls = _syscalls(rng, at, length, size - sum(count.values()) - sleeps)
+    if scheduled:
+        step_ns = STEP * 10**9 // RATE
+        make_room(calls, at, step_ns)
+        yield from waits(rng, at, length, step_ns, sleeps, calls)
     yield "syscalls", calls
     yield "page_faults", _page_faults(rng, _times(rng, at, length, count["page_faults"]))
     yield "dirty", _dirty(rng, _times(rng, at, length, count["dirty"]))
@@ -127,7 +140,7 @@ def _window(
             "size": np.full(len(ts), 4096),
         },
     )
-    yield "phases", _phases(at, length, size)
+    yield "phases", _phases(at, length, size, rng if scheduled else None)
     yield from writes(rng, at, length, count["writeback"] // 2, calls, list(_CALLS).index("fsync"))
     ts = np.repeat(_times(rng, at, length, count["samples"] // len(_SERIES)), len(_SERIES))
     yield (
@@ -231,18 +244,24 @@ def _outer_phases(events: int) -> Columns:
     }
 
 
-def _phases(at: int, length: int, size: int) -> Columns:
-    """Makes the phases of each step: step, forward, backward and optimizer."""
+def _phases(at: int, length: int, size: int, rng: np.random.Generator | None) -> Columns:
+    """Makes the phases of each step: step, forward, backward and optimizer.
+
+    Steps are equally long, or differ by chance.
+    """
     step_ns = STEP * 10**9 // RATE
     first = (at - _START) // step_ns
     step = first + np.arange(max(1, size // STEP))
     begun = _START + step * step_ns
     parts = np.array([[0, 0.95], [0.2, 0.45], [0.45, 0.8], [0.8, 0.9]]) * step_ns
     start = (begun[:, None] + parts[:, 0].astype(np.int64)).ravel()
+    end = begun[:, None] + parts[:, 1].astype(np.int64)
+    if rng is not None:
+        end[:, 0] += rng.integers(-step_ns // 25, step_ns // 25, len(end))
     n = len(start)
     return {
         "start": start,
-        "end": (begun[:, None] + parts[:, 1].astype(np.int64)).ravel(),
+        "end": end.ravel(),
         "pid": np.full(n, JOB),
         "tid": np.full(n, JOB),
         "name": named(("step", "forward", "backward", "optimizer"), np.arange(n) % 4),
@@ -252,18 +271,23 @@ def _phases(at: int, length: int, size: int) -> Columns:
     }
 
 
-def _processes() -> Columns:
+def _processes(scheduled: bool) -> Columns:
     tids = [JOB, HELPER, *WORKERS, KWORKER, JOURNAL, *range(200, 230)]
     mine = 4
     roles = ["target"] * 2 + ["child"] * 2 + ["flusher", "journal"]
     roles += ["other"] * (len(tids) - len(roles))
+    comms = ["python"] * mine + ["kworker/u8:1", "jbd2/vda1-8"] + ["bash"] * (len(tids) - 6)
+    targets = ["job"] * mine + [None] * (len(tids) - mine)
+    if scheduled:
+        tids, roles = [*tids, TENANT], [*roles, "target"]
+        comms, targets = [*comms, "postgres"], [*targets, "tenant"]
     return {
         "pid": [JOB if tid == HELPER else tid for tid in tids],
         "ppid": [1 if tid < KWORKER or tid >= 100 else 2 for tid in tids],
         "tid": tids,
-        "comm": ["python"] * mine + ["kworker/u8:1", "jbd2/vda1-8"] + ["bash"] * (len(tids) - 6),
+        "comm": comms,
         "role": roles,
-        "target": ["job"] * mine + [None] * (len(tids) - mine),
+        "target": targets,
     }
 
 
@@ -273,6 +297,18 @@ def _losses(end: int) -> list[tuple[Any, ...]]:
         (f"ftrace-target-cpu{cpu}", cpu, _START + span // 4, _START + span // 4 + 10**6, 23, "full")
         for cpu in range(2)
     ]
+
+
+def _in_order(batches: list[pa.RecordBatch]) -> pa.RecordBatch | None:
+    """Returns the rows of batches of a table, in order of time, or of their ends."""
+    if not batches:
+        return None
+    rows = pa.Table.from_batches(batches).unify_dictionaries().combine_chunks()
+    ended = rows["ts"].to_numpy()
+    if "dur_ns" in rows.column_names:
+        ended = ended + rows["dur_ns"].to_numpy()
+    (found,) = rows.take(pa.array(np.argsort(ended, kind="stable"))).combine_chunks().to_batches()
+    return found
 
 
 def _batch(table: Table, columns: Columns) -> pa.RecordBatch:
@@ -291,7 +327,8 @@ def _batch(table: Table, columns: Columns) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=table.arrow_schema())
 
 
-def _manifest(end: int, rows: dict[str, int]) -> Any:
+def _manifest(end: int, rows: dict[str, int], scheduled: bool) -> Any:
+    tenant = {"name": "tenant", "role": "target", "kind": "pid", "pid": TENANT}
     return {
         "schema": manifests.SCHEMA,
         "state": "finalized",
@@ -302,7 +339,10 @@ def _manifest(end: int, rows: dict[str, int]) -> Any:
         "kernel": {},
         "clock": {"name": "mono", "start_ns": _START, "end_ns": end},
         "duration_s": (end - _START) / 1e9,
-        "targets": [{"name": "job", "role": "target", "kind": "command", "pid": JOB}],
+        "targets": [
+            {"name": "job", "role": "target", "kind": "command", "pid": JOB},
+            *([tenant] if scheduled else []),
+        ],
         "probes": list(rows),
         "backend": "ftrace",
         "capture": {},

@@ -73,13 +73,24 @@ class Tracer:
     """
 
     probes = os.environ.get("TRACER_PROBES", "")
+    more: tuple[str, ...] = ()
 
     def attach(self, pid: int, folder: Path) -> None:
         """Starts it, and switches it off once it traces."""
         only = ["-e", self.probes] if self.probes else []
         self._trace = folder / "x.trace"
         self._tool = subprocess.Popen(
-            [*TRACER, "record", *only, "-p", str(pid), "--force", "-o", str(self._trace)],
+            [
+                *TRACER,
+                "record",
+                *only,
+                *self.more,
+                "-p",
+                str(pid),
+                "--force",
+                "-o",
+                str(self._trace),
+            ],
             stderr=subprocess.PIPE,
             text=True,
         )
@@ -90,6 +101,12 @@ class Tracer:
             instance / "events" / name.replace(":", "/") / "enable"
             for instance in instances
             for name in (instance / "set_event").read_text().split()
+        ]
+        # A trigger of an event works although the event is switched off.
+        self._triggers = [
+            (file, text)
+            for file in (enable.with_name("trigger") for enable in self._events)
+            if (text := file.read_text().strip()) and not text.startswith("#")
         ]
         self._perf_events = _borrowed_perf_events(self._tool.pid)
         self._threads = [
@@ -109,6 +126,8 @@ class Tracer:
                 file.write_text(listed)
         for fd in self._perf_events:
             fcntl.ioctl(fd, _PERF_ENABLE, 0)
+        for file, text in self._triggers:
+            file.write_text(text.replace(":unlimited", ""))
         for event in self._events:
             event.write_text("1")
 
@@ -116,6 +135,8 @@ class Tracer:
         """Removes the events, then stops the threads."""
         for event in self._events:
             event.write_text("0")
+        for file, _ in self._triggers:
+            file.write_text("!stacktrace")
         for fd in self._perf_events:
             fcntl.ioctl(fd, _PERF_DISABLE, 0)
         for file, _ in self._threads:
@@ -126,7 +147,8 @@ class Tracer:
     def _signal(self, number: int) -> None:
         recorder = psutil.Process(self._tool.pid)
         for process in (recorder, *recorder.children(recursive=True)):
-            process.send_signal(number)
+            with contextlib.suppress(psutil.NoSuchProcess):  # a look of py-spy, and it is over
+                process.send_signal(number)
 
     def detach(self, spans: Spans) -> None:
         """Ends the recording; checks that it has calls of every window it was on, and no others."""
@@ -150,6 +172,12 @@ class WithScheduler(Tracer):
     """`tracer record` with the default probes and the probe `sched`, for `tracer explain`."""
 
     probes = "default,sched"
+
+
+class WithStacks(WithScheduler):
+    """The same with the stacks of waits, of the kernel and of Python."""
+
+    more = ("--stacks",)
 
 
 class Perf:
@@ -226,6 +254,7 @@ TOOLS: dict[str, type[Tool]] = {
     "none": Nothing,
     "tracer": Tracer,
     "sched": WithScheduler,
+    "stacks": WithStacks,
     "perf": Perf,
     "strace": Strace,
 }
@@ -233,7 +262,7 @@ TOOLS: dict[str, type[Tool]] = {
 
 def here(tool: str) -> bool:
     """Returns whether this machine has the tool."""
-    return tool in ("none", "tracer", "sched") or shutil.which(tool) is not None
+    return tool in ("none", "tracer", "sched", "stacks") or shutil.which(tool) is not None
 
 
 def _await_line(tool: subprocess.Popen[str], word: str) -> None:

@@ -2,6 +2,7 @@
 
 choice.py         the choice of a backend for a recording, and the reason for it
 drain.py          threads that copy kernel buffers to files without reading the events
+kernel_stacks.py  which switches have the stack of a sleeping thread recorded
 chunks.py         the file format of perf and BPF rings
 event_format.py   the fields of an event, parsed from its format file
 timeline.py       the events of all files in time order, in batches of bounded size

@@ -5,6 +5,7 @@ columns.py          fields of events into Arrow columns
 syscall_pairing.py  entry and exit of a call into one row
 off_cpu_rows.py     a thread's switches and wake-ups into one row an interval off the CPU
 off_cpu_intervals.py  the loop over the events that finds these
+kernel_stacks.py    the kernel functions in which threads went to sleep
 task_states.py      the states of threads that leave their CPU, as the kernel names them
 doubt.py            which of such rows a loss of events makes doubtful
 fault_rows.py       a fault with its kind; fault_places.py: what it touched

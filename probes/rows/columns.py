@@ -259,7 +259,7 @@ def column(
         if isinstance(source, Number) and source.mask:
             numbers[places] = (numbers[places] & source.mask) != 0
     if isinstance(kind, Characters):
-        return text(batch, text_parts, size)
+        return text(batch, text_parts, size, kind.most)
     if isinstance(kind, DeviceNumber):
         return devices(numbers, valid)
     if isinstance(kind, Uuid):

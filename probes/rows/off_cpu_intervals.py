@@ -15,7 +15,7 @@ ON, OFF, WAITS_FOR_PID, UNSEEN, MADE, MADE_FOR_OTHERS = range(6)
 yet; was there before the recording, and either runs or is off the CPU; is made, but not woken: for
 a target, or not."""
 UNTOLD = -1
-OTHER, SWITCH, WAKING, WAKEUP_NEW, NEWTASK = 0, 1, 2, 3, 4
+OTHER, SWITCH, WAKING, WAKEUP_NEW, NEWTASK, STACK = range(6)
 
 INTERVAL = [
     ("ts", np.int64),
@@ -29,8 +29,11 @@ INTERVAL = [
     ("cpu", np.int16),
     ("ran_cpu", np.int16),
     ("interrupt", np.int8),
+    ("stack", np.int32),
+    ("stack_at", np.int64),
 ]
-"""An interval; -1 stands for a value that is not known. `state` is a place in the list of names."""
+"""An interval; -1 stands for a value that is not known. `state` is a place in the list of names,
+`stack` the number of a kernel stack, and `stack_at` its time."""
 THREAD = np.dtype([*INTERVAL, ("status", np.int8)])
 ROW = np.dtype([*INTERVAL, ("tid", np.int32)])
 
@@ -55,6 +58,10 @@ def follow(
     n = 0
     for i in range(len(ts)):
         own = tids[i]
+        if kinds[i] == STACK:
+            if 0 < own < len(threads):
+                _slept_in(threads[own], ts[i], cpus[i], states[i])
+            continue
         if 0 < own < len(threads):
             if threads[own].status != ON:
                 n = _is_on(i, ts, pids, cpus, are_targets, threads, own, out, n)
@@ -147,7 +154,17 @@ def _off(thread: Any, ts: int, pid: int, cpu: int, state: int) -> None:
     thread.ran_cpu = UNTOLD
     thread.cpu = cpu
     thread.state = state
+    thread.stack = UNTOLD
+    thread.stack_at = UNTOLD
     thread.status = OFF
+
+
+@compiled
+def _slept_in(thread: Any, ts: int, cpu: int, stack: int) -> None:
+    """The stack that follows the switch in which a thread left its CPU."""
+    if thread.status == OFF and thread.cpu == cpu and thread.stack == UNTOLD:
+        thread.stack = stack
+        thread.stack_at = ts
 
 
 @compiled
@@ -164,6 +181,8 @@ def _copy(thread: Any, tid: int, out: Any, n: int) -> int:
     row.cpu = thread.cpu
     row.state = thread.state
     row.interrupt = thread.interrupt
+    row.stack = thread.stack
+    row.stack_at = thread.stack_at
     row.tid = tid
     thread.wake = UNTOLD
     return n + 1

@@ -35,12 +35,14 @@ from tracer.probes.limits import PID_LIMIT
 from tracer.probes.loss import Gap
 from tracer.probes.rows import columns
 from tracer.probes.rows.doubt import overlaps_gaps
+from tracer.probes.rows.kernel_stacks import NO_STACK, KernelStacks
 from tracer.probes.rows.membership import with_fields
 from tracer.probes.rows.off_cpu_intervals import (
     INTERVAL,
     NEWTASK,
     OFF,
     ROW,
+    STACK,
     SWITCH,
     THREAD,
     UNSEEN,
@@ -69,6 +71,9 @@ class OffCpuRows:
             for label, kind in (("waking", WAKING), ("wakeup_new", WAKEUP_NEW))
             if (found := known[label]) is not None
         ]
+        self._stack: EventFormat | None = known["kernel_stack"]
+        self._stacks = KernelStacks(self._stack, context.kernel)
+        self._clock, self._lost = context.manifest["clock"], context.gaps
         self._newtask = with_fields(context.formats, "task:task_newtask", "pid", "clone_flags")
         targets = context.manifest["targets"]
         self._everybody = not targets or any(target["kind"] == "machine" for target in targets)
@@ -95,11 +100,16 @@ class OffCpuRows:
             return None
         if not self._begun:
             self._begin(int(batch.ts[of_probe[0]]))
-        events = _Events(len(batch))
+        events, of_targets = _Events(len(batch)), self._are_targets(batch)
         types = batch.type[of_probe]
         self._read_switches(batch, of_probe[types == self._switch.id], events)
         for kind, event_format in self._wakes:
             self._read_wakes(batch, of_probe[types == event_format.id], kind, event_format, events)
+        if self._stack is not None:
+            rows = of_probe[types == self._stack.id]
+            events.kind[rows], events.state[rows] = STACK, UNTOLD
+            rows = rows[of_targets[rows]]  # ftrace adds that of a thread which a target's follows
+            events.state[rows] = self._stacks.numbers(batch, rows)
         if self._newtask is not None:
             rows = np.flatnonzero(batch.type == self._newtask.id)
             child, flags = map(self._newtask.field, ("pid", "clone_flags"))
@@ -112,7 +122,7 @@ class OffCpuRows:
             batch.tid,
             batch.pid,
             batch.cpu,
-            self._are_targets(batch),
+            of_targets,
             events.kind,
             events.about,
             events.next,
@@ -173,6 +183,13 @@ class OffCpuRows:
 
     def finish(self) -> pa.RecordBatch | None:
         """Rows of the intervals that have no end, or whose thread never told its process."""
+        rows = self._unended()
+        begun, ended = self._clock["start_ns"], self._clock["end_ns"]
+        for phrase, count in self._stacks.losses().items():
+            self._lost.append(Gap("kernel_stacks", -1, begun, ended, None, f"{count} {phrase}"))
+        return rows
+
+    def _unended(self) -> pa.RecordBatch | None:
         status = self._threads["status"]
         tids = np.flatnonzero((status == OFF) | (status == WAITS_FOR_PID))
         if not len(tids):
@@ -193,6 +210,8 @@ class OffCpuRows:
         duration = rows["end"] - rows["ts"]
         delay = np.where(could_run, duration, rows["end"] - wake)
         told = rows["state"] != BEFORE
+        # After a loss, a stack may belong to another sleep.
+        stacks = np.where(self._in_no_gap(rows, "stack_at"), rows["stack"], NO_STACK)
         arrays = {
             "ts": pa.array(rows["ts"]),
             "dur_ns": _nullable(duration, ended),
@@ -207,6 +226,7 @@ class OffCpuRows:
             "run_delay_ns": _nullable(delay, ended & (woken | could_run)),
             "ran_cpu": _nullable(rows["ran_cpu"], ended),
             "ran_tid": _nullable(rows["ran_tid"], ended & (rows["ran_tid"] != UNTOLD)),
+            "kernel_stack": self._stacks.column(stacks),
         }
         return pa.RecordBatch.from_arrays(
             [arrays[name] for name in self.schema.names], schema=self.schema

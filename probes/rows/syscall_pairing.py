@@ -17,6 +17,7 @@ program makes a 32-bit call (int 0x80): such a call has the name of the 64-bit c
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from tracer.probes.limits import PID_LIMIT
 from tracer.probes.rows import columns
 from tracer.probes.rows.doubt import overlaps_gaps
 from tracer.probes.schema import AssemblyContext, Scope
+from tracer.probes.syscalls import ARGUMENTS
 
 _NO_NR = -2
 _UNKNOWN_NR = -1
@@ -40,6 +42,13 @@ _DIGITS = 10
 """A number of fewer digits has 32 bits."""
 _COMPAT = 1 << 33
 """Added to the numbers of 32-bit calls, to tell them from the others."""
+_KEPT = 4
+"""Arguments that a row keeps."""
+_NOT_KEPT = -1
+_ABSENT = np.iinfo(np.int64).min
+_CALL_LIMIT = 1 << 12
+"""Calls with higher numbers keep no arguments; no architecture has as many calls."""
+_WORD = 8
 _NONE = 0
 _OPEN = 1
 _OPEN_IN_LAUNCH = 2
@@ -62,6 +71,9 @@ class SyscallPairing:
         self._nr = np.zeros(PID_LIMIT, np.int32)
         self._pid = np.zeros(PID_LIMIT, np.int32)
         self._cpu = np.zeros(PID_LIMIT, np.int16)
+        # The kept arguments of the open call: those of the event, by thread id.
+        self._args = np.zeros((PID_LIMIT, _KEPT), np.int64)
+        self._places = _places(self._names)
         self._compat_names = _by_number(context.manifest.get("compat_syscall_names", {}))
         # For 64-bit and for 32-bit programs.
         self._execs, self._forks, execve = (
@@ -93,6 +105,7 @@ class SyscallPairing:
         columns.integers(batch, of_probe[entries], self._enter.field("id"), nr, valid, entries)
         columns.integers(batch, of_probe[exits], self._exit.field("id"), nr, valid, exits)
         columns.integers(batch, of_probe[exits], self._exit.field("ret"), ret, valid, exits)
+        kept = self._arguments(batch, of_probe[entries], nr[entries], n, entries)
         assert batch.launching is not None
         # The exit of an exec ends two calls: its own, and the one that its thread was in.
         out = _Rows(2 * n)
@@ -106,6 +119,8 @@ class SyscallPairing:
             nr,
             ret,
             valid,
+            kept,
+            self._args,
             self._state,
             self._ts,
             self._nr,
@@ -126,12 +141,33 @@ class SyscallPairing:
             out.ret,
             out.ended,
             out.compat,
+            out.args,
         )
         if count and batch.gaps:
             gaps = [gap for gap in batch.gaps if gap.of_scope(Scope.TARGET)]
             starts, ends = out.ts[:count], out.ts[:count] + out.dur[:count]
             out.ended[:count] &= ~overlaps_gaps(starts, ends, gaps)
         return self._batch(out, count) if count else None
+
+    def _arguments(
+        self, batch: Batch, rows: NDArray[np.int64], nr: NDArray[np.int64], n: int, places: Any
+    ) -> NDArray[np.int64]:
+        """Returns the arguments that the rows keep (int64[n, 4]) of entries at `places`."""
+        kept = np.full((n, _KEPT), _ABSENT)
+        assert self._enter is not None
+        args = self._enter.fields.get("args")
+        if args is None or args.size % _WORD:
+            return kept
+        known = np.where((nr >= 0) & (nr < _CALL_LIMIT), nr, _CALL_LIMIT)
+        wanted = self._places[known]
+        for word in range(args.size // _WORD):
+            field = replace(args, offset=args.offset + _WORD * word, size=_WORD)
+            for column in range(_KEPT):
+                mine = np.flatnonzero(wanted[:, column] == word)
+                if len(mine):
+                    values, there = columns.integers(batch, rows[mine], field)
+                    kept[places[mine], column] = np.where(there, values, _ABSENT)
+        return kept
 
     def finish(self) -> pa.RecordBatch | None:
         """Rows of the calls that are still open."""
@@ -147,6 +183,7 @@ class SyscallPairing:
         out.nr[:] = self._nr[tids]
         out.ended[:] = False
         out.compat[:] = self._open_compat[tids]
+        out.args[:] = self._args[tids]
         self._state[tids] = _NONE
         return self._batch(out, len(tids))
 
@@ -160,6 +197,8 @@ class SyscallPairing:
         codes = unique.indices.to_numpy()
         running = ~out.ended[:n]
         mask = running if running.any() else None
+        absent = (out.args[:n] == _ABSENT) | out.compat[:n, None]
+        fd = out.args[:n, 0].astype(np.int32)
         return pa.RecordBatch.from_arrays(
             [
                 pa.array(out.ts[:n]),
@@ -170,6 +209,8 @@ class SyscallPairing:
                 columns.encoded(codes, np.ones(n, np.bool_), names),
                 pa.array(out.dur[:n], mask=mask),
                 pa.array(out.ret[:n], mask=mask),
+                pa.array(fd, mask=absent[:, 0]),
+                *(pa.array(out.args[:n, k], mask=absent[:, k]) for k in range(1, _KEPT)),
             ],
             schema=self.schema,
         )
@@ -178,6 +219,17 @@ class SyscallPairing:
         if number < _COMPAT // 2:
             return self._names.get(number, f"syscall_{number}")
         return self._compat_names.get(number - _COMPAT, f"compat_syscall_{number - _COMPAT}")
+
+
+def _places(names: dict[int, str]) -> NDArray[np.int8]:
+    """Returns the places of the kept arguments by call number (int8[calls, 4])."""
+    found = np.full((_CALL_LIMIT + 1, _KEPT), _NOT_KEPT, np.int8)
+    for number, name in names.items():
+        if number >= _CALL_LIMIT:
+            continue
+        for column, place in enumerate(ARGUMENTS.get(name, ())):
+            found[number, column] = _NOT_KEPT if place is None else place
+    return found
 
 
 def _by_number(names: dict[str, str]) -> dict[int, str]:
@@ -201,6 +253,7 @@ class _Rows:
         self.ret = np.zeros(room, np.int64)
         self.ended = np.empty(room, np.bool_)
         self.compat = np.zeros(room, np.bool_)
+        self.args = np.full((room, _KEPT), _ABSENT)
 
 
 @compiled
@@ -214,6 +267,8 @@ def _pair(
     nr: Any,
     ret: Any,
     valid: Any,
+    kept: Any,
+    open_args: Any,
     open_state: Any,
     open_ts: Any,
     open_nr: Any,
@@ -234,6 +289,7 @@ def _pair(
     out_ret: Any,
     out_ended: Any,
     out_compat: Any,
+    out_args: Any,
 ) -> int:
     n = 0
     some_compat = compat.any()
@@ -266,6 +322,8 @@ def _pair(
             out_dur[n] = ts[i] - open_ts[tid] if returned else 0
             out_ret[n] = ret[i] if returned else 0
             out_compat[n] = open_compat[tid]
+            for k in range(_KEPT):
+                out_args[n, k] = open_args[tid, k]
             n += 1
         if returned:
             if launched >= 0 and _contains(execs[int(open_compat[tid])], open_nr[tid]):
@@ -307,6 +365,8 @@ def _pair(
             open_pid[tid] = pids[i]
             open_cpu[tid] = cpus[i]
             open_compat[tid] = compat[pid]
+            for k in range(_KEPT):
+                open_args[tid, k] = kept[i, k]
             if pid and _contains(execs[int(compat[pid])], nr[i]):
                 exec_tid[pid] = tid
     return n

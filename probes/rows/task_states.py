@@ -6,12 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tracer.probes.backends.event_format import EventFormat
+from tracer.probes.backends.kernel_stacks import ENDED as ENDED_LETTERS
 
 BEFORE, NEW, ENDED = 0, 1, -1
 """Codes of states that no switch tells: the thread left its CPU before the recording; it has not
 run yet. ENDED: the thread has left its CPU for the last time."""
-_ENDED = ("X", "Z", "x")
-"""Dead, zombie, and the TASK_DEAD of kernels before 4.14: include/trace/events/sched.h."""
 _OTHER = "other"
 _MOST_NAMES, _LONGEST_NAME = 1024, 64
 """Most names of a trace, and most characters of one: beyond them, a state is `other`. Kernels have
@@ -50,7 +49,7 @@ class TaskStates:
 
     def _new_code(self, state: int) -> int:
         names = [name for bit, name in self._flags.items() if state & bit]
-        if any(name in _ENDED for name in names):
+        if any(name in ENDED_LETTERS for name in names):
             return ENDED
         # The kernel prints bits that have no name as a number, and none beyond the plus.
         rest = state & (self._preempted - 1) if self._preempted else state & (1 << 64) - 1

@@ -14,6 +14,7 @@ plt.py              stubs of the procedure linkage table, as `name@plt`
 go.py               the table of functions in a Go program, stripped or not
 perf_map.py         the map that a just-in-time compiler wrote of its code
 kernel.py           the running kernel's functions, from /proc/kallsyms
+frames.py           kernel functions as frames of a stack
 vdso.py             the code that the kernel maps into every process
 table.py            sorted symbols of one source, and the name at an address
 demangle.py         demangled C++ names, from a process with limits

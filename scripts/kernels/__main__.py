@@ -4,38 +4,26 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
-import subprocess
 import sys
 import time
 from pathlib import Path
 
-from scripts.kernels import disks, initramfs, machine
-from scripts.kernels.checks import CHECKS, DOCTOR
-from scripts.kernels.debian import KERNELS, Kernel, kernel_of
+from scripts.kernels import machine
+from scripts.kernels.boot import boot
+from scripts.kernels.checks import DOCTOR
+from scripts.kernels.debian import KERNELS, kernel_of
+from scripts.kernels.disks import make
 from scripts.kernels.errors import CannotTest
-from scripts.kernels.facts import FACTS, JOB, Facts, Job
+from scripts.kernels.facts import FACTS, Facts
 from scripts.kernels.recorded import Failed, Recorded, Skipped
-from scripts.kernels.roots import PROJECT, root_of
+from scripts.kernels.roots import PROJECT
+from scripts.kernels.suites import ALL, CGROUPS, Suite
 from scripts.kernels.table import FAILS, OK, SKIPPED, Column, Result, lines
 from tracer.probes.backends.choice import BACKENDS
 from tracer.probes.errors import TracerError
 
 _BOOT = "boots"
 _SECONDS = "seconds"
-_PAGE = """\
-# Other kernels
-
-    {command}
-
-boots Debian's kernels in QEMU without hardware support, records the same loads by each backend in
-the guest, makes the tables outside it, and compares exact numbers. "ok" holds for every backend
-unless some are named. A number in brackets names the note with the reason. The seconds are those of
-a whole test, most of them in the guest. Access to memory is not compared on arm64: its kernel does
-not tell whether a fault read or wrote.
-
-{table}
-"""
 
 
 def main() -> int:
@@ -57,6 +45,14 @@ def main() -> int:
     parser.add_argument(
         "--again", action="store_true", help="boot nothing; check the last recordings again"
     )
+    parser.add_argument(
+        "--cgroups",
+        action="store_const",
+        dest="suite",
+        const=CGROUPS,
+        default=ALL,
+        help="test cgroups of version 2 in place of everything else",
+    )
     parser.add_argument("--write", type=Path, metavar="FILE", help="write the table as a page")
     chosen = parser.parse_args()
     kernels, backends = chosen.kernels or list(KERNELS), chosen.backends.split(",")
@@ -66,19 +62,19 @@ def main() -> int:
     cache = chosen.cache.absolute()
     columns = []
     for name in kernels:
-        column = _tested(name, cache, backends, chosen.minutes * 60, chosen.again)
+        column = _tested(name, cache, chosen.suite, backends, chosen.minutes * 60, chosen.again)
         columns.append(column)
         _say(f"{name}: {'fails' if column.fails else 'passes'} after {column.seconds:.0f} s")
     table = "\n".join(lines(columns))
     sys.stdout.write(table + "\n")
     if chosen.write is not None:
-        chosen.write.write_text(_PAGE.format(command=_command(chosen), table=table))
+        chosen.write.write_text(chosen.suite.page.format(command=_command(chosen), table=table))
     return int(any(column.fails for column in columns))
 
 
 def _command(chosen: argparse.Namespace) -> str:
     """Returns the command that makes such a table."""
-    words = [*chosen.kernels]
+    words = [*chosen.kernels, *chosen.suite.options]
     if chosen.backends != ",".join(BACKENDS):
         words += ["--backends", chosen.backends]
     return "make test-kernels" + (f' KERNELS_ARGS="{" ".join(words)}"' if words else "")
@@ -89,9 +85,11 @@ def _say(words: str) -> None:
     sys.stderr.flush()
 
 
-def _tested(name: str, cache: Path, backends: list[str], limit_s: float, again: bool) -> Column:
+def _tested(
+    name: str, cache: Path, suite: Suite, backends: list[str], limit_s: float, again: bool
+) -> Column:
     """Tests one kernel, unless its last recordings are to be checked again."""
-    share = cache / name / "results"
+    share = cache / name / suite.results
     column = Column(name, 0.0)
     begun = time.monotonic()
     try:
@@ -99,8 +97,10 @@ def _tested(name: str, cache: Path, backends: list[str], limit_s: float, again: 
         column.kernel = kernel.release
         if not again:
             _say(f"{name}: {kernel.release} records; see {share / machine.CONSOLE}")
-            _run(kernel, cache / name, share, backends, limit_s)
-        _check(column, share, backends)
+            disks = make(cache / name)
+            job = {"backends": backends, "cgroups": suite is CGROUPS}
+            boot(kernel, cache / name, share, "scripts.kernels.guest", job, disks, limit_s)
+        _check(column, share, suite, backends)
     except CannotTest as error:
         column.cells = {_BOOT: {"": Result(FAILS, str(error))}}
     column.seconds = time.monotonic() - begun
@@ -112,33 +112,12 @@ def _tested(name: str, cache: Path, backends: list[str], limit_s: float, again: 
     return column
 
 
-def _run(kernel: Kernel, folder: Path, share: Path, backends: list[str], limit_s: float) -> None:
-    """Runs a guest, which leaves its results in `share`."""
-    shutil.rmtree(share, ignore_errors=True)
-    share.mkdir(parents=True)
-    root = root_of(kernel, folder)
-    job: Job = {
-        "modules": str(kernel.modules),
-        "sources": str(kernel.sources),
-        "libraries": str(root.libraries) if root.libraries else None,
-        "backends": backends,
-    }
-    (share / JOB).write_text(json.dumps(job))
-    # Compiled here: a guest is slow, and keeps nothing.
-    compiled = [sys.executable, "-m", "compileall", "-q", "tracer", "probes", "scripts/kernels"]
-    subprocess.run(compiled, cwd=PROJECT, check=False)
-    first = folder / "initramfs"
-    program = [str(root.python), "-S", "-m", "scripts.kernels.guest"]
-    initramfs.write(first, kernel, root, program, PROJECT)
-    machine.run(kernel, first, disks.make(folder), share, limit_s)
-
-
-def _check(column: Column, share: Path, backends: list[str]) -> None:
+def _check(column: Column, share: Path, suite: Suite, backends: list[str]) -> None:
     """Fills a column with the results of all checks."""
     if not (share / FACTS).exists():
         raise CannotTest(f"the guest found out nothing; see {share / machine.CONSOLE}")
     facts: Facts = json.loads((share / FACTS).read_text())
-    column.cells = {title: {} for title in (DOCTOR, *(check.title for check in CHECKS))}
+    column.cells = {title: {} for title in (DOCTOR, *(check.title for check in suite.checks))}
     for backend in backends:
         verdict, recording = facts["doctor"][backend], facts["recordings"].get(backend)
         if recording is None:
@@ -151,26 +130,26 @@ def _check(column: Column, share: Path, backends: list[str]) -> None:
                 column.cells[DOCTOR][backend] = Result(FAILS, f"it can, but: {_last(error)}")
             else:
                 column.cells[DOCTOR][backend] = Result(OK)
-            for check in CHECKS:
+            for check in suite.checks:
                 reason = f"no recording by {backend}: {_last(error)}"
                 column.cells[check.title][backend] = Result(SKIPPED, reason)
             continue
         column.cells[DOCTOR][backend] = (
             Result(OK) if verdict["ok"] else Result(FAILS, f"it cannot: {verdict['found']}")
         )
-        for title, result in _looked(share, facts, backend).items():
+        for title, result in _looked(share, facts, suite, backend).items():
             column.cells[title][backend] = result
 
 
-def _looked(share: Path, facts: Facts, backend: str) -> dict[str, Result]:
+def _looked(share: Path, facts: Facts, suite: Suite, backend: str) -> dict[str, Result]:
     """Returns the results of the checks of one recording."""
     try:
-        recorded = Recorded.open(share, facts, backend)
+        recorded = Recorded.open(share, facts, backend, suite.views)
     except TracerError as error:
-        return {check.title: Result(FAILS, f"no tables: {error}") for check in CHECKS}
+        return {check.title: Result(FAILS, f"no tables: {error}") for check in suite.checks}
     found = {}
     with recorded.trace:
-        for check in CHECKS:
+        for check in suite.checks:
             try:
                 check.look(recorded)
                 found[check.title] = Result(OK)

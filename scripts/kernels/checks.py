@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from scripts.kernels import loads
+from scripts.kernels.check import Check
 from scripts.kernels.disks import KINDS
 from scripts.kernels.recorded import Recorded
-
-
-@dataclass(frozen=True)
-class Check:
-    """A question to a recording."""
-
-    title: str
-    look: Callable[[Recorded], None]
-    """Raises Failed or Skipped."""
 
 
 def _no_loss(recorded: Recorded) -> None:

@@ -21,6 +21,8 @@ class Job(TypedDict):
     libraries: str | None
     """Folder of Python's packages, unless the interpreter knows it."""
     backends: list[str]
+    cgroups: bool
+    """True: it tests cgroups (`scripts.kernels.cgroups`) in place of everything else."""
 
 
 class Load(TypedDict):
@@ -65,3 +67,5 @@ class Facts(TypedDict):
     disks: dict[str, Disk]
     doctor: dict[str, Verdict]
     recordings: dict[str, Recording]
+    tried: dict[str, Load]
+    """Programs that ran beside no recording."""

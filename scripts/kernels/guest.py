@@ -6,81 +6,45 @@ over have no tables: the host makes them, for a guest is slow.
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
-import shutil
 import subprocess
-import sys
 import time
-import traceback
 from pathlib import Path
 
+from scripts.kernels.cgroups import guest as cgroups
 from scripts.kernels.disks import KINDS, MOUNT_OPTIONS
-from scripts.kernels.facts import (
-    ALIVE,
-    FACTS,
-    JOB,
-    SHARED,
-    Disk,
-    Facts,
-    Job,
-    Load,
-    Recording,
-    Verdict,
+from scripts.kernels.facts import Disk, Facts, Job, Load, Recording, Verdict
+from scripts.kernels.recording import (
+    PLACE,
+    PYTHON,
+    ROOT,
+    TRACER,
+    as_first_process,
+    hand_over,
+    record,
 )
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-_PLACE = Path("/run/tracer")
 _CGROUP = Path("/sys/fs/cgroup/tracer-kernels")
-_POWER_OFF = 0x4321FEDC
-"""include/uapi/linux/reboot.h"""
-_TRACER = [sys.executable, "-m", "tracer"]
-_RECORDING_S = 1200.0
-"""Most seconds of a recording."""
 
 
-def main() -> None:
-    """Does everything, and powers the guest off whatever happens."""
-    try:
-        (SHARED / ALIVE).touch()
-        job: Job = json.loads((SHARED / JOB).read_text())
-        _install(Path(job["modules"]), Path(job["sources"]))
-        paths = (str(ROOT), job["libraries"])
-        os.environ["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
-        os.environ["PATH"] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-        facts: Facts = {
-            "release": os.uname().release,
-            "disks": {kind: _disk(kind) for kind in KINDS},
-            "doctor": _doctor(),
-            "recordings": {},
-        }
-        _hand_over(facts)
-        for backend in job["backends"]:
-            facts["recordings"][backend] = _recorded(backend, facts["disks"])
-            _hand_over(facts)
-    except Exception:  # noqa: BLE001 the guest has nobody else to tell
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        os.sync()
-        ctypes.CDLL(None).reboot(_POWER_OFF)
-
-
-def _hand_over(facts: Facts) -> None:
-    partial = SHARED / f"{FACTS}.partial"
-    partial.write_text(json.dumps(facts, indent=1))
-    partial.rename(SHARED / FACTS)
-
-
-def _install(modules: Path, sources: Path) -> None:
-    """Puts the kernel's modules and headers where they would be installed."""
-    links = {Path("/lib/modules", modules.name): modules}
-    links |= {Path("/usr/src", path.name): path for path in sources.iterdir()}
-    for link, place in links.items():
-        link.parent.mkdir(parents=True, exist_ok=True)
-        if not link.exists():
-            link.symlink_to(place)
+def work(job: Job) -> None:
+    """Does all that a job asks for."""
+    facts: Facts = {
+        "release": os.uname().release,
+        "disks": {kind: _disk(kind) for kind in KINDS},
+        "doctor": _doctor(),
+        "recordings": {},
+        "tried": {},
+    }
+    hand_over(facts)
+    if job["cgroups"]:
+        facts["tried"] = cgroups.tried(facts["disks"])
+        hand_over(facts)
+    recorded = cgroups.recorded if job["cgroups"] else _recorded
+    for backend in job["backends"]:
+        facts["recordings"][backend] = recorded(backend, facts["disks"])
+        hand_over(facts)
 
 
 def _disk(kind: str) -> Disk:
@@ -89,7 +53,7 @@ def _disk(kind: str) -> Disk:
         return {"unmounted": f"the kernel has no module {kind}"}
     for block in Path("/sys/block").glob("vd*"):
         if (block / "serial").read_text().strip() == kind:
-            mount = _PLACE / kind
+            mount = PLACE / kind
             mount.mkdir(parents=True)
             options = ("-o", MOUNT_OPTIONS[kind]) if kind in MOUNT_OPTIONS else ()
             command = ["mount", "-t", kind, *options, f"/dev/{block.name}", str(mount)]
@@ -105,7 +69,7 @@ def _disk(kind: str) -> Disk:
 
 def _doctor() -> dict[str, Verdict]:
     ran = subprocess.run(
-        [*_TRACER, "doctor", "--json"], capture_output=True, text=True, check=False, cwd=_PLACE
+        [*TRACER, "doctor", "--json"], capture_output=True, text=True, check=False, cwd=PLACE
     )
     if not ran.stdout:
         raise RuntimeError(f"tracer doctor said nothing: {ran.stderr}")
@@ -126,19 +90,15 @@ def _loads(backend: str, disks: dict[str, Disk]) -> dict[str, list[str]]:
             loads[f"written {kind}"] = ["written", str(folder)]
             if kind == "ext4":
                 loads |= {"syncs": ["syncs", str(folder)], "direct": ["direct", str(folder)]}
-    word, done = (str(_PLACE / f"{backend}.{name}") for name in ("go", "done"))
+    word, done = (str(PLACE / f"{backend}.{name}") for name in ("go", "done"))
     loads["joined"] = ["joined", word, done]
     return loads
 
 
 def _recorded(backend: str, disks: dict[str, Disk]) -> Recording:
-    """Records all loads by a backend, and ends the recorder once the raw data is whole.
-
-    From then on, the recorder would only make tables.
-    """
-    python = [sys.executable, "-S", "-E", str(ROOT / "scripts/kernels/loads.py")]
-    trace = _PLACE / f"{backend}.trace"
-    ran, job = _PLACE / f"{backend}.ran.json", _PLACE / f"{backend}.job.json"
+    """Records all loads by a backend."""
+    python = [*PYTHON, str(ROOT / "scripts/kernels/loads.py")]
+    ran, job = PLACE / f"{backend}.ran.json", PLACE / f"{backend}.job.json"
     loads = _loads(backend, disks)
     job.write_text(json.dumps({"ran": str(ran), "loads": loads}))
     os.sync()
@@ -146,46 +106,13 @@ def _recorded(backend: str, disks: dict[str, Disk]) -> Recording:
     begun = time.monotonic()
     with subprocess.Popen([*python, "member", str(_CGROUP), *loads["joined"][1:]]) as member:
         (_CGROUP / "cgroup.procs").write_text(str(member.pid))
-        said = _PLACE / f"{backend}.err"
-        with (
-            said.open("wb") as errors,
-            subprocess.Popen(
-                [
-                    *(*_TRACER, "record", "-o", str(trace), "--backend", backend),
-                    *("--cgroup", str(_CGROUP), "--", *python, str(job)),
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=errors,
-                stderr=errors,
-                cwd=_PLACE,
-            ) as recorder,
-        ):
-            captured = _awaited(recorder, trace, begun)
-            recorder.kill()
+        options = ["--backend", backend, "--cgroup", str(_CGROUP)]
+        error = record(backend, options, [*python, str(job)])
         member.kill()
-    seconds = time.monotonic() - begun
     found: dict[str, Load] = json.loads(ran.read_text()) if ran.exists() else {}
-    if captured:
-        shutil.copytree(trace, SHARED / trace.name, ignore=shutil.ignore_patterns(".events*"))
-        shutil.rmtree(trace)
-    error = "" if captured else said.read_text(errors="replace").strip()
-    return {"captured": captured, "seconds": seconds, "error": error, "loads": found}
-
-
-def _awaited(recorder: subprocess.Popen[bytes], trace: Path, begun: float) -> bool:
-    """Waits for the end of a capture; returns whether all raw data is in the trace directory."""
-    manifest, seen = trace / "manifest.json", 0
-    while time.monotonic() - begun < _RECORDING_S:
-        over = recorder.poll() is not None
-        if manifest.exists() and (changed := manifest.stat().st_mtime_ns) != seen:
-            seen = changed
-            if json.loads(manifest.read_text())["state"] in ("captured", "finalized"):
-                return True
-        if over:
-            return False
-        time.sleep(0.5)
-    return False
+    seconds = time.monotonic() - begun
+    return {"captured": error is None, "seconds": seconds, "error": error or "", "loads": found}
 
 
 if __name__ == "__main__":
-    main()
+    as_first_process(work)

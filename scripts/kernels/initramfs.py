@@ -14,7 +14,7 @@ from scripts.kernels.roots import Root
 
 NEEDED = ("virtio_pci", "virtio_blk", "9pnet_virtio", "9p", "overlay")
 """Modules without which no guest starts."""
-USEFUL = ("crc32c_generic", "crc32c_intel", "ext4", "xfs", "btrfs")
+USEFUL = ("crc32c_generic", "crc32c_intel", "ext4", "xfs", "btrfs", "loop")
 """Modules that the tests use where the kernel has them. Some kernels compute CRC-32C by
 themselves."""
 HOST, SHARE = "host", "share"
@@ -56,14 +56,22 @@ $b mount -o bind {host} {new}
 """
 
 
-def write(path: Path, kernel: Kernel, root: Root, command: Sequence[str], folder: Path) -> None:
+def write(
+    path: Path,
+    kernel: Kernel,
+    root: Root,
+    command: Sequence[str],
+    folder: Path,
+    more: Sequence[str] = (),
+) -> None:
     """Writes an initramfs in which a kernel runs a command in a folder of a root.
 
     The command sees that root with all changes kept in memory. It is the guest's first process: the
-    guest ends when the command does.
+    guest ends when the command does. `more`: modules that are loaded, too, where the kernel has
+    them.
     """
     modules = Modules(kernel.modules)
-    names = [*NEEDED, *(name for name in USEFUL if modules.has(name))]
+    names = [*NEEDED, *(name for name in (*USEFUL, *more) if modules.has(name))]
     line = f"cd {shlex.quote(str(folder))} && exec {shlex.join(command)}"
     shared = [
         _SHARED_FOLDER.format(new=shlex.quote(f"/new{place}"), host=shlex.quote(f"/host{place}"))

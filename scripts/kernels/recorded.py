@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import duckdb
 
 from scripts.kernels.facts import Disk, Facts, Load
-from tracer.analysis.views.flushes import flushes
-from tracer.analysis.views.requests import requests
 from tracer.store.trace import Trace
 
 
@@ -21,41 +20,11 @@ class Failed(Exception):
     """A check that found something else than it should have."""
 
 
-class Recorded:
-    """A backend's recording of all loads in a guest."""
+class Asked:
+    """An opened trace that checks ask by SQL."""
 
-    def __init__(self, trace: Trace, facts: Facts, backend: str) -> None:
-        """Takes an opened trace, and makes the views that the checks ask."""
+    def __init__(self, trace: Trace) -> None:
         self.trace = trace
-        self._facts = facts
-        self._loads = facts["recordings"][backend]["loads"]
-        flushes(trace)
-        requests(trace)
-
-    @classmethod
-    def open(cls, folder: Path, facts: Facts, backend: str) -> Recorded:
-        """Opens the trace of a backend in the folder for results; makes its tables at first."""
-        return cls(Trace(folder / f"{backend}.trace"), facts, backend)
-
-    def load(self, name: str) -> Load:
-        """Returns what is known of a load. Raises Failed if it failed itself."""
-        if name not in self._loads:
-            raise Failed(f"the load {name} did not run")
-        load = self._loads[name]
-        if load["status"]:
-            raise Failed(f"the load {name} failed: {load['said'].get('error', load['status'])}")
-        return load
-
-    def disk(self, kind: str) -> Disk:
-        """Returns the disk of a kind of file system. Raises Skipped if it is not mounted."""
-        disk = self._facts["disks"][kind]
-        if "unmounted" in disk:
-            raise Skipped(disk["unmounted"])
-        return disk
-
-    def has_event(self, name: str) -> bool:
-        """Returns whether the kernel of the recording has an event, and it was recorded."""
-        return name in self.trace.manifest["capture"]["formats"]
 
     def rows(self, query: str, *parameters: object) -> list[tuple[Any, ...]]:
         """Returns the rows of a query. Raises Failed if the trace has not what it asks."""
@@ -69,6 +38,56 @@ class Recorded:
         found = self.rows(query, *parameters)
         if found != wanted:
             raise Failed(f"{_shown(found)}, not {_shown(wanted)}")
+
+
+class Recorded(Asked):
+    """A backend's recording of all loads in a guest."""
+
+    def __init__(
+        self, trace: Trace, facts: Facts, backend: str, views: Sequence[Callable[[Trace], object]]
+    ) -> None:
+        """Takes an opened trace, and makes the views that the checks ask."""
+        super().__init__(trace)
+        self._tried = facts["tried"]
+        self._facts = facts
+        self._loads = facts["recordings"][backend]["loads"]
+        for view in views:
+            view(trace)
+
+    @classmethod
+    def open(
+        cls, folder: Path, facts: Facts, backend: str, views: Sequence[Callable[[Trace], object]]
+    ) -> Recorded:
+        """Opens the trace of a backend in the folder for results; makes its tables at first."""
+        return cls(Trace(folder / f"{backend}.trace"), facts, backend, views)
+
+    def load(self, name: str, status: int = 0) -> Load:
+        """Returns what is known of a load. Raises Failed if it did not end with `status`."""
+        return _ended(self._loads, name, status)
+
+    def tried(self, name: str) -> dict[str, Any]:
+        """Returns what a program found out that ran beside no recording. Raises Failed."""
+        return _ended(self._tried, name, 0)["said"]
+
+    def disk(self, kind: str) -> Disk:
+        """Returns the disk of a kind of file system. Raises Skipped if it is not mounted."""
+        disk = self._facts["disks"][kind]
+        if "unmounted" in disk:
+            raise Skipped(disk["unmounted"])
+        return disk
+
+    def has_event(self, name: str) -> bool:
+        """Returns whether the kernel of the recording has an event, and it was recorded."""
+        return name in self.trace.manifest["capture"]["formats"]
+
+
+def _ended(loads: dict[str, Load], name: str, status: int) -> Load:
+    if name not in loads:
+        raise Failed(f"the load {name} did not run")
+    load = loads[name]
+    if load["status"] != status:
+        raise Failed(f"the load {name} failed: {load['said'].get('error', load['status'])}")
+    return load
 
 
 def _shown(rows: list[tuple[Any, ...]]) -> str:

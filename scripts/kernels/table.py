@@ -42,14 +42,19 @@ def lines(columns: Sequence[Column]) -> list[str]:
         cells = [_cell(column.cells.get(title, {}), notes) for column in columns]
         rows.append([title, *cells])
     rows.append(["seconds", *(f"{column.seconds:.0f}" for column in columns)])
+    told = [f"{number}. {why}" for why, number in notes.items()]
+    return [*aligned(rows), *(["", *told] if told else [])]
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Returns the lines of a markdown table that is also readable as it is; the head is first."""
     widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
     head, *body = (
         "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |"
         for row in rows
     )
     rule = "| " + " | ".join("-" * width for width in widths) + " |"
-    told = [f"{number}. {why}" for why, number in notes.items()]
-    return [head, rule, *body, *(["", *told] if told else [])]
+    return [head, rule, *body]
 
 
 def _cell(results: dict[str, Result], notes: dict[str, int]) -> str:

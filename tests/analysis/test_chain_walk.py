@@ -7,14 +7,14 @@ import random
 import numpy as np
 import pytest
 
-from tracer.analysis.views.chain_walk import NO_WAIT, WaitsOfLanes, pieces_of
+from tracer.analysis.views.chain_walk import NO_WAIT, SpansOfLanes, WaitsOfLanes, pieces_of
 
 END = 60
 Wait = tuple[int, int, int, int]
 """lane, begin, end, lane that it waits for or -1"""
 
 
-def walked(waits, born, spans, cuts=()):
+def walked(waits, born, spans, cuts=(), most=7):
     waits = sorted(waits)
     columns = [np.array(c, np.int64) for c in zip(*waits, strict=True)] or [
         np.empty(0, np.int64)
@@ -24,15 +24,18 @@ def walked(waits, born, spans, cuts=()):
     cuts = [np.array(c, np.int64) for c in zip(*sorted(cuts), strict=True)] or [
         np.empty(0, np.int64)
     ] * 2
-    found = pieces_of(
-        WaitsOfLanes(lane, begin, end, by, np.array(born, np.int64)), *spans, cuts=tuple(cuts)
-    )
+    first = np.searchsorted(lane, np.arange(len(born) + 1))
+    machine = WaitsOfLanes(first, begin, end, by.astype(np.int32), np.array(born, np.int64))
+    groups = list(pieces_of(machine, SpansOfLanes(*spans), tuple(cuts), most))
+    for group in groups:
+        assert len(group.span) <= most or len(set(group.span)) == 1
     return [
         (int(s), int(b), int(e), int(at), None if w == NO_WAIT else waits[w])
+        for found in groups
         for s, b, e, at, w in zip(
             found.span, found.begin, found.end, found.lane, found.wait, strict=True
         )
-    ]  # fmt: skip
+    ]
 
 
 def at(moment: int, lane: int, waits: list[Wait], born: list[int], most: int = 64):

@@ -135,6 +135,17 @@ def test_ebpf_that_was_asked_for_and_is_not_there(hidden, changes, mend):
     assert ran.err.count("\n") == 1
 
 
+def test_names_of_files_are_recorded_if_no_accesses_are_logged(unable, tmp_path):
+    # A recorder of its own: a forked one has its C library from mounts that it no longer sees.
+    hide = f"mount --bind EMPTY {TRACEFS}/events/filemap/mm_filemap_get_pages"
+    record = ("record", "-e", "page_cache", "-o", "x.trace", "--", "cat", "/etc/passwd")
+    ran = unable("--clear-groups", [hide], *record)
+    assert ran.status == 0, ran.err
+    facts = json.loads((tmp_path / "x.trace/manifest.json").read_text())
+    assert set(facts["probes"]) == {"page_cache", "opens", "syscalls", "processes"}
+    assert facts["tables"]["opens"]["rows"] > 0
+
+
 AS_NOBODY = "--reuid=65534 --clear-groups"
 
 

@@ -106,12 +106,15 @@ def test_the_test_of_speed_sees_the_limit_and_its_lack(scratch):
 def test_nothing_is_left_of_a_limit(scratch):
     device, hierarchy = scratch.device, throttle.find_hierarchy()
     before, groups = hierarchy.own(), set(hierarchy.root.glob("traintrace-*"))
+    enabled = hierarchy.control.read_text() if hierarchy.unified else None
     with Throttle(device, SLOW, scratch.mount.parent):
         assert limits_on(device)
         assert hierarchy.own() != before
     assert hierarchy.own() == before
     assert limits_on(device) == []
     assert set(hierarchy.root.glob("traintrace-*")) == groups
+    if enabled is not None:
+        assert hierarchy.control.read_text() == enabled
 
 
 def test_memory_and_a_folder_hold_the_image(tmp_path):

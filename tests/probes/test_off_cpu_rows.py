@@ -26,7 +26,7 @@ from tests.support.scheduling import (
 def test_a_sleep_is_a_row_from_the_switch_to_the_switch(tmp_path):
     rows = told(
         tmp_path,
-        "* EXCLUDE ts, ts",
+        "* EXCLUDE (ts, kernel_stack), ts",
         START,
         (100, K.switch(JOB, "S", IDLE)),
         (150, K.waking(IDLE, JOB, HARDIRQ)),

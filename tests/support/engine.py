@@ -101,7 +101,7 @@ class EngineOfTests:
         for mount in sorted(mounts, reverse=True):
             if mount.startswith(f"{self.folder}/"):
                 subprocess.run(["umount", "--lazy", mount], check=False)
-        for cgroup in _hierarchies(self.group):
+        for cgroup in Path("/sys/fs/cgroup").glob(f"**/{self.group}"):
             for place in (*sorted(cgroup.rglob("*/"), reverse=True), cgroup):
                 with contextlib.suppress(OSError):
                     place.rmdir()

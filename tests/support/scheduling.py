@@ -12,6 +12,7 @@ from tests.support.pages import PAGE, Page, format_text, raw_trace
 from tracer.probes.backends import chunks
 
 SWITCH, WAKING, WAKEUP_NEW = "sched:sched_switch", "sched:sched_waking", "sched:sched_wakeup_new"
+STACK = "ftrace:kernel_stack"
 HARDIRQ, SOFTIRQ = 0x08, 0x10
 """Bits of common_flags: include/linux/trace_events.h."""
 OTHER_FLAGS = (0, 0x01, 0x04, 0x20, 0x80)
@@ -88,6 +89,14 @@ class Kernel(NamedTuple):
         """Returns a sched_wakeup_new in the context of thread `by`."""
         return self.payload(WAKEUP_NEW, by, flags, pid=tid)
 
+    def stack(self, tid: int, *callers: int, size: int | None = None) -> bytes:
+        """Returns the kernel stack of a thread: the innermost caller first."""
+        data = bytearray(self.payload(STACK, tid)[: self.place(STACK, "caller")[0]])
+        at, length = self.place(STACK, "size")
+        count = len(callers) if size is None else size
+        data[at : at + length] = count.to_bytes(length, "little", signed=True)
+        return bytes(data) + struct.pack(f"<{len(callers)}Q", *callers)
+
 
 _ARGUMENTS = "REC->next_comm, REC->next_pid, REC->next_prio"
 _REPORT = (
@@ -102,8 +111,9 @@ LINUX_6_18 = Kernel(
         WAKING: "char comm[16] 8 16 0\npid_t pid 24 4 1\nint prio 28 4 1\nint target_cpu 32 4 1",
         WAKEUP_NEW: "char comm[16] 8 16 0\npid_t pid 24 4 1\nint prio 28 4 1\n"
         "int target_cpu 32 4 1",
+        STACK: "int size 8 4 1\nunsigned long caller[8] 16 64 0",
     },
-    {SWITCH: 372, WAKING: 375, WAKEUP_NEW: 373},
+    {SWITCH: 372, WAKING: 375, WAKEUP_NEW: 373, STACK: 4},
     '"prev_comm=%s prev_pid=%d prev_prio=%d prev_state=%s%s ==> next_comm=%s next_pid=%d'
     ' next_prio=%d", REC->prev_comm, REC->prev_pid, REC->prev_prio, (REC->prev_state & '
     f'{_REPORT}) ? __print_flags(REC->prev_state & {_REPORT}, "|", {{ 0x00000001, "S" }}, '
@@ -231,6 +241,7 @@ def scheduled_trace(
     lost: Iterable[Lost] = (),
     cpus: Iterable[int] = (0, 1),
     members: Iterable[list[Any]] = (),
+    kallsyms: str | None = None,
     **manifest: Any,
 ) -> None:
     """Writes the raw trace of these events: those of a CPU in the order that it logged them.
@@ -246,6 +257,8 @@ def scheduled_trace(
         | manifest,
     )  # fmt: skip
     (folder / "raw/threads.json").write_text(json.dumps(list(threads)))
+    if kallsyms is not None:
+        (folder / "raw/kallsyms").write_text(kallsyms)
     if members:
         lines = "".join(json.dumps(member) + "\n" for member in members)
         (folder / "raw/members.jsonl").write_text(lines)

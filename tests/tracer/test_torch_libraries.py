@@ -15,9 +15,9 @@ from tracer.probes.errors import FeatureMissing
 from tracer.probes.kernel import CAPABILITIES
 from tracer.probes.openat import known
 from tracer.probes.symbols.elf import open_elf
-from tracer.probes.torch_calls import LIBRARY, Place
+from tracer.probes.torch_calls import LIBRARY, PATH, Place
+from tracer.session.libraries import open_libraries
 from tracer.session.privileges import keep
-from tracer.session.torch_libraries import open_libraries
 
 SOURCE = """
 int first(int x) { return x + 1; }
@@ -54,7 +54,7 @@ class Mapping:
 
     def inodes(self):
         """Inodes of what is found to be its library."""
-        found = open_libraries([self.process.pid])
+        found = open_libraries([self.process.pid], PATH)
         try:
             return [known(fd).inode for fd in found]
         finally:
@@ -75,7 +75,7 @@ def test_a_mapped_library_is_found_once(library, mapped):
     mapped(library)
     mapped(library)
     assert mapped.inodes() == [library.stat().st_ino]
-    (fd, *none) = open_libraries([mapped.process.pid, mapped.process.pid, 1 << 30])
+    (fd, *none) = open_libraries([mapped.process.pid, mapped.process.pid, 1 << 30], PATH)
     os.close(fd)
     assert none == []
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.machines import LAPTOP, UNIFIED, contents
 from tracer.workloads.errors import JobError
-from tracer.workloads.modes.cgroups import Memory, Share, entering, plan
+from tracer.workloads.modes.cgroups import Memory, Share, entering, make, plan
 from tracer.workloads.modes.machine import Machine
 from tracer.workloads.modes.mechanism import Lacking
 from tracer.workloads.modes.mode import PowerMode
@@ -117,3 +117,33 @@ def test_swap_without_a_limit_of_it_is_refused(machine):
     assert files == {"memory.max": str(64 << 20)}
     with pytest.raises(JobError, match="does not limit swap"):
         plan(Share(), "x", lacking, Memory(64 << 20, 16 << 20))
+
+
+LIMITED = "7:0 rbps=4000000 wbps=4000000 riops=max wiops=max\n7:1 rbps=max wbps=1 riops=1 wiops=1\n"
+
+
+def test_a_job_takes_the_limits_on_devices_along_that_its_runner_has(machine):
+    """Another cgroup of version 2 would end them: a medium would be as fast as its disk."""
+    root = machine(
+        {
+            **UNIFIED,
+            "proc/self/cgroup": "1:cpu:/elsewhere\n0::/studies/medium\n",
+            "sys/fs/cgroup/studies/medium/io.max": LIMITED,
+        }
+    )
+    group = root / "sys/fs/cgroup/x"
+    planned = plan(Share(), "x", root, Memory(64 << 20))
+    assert planned["made"][str(group)] == {
+        "memory.max": str(64 << 20),
+        "io.max": LIMITED.strip(),
+    }
+    make(planned)
+    # The kernel takes a line at a time: what is left in this plain file is the last one.
+    assert (group / "io.max").read_text() == LIMITED.splitlines()[-1]
+
+
+@pytest.mark.parametrize("own", ["0::/\n", "0::/none\n", "1:blkio:/studies/medium\n", ""])
+def test_a_runner_without_limits_on_devices_has_none_to_take_along(machine, own):
+    files = {**UNIFIED, "proc/self/cgroup": own, "sys/fs/cgroup/io.max": ""}
+    (made,) = plan(Share(), "x", machine(files), Memory(64 << 20))["made"].values()
+    assert list(made) == ["memory.max"]

@@ -155,7 +155,7 @@ def record(
         typer.Option(
             "--stacks",
             help="Also record in which lines of Python code threads wait (py-spy, 5 times a "
-            "second); adds the probe sched.",
+            "second), and in which kernel functions (at each sleep); adds the probe sched.",
             rich_help_panel=_WHAT,
         ),
     ] = False,

@@ -8,7 +8,7 @@ that a target causes. The recorder's own threads are excluded.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
 from tracer.probes.backends.backend import Backend, NoEvents, Together
@@ -60,12 +60,12 @@ class Capture:
         backend: str = FTRACE,
         everybody: bool = False,
         summed_up: Collection[str] = (),
-        libraries: Collection[int] = (),
+        libraries: Mapping[str, Collection[int]] | None = None,
     ) -> None:
         """Enables the events of `probes` without recording any yet.
 
         BPF programs count the events of the probes in `summed_up` instead of recording them.
-        `libraries` are files to probe with uprobes.
+        `libraries` are files to probe with uprobes, by probe.
         """
         self.name = backend
         self.programs: Programs | None = None
@@ -104,7 +104,9 @@ class Capture:
             self.close()
             raise
 
-    def _look_into(self, libraries: Collection[int], raw: Path, cpus: list[int]) -> None:
+    def _look_into(
+        self, libraries: Mapping[str, Collection[int]], raw: Path, cpus: list[int]
+    ) -> None:
         self.uprobes = Uprobes(raw, cpus, libraries)
         self._sources += self.uprobes.sources
         if self.uprobes.instance is not None:
@@ -249,8 +251,8 @@ class Capture:
         if self.uprobes is not None:
             formats = {**formats, **self.uprobes.formats}
             layout = layout or self.uprobes.layout
-            if self.uprobes.unavailable:
-                missing = {**missing, "torch_calls": [self.uprobes.unavailable]}
+            if why := self.uprobes.unavailable:
+                missing = {**missing, **{probe: [why] for probe in self.uprobes.probes}}
         return {
             "header_page": layout.get("header_page", ""),
             "header_event": layout.get("header_event", ""),

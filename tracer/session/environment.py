@@ -198,6 +198,8 @@ def disks() -> list[Disk]:
                 disk["on"] = [below.dev]
             if below.ino is not None or below.is_device:
                 disk["backing_ino"] = below.ino
+            if offset := int((path / "loop/offset").read_text()) // 512:
+                disk["backing_offset"] = offset
         slaves = sorted(slave.name for slave in (path / "slaves").glob("*"))
         if slaves:
             disk["on"] = [

@@ -45,7 +45,7 @@ class Options:
     perf_stat: bool = False
     callgraphs: list[str] = field(default_factory=list)
     stacks: bool = False
-    """Looks at the Python stacks of the targets' threads."""
+    """Looks at Python stacks of the targets' threads; records kernel stacks of their sleeps."""
     auto_phases: bool = True
     """Makes PyTorch mark its phases in a recorded command."""
     cuda_sync: bool = False

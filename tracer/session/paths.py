@@ -20,21 +20,19 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from tracer.probes.catalogue import TABLES
 from tracer.probes.openat import open_beneath
 from tracer.probes.proc import MountPoint, read_mounts
 from tracer.probes.workers.process import Channel, Unanswered, Worker
 from tracer.session import extent_maps
 from tracer.session.file_handles import birth_ns, open_inode
 from tracer.session.mount_tree import leads_back, reachable
+from tracer.session.used_files import opened_names, used_files
 from tracer.store.checked import encoded
 from tracer.store.devices import Devices
 from tracer.store.lists import ExtentFacts, FileFacts
 from tracer.store.manifest import Manifest
-from tracer.store.names import escaped
-from tracer.store.table_file import open_table
+from tracer.store.names import escaped, original
 
-_MOST_FILES = 65536
 _MOST_EXTENTS = 1 << 17
 _MOST_EXTENTS_OF_A_FILE = 1 << 12
 _MOST_SECONDS = 5.0
@@ -44,33 +42,10 @@ _AT_ONCE = 1024
 _MOST_PIECES = 1 << 20
 _MOST_ENTRIES = 2_000_000
 """Directory entries read per file system, at most."""
-_MOST_BYTES = "256MB"
-"""Memory limit of the query for the used files."""
 _WITHOUT_NAME = "files without a name"
 _RENAMES = 2
 """Times that a file's name is asked for again because it has just been renamed."""
 _NONE_SUCH = (errno.ESTALE, errno.ENOENT)
-
-_NAMED_BY_FILE_SYSTEMS = """
-SELECT dev, fsid, root, ino, count(*) AS n, true AS written FROM (FILE_WRITES)
-WHERE ino IS NOT NULL AND event IN
-    ('writepages_start', 'map_blocks', 'ordered_extent', 'direct_start', 'fsync', 'fsync_start')
-GROUP BY ALL
-"""
-_NAMED_BY_WRITEBACK = """
-SELECT dev, NULL AS fsid, NULL AS root, ino, count(*) AS n, true AS written FROM (DIRTY)
-WHERE event = 'dirty_folio' AND ino IS NOT NULL GROUP BY ALL
-"""
-_NAMED_BY_PAGE_CACHE = """
-SELECT dev, NULL AS fsid, NULL AS root, ino, count(*) AS n, false AS written FROM (PAGE_CACHE)
-WHERE event IN ('access', 'fault', 'map') AND ino IS NOT NULL GROUP BY ALL
-"""
-_NAMING = {
-    "file_writes": _NAMED_BY_FILE_SYSTEMS,
-    "dirty": _NAMED_BY_WRITEBACK,
-    "page_cache": _NAMED_BY_PAGE_CACHE,
-}
-
 
 _Take = Callable[[tuple[int | None, int], int, bytes, str], None]
 _Unnamed = dict[int, dict[int | None, tuple[int | None, int]]]
@@ -103,11 +78,11 @@ def find_files(
     files: list[FileFacts] = []
     extents: list[ExtentFacts] = []
     late = 0
-    used = _used(tables)
-    if not used:
+    used, names = used_files(tables), opened_names(tables)
+    if not used and not names:
         return files, extents, {}
     try:
-        worker = Worker(partial(_serve, used, manifest))
+        worker = Worker(partial(_serve, used, names, manifest))
         try:
             for answer in worker.answers(b"", _MOST_PIECES, _MOST_SECONDS + _MORE_SECONDS):
                 if not answer:
@@ -119,17 +94,21 @@ def find_files(
         finally:
             worker.close()
     except Unanswered as error:
-        return files, extents, {f"{_WITHOUT_NAME}: {error.why}": len(used) - len(files)}
+        return files, extents, {f"{_WITHOUT_NAME}: {error.why}": max(1, len(used) - len(files))}
     return files, extents, {f"{_WITHOUT_NAME}: the search took too long": late} if late else {}
 
 
 def _serve(
-    used: list[tuple[str, str | None, int | None, int]], manifest: Manifest, channel: Channel
+    used: list[tuple[str, str | None, int | None, int]],
+    names: list[str],
+    manifest: Manifest,
+    channel: Channel,
 ) -> None:
     """Sends the results in pieces, volume by volume, then an empty message. Runs in the worker."""
     channel.receive()
     deadline = time.monotonic() + _MOST_SECONDS
     most = _MOST_EXTENTS
+    there: set[tuple[str, int]] = set()
     with contextlib.ExitStack() as stack:
         # Ask file systems that may never answer last, so that they block no other.
         volumes = _volumes(used, manifest)
@@ -141,42 +120,44 @@ def _serve(
             if volume.mounts:
                 files, late = _found(volume, manifest, deadline, extents, most)
             most -= len(extents)
+            there |= {(dev, ino) for dev, _, ino, *_ in files}
             for at in range(0, max(len(files), len(extents), late > 0), _AT_ONCE):
                 piece = files[at : at + _AT_ONCE], extents[at : at + _AT_ONCE], late
                 channel.send(encoded(piece))
                 late = 0
+    # A name may lead to a file system that never answers, so these are the last.
+    for at in range(0, len(names), _AT_ONCE):
+        if time.monotonic() > deadline:
+            channel.send(encoded(([], [], len(names) - at)))
+            break
+        channel.send(encoded((_by_name(names[at : at + _AT_ONCE], there, manifest), [], 0)))
     channel.send(b"")
 
 
-def _used(tables: Path) -> list[tuple[str, str | None, int | None, int]]:
-    """Returns (dev, fsid, root, ino) from the events: written files first, then by frequency."""
-    import duckdb
+def _by_name(names: list[str], there: set[tuple[str, int]], manifest: Manifest) -> list[FileFacts]:
+    """Returns the files on block devices that names lead to, except for those in `there`."""
+    found: list[FileFacts] = []
+    for name in names:
+        with contextlib.suppress(OSError, ValueError):
+            fd = os.open(original(name), os.O_PATH | os.O_CLOEXEC)
+            try:
+                facts = os.fstat(fd)
+                dev = f"{os.major(facts.st_dev)}:{os.minor(facts.st_dev)}"
+                key = dev, facts.st_ino
+                if os.major(facts.st_dev) and stat.S_ISREG(facts.st_mode) and key not in there:
+                    born = _born(fd, manifest)
+                    if born is None or born <= (manifest["clock"]["end_ns"] or 0):
+                        found.append((dev, None, facts.st_ino, name, born, facts.st_size, "name"))
+                        there.add(key)
+            finally:
+                os.close(fd)
+    return found
 
-    queries, files = [], contextlib.ExitStack()
-    for name, query in _NAMING.items():
-        with contextlib.suppress(FileNotFoundError):
-            found = open_table(tables / f"{name}.parquet", TABLES[name], "record again")
-            files.enter_context(found.file)
-            queries.append(query.replace(name.upper(), found.select()))
-    if not queries:
-        return []
-    query = (
-        "SELECT coalesce(dev, '') AS place, fsid, root, ino "
-        f"FROM ({' UNION ALL '.join(queries)}) "
-        "GROUP BY ALL ORDER BY bool_or(written) DESC, sum(n) DESC, place, fsid, root, ino "
-        f"LIMIT {_MOST_FILES}"
-    )
-    config: dict[str, str | bool | int | float | list[str]]
-    config = {"memory_limit": _MOST_BYTES, "temp_directory": str(tables / "spilled")}
-    try:
-        with files, duckdb.connect(config=config) as connection:
-            connection.execute("SET enable_progress_bar=false")  # it prints to standard output
-            rows: list[tuple[str, str | None, int | None, int]]
-            rows = connection.execute(query).fetchall()
-    except (duckdb.OutOfMemoryException, duckdb.IOException):
-        # No memory or no disk space: missing names must not fail the recording.
-        return []
-    return rows
+
+def _born(fd: int, manifest: Manifest) -> int | None:
+    """Returns a file's birth in ns of the trace's clock; None if it is not known."""
+    born = birth_ns(fd)
+    return None if born is None else born - manifest["clock"].get("realtime_offset_ns", 0)
 
 
 def _volumes(
@@ -236,11 +217,9 @@ def _found(
     unnamed: _Unnamed = {}
 
     def take(key: tuple[int | None, int], fd: int, path: bytes, how: str) -> None:
-        born = birth_ns(fd)
-        if born is not None:
-            born -= manifest["clock"].get("realtime_offset_ns", 0)
-            if born > (manifest["clock"]["end_ns"] or 0):
-                return  # made after the recording
+        born = _born(fd, manifest)
+        if born is not None and born > (manifest["clock"]["end_ns"] or 0):
+            return  # made after the recording
         root, ino = key
         text = escaped(path)
         size = os.fstat(fd).st_size

@@ -13,11 +13,9 @@ from tracer.probes.backends.perf_tools import record as perf_record
 from tracer.probes.backends.perf_tools.command import Running
 from tracer.probes.errors import TracerError
 from tracer.probes.schema import Scope
-from tracer.probes.symbols.kernel import kallsyms
 from tracer.session.capture import default_kib
-from tracer.store.files import create, write_whole
+from tracer.store.files import create
 from tracer.store.manifest_parts import CounterFile, Perf
-from tracer.store.perf import KALLSYMS
 from tracer.targets import Target
 from tracer.targets.cgroups import Cgroup, hierarchies
 from tracer.targets.containers import AwaitedContainer
@@ -79,8 +77,6 @@ class PerfTools:
         if self._perf is None:
             return
         callgraphs = self._facts.get("callgraphs", [])
-        if callgraphs:
-            write_whole(raw / KALLSYMS, kallsyms())
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         kib = buffer_kib or default_kib(Scope.MACHINE, os.cpu_count() or 1, memory)
         for entry in callgraphs:

@@ -11,6 +11,11 @@ from tracer.probes import summaries
 from tracer.probes.backends.choice import AUTO, EBPF, NONE, Choice, choose
 from tracer.probes.catalogue import ALWAYS, PROBES, SETS
 from tracer.probes.errors import FeatureMissing, PermissionMissing, TracerError, UsageError
+from tracer.probes.kernel import find_tracefs
+from tracer.probes.opens import PROBE as OPENS
+from tracer.probes.page_cache import ACCESSES
+from tracer.probes.page_cache import PROBE as PAGE_CACHE
+from tracer.probes.syscalls import PROBE as SYSCALLS
 from tracer.session import output
 from tracer.session.options import Options
 from tracer.session.sampler import check as check_sampling
@@ -119,4 +124,17 @@ def _probes(names: list[str]) -> list[str]:
         if name not in PROBES and name not in SETS:
             raise UsageError(f"there is no probe {name!r}", "see: tracer list")
         found.update(SETS.get(name, (name,)))
+    if PAGE_CACHE.name in found and not _logs_accesses():
+        found.update((OPENS.name, SYSCALLS.name))
     return [name for name in PROBES if name in found]
+
+
+def _logs_accesses() -> bool:
+    """Returns whether this kernel logs the accesses of cached pages, as far as can be seen."""
+    folder = find_tracefs()
+    try:
+        if folder is None:
+            return True
+        return (folder / "events" / ACCESSES.replace(":", "/") / "format").exists()
+    except PermissionError:
+        return True

@@ -10,10 +10,16 @@ from functools import partial
 from pathlib import Path
 
 from tracer import targets as target_finder
+from tracer.probes.backends.uprobes.backend import SUBJECTS
 from tracer.probes.catalogue import PROBES
 from tracer.probes.cpu import why_no_duckdb
 from tracer.probes.errors import FeatureMissing, TracerError
+from tracer.probes.opens import PATH as C_LIBRARY
+from tracer.probes.opens import PROBE as OPENS_PROBE
 from tracer.probes.proc import runs_32_bits
+from tracer.probes.sched import STACK, without_stacks
+from tracer.probes.symbols.kernel import kallsyms
+from tracer.probes.torch_calls import PATH as TORCH_LIBRARY
 from tracer.probes.torch_calls import PROBE as TORCH_PROBE
 from tracer.session import environment, output, privileges
 from tracer.session.address_spaces import write_mappings
@@ -31,6 +37,7 @@ from tracer.session.description import (
 from tracer.session.ending import Running, end_command, let_end, until_the_end
 from tracer.session.failures import ended_by_error, unwritten
 from tracer.session.launch import Launch
+from tracer.session.libraries import open_libraries
 from tracer.session.marks import Marks, environment_for
 from tracer.session.members import Members
 from tracer.session.newcomers import Newcomers
@@ -44,16 +51,17 @@ from tracer.session.python_stacks import PythonStacks
 from tracer.session.sampler import Sampler
 from tracer.session.signals import Signals
 from tracer.session.summary import Summary
-from tracer.session.torch_libraries import open_libraries
 from tracer.store import left_out, listed
 from tracer.store import manifest as manifests
+from tracer.store.files import write_whole
 from tracer.store.finalize import COMPAT, LIVE_MARKS, MARKS, RAW, THREADS, finalize
 from tracer.store.manifest import Manifest
 from tracer.store.maps import FILE as MAPS
+from tracer.store.perf import KALLSYMS
 from tracer.store.samples import FILE as SAMPLES
 from tracer.store.summary import FILE as SUMMARY
 
-TORCH = TORCH_PROBE.name
+TORCH, OPENS = TORCH_PROBE.name, OPENS_PROBE.name
 
 
 def record(options: Options, listener: Listener | None = None) -> Outcome:
@@ -87,15 +95,15 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
         raw = made.place / RAW
         marks = Marks(raw / MARKS, raw / LIVE_MARKS)
         marks.find(targets)
-        libraries = _torch_libraries(options, plan, marks)
-        probes = [name for name in plan.probes if name != TORCH or libraries]
+        libraries = _libraries(options, plan, marks)
+        probes = [name for name in plan.probes if name not in SUBJECTS or name in libraries]
         arrivals, newcomers = Arrivals(targets), Newcomers()
         stack.callback(arrivals.close)
         stack.callback(newcomers.close)
         sampler = Sampler(raw / SAMPLES, targets, options.sample_hz, options.residency)
         capture = Capture(
             raw,
-            [PROBES[p] for p in probes],
+            [PROBES[p] if options.stacks else without_stacks(PROBES[p]) for p in probes],
             options.buffer_kib,
             _cpus(),
             plan.choice.backend,
@@ -104,7 +112,7 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
             libraries,
         )
         stack.callback(capture.close)
-        for fd in libraries:
+        for fd in (fd for files in libraries.values() for fd in files):
             os.close(fd)
         summary = None
         if plan.summed_up and capture.programs is not None:
@@ -167,14 +175,22 @@ def _handed_over(made: Output) -> Iterator[Output]:
         made.close()
 
 
-def _torch_libraries(options: Options, plan: Plan, marks: Marks) -> list[int]:
-    """Opens PyTorch's libraries in processes that do not mark themselves, for the uprobes."""
-    if TORCH not in plan.probes:
-        return []
-    looked_at = set(target_finder.processes_with_memory(plan.targets))
-    if TORCH not in options.probes:  # the user did not ask for torch_calls by its name
-        looked_at -= marks.marking
-    return open_libraries(looked_at)
+def _libraries(options: Options, plan: Plan, marks: Marks) -> dict[str, list[int]]:
+    """Opens the libraries for the uprobes of each probe that needs some.
+
+    Those of PyTorch are opened in processes that do not mark themselves.
+    """
+    there = set(target_finder.processes_with_memory(plan.targets))
+    found = {}
+    if TORCH in plan.probes:
+        # The user may ask for torch_calls by its name.
+        looked_at = there if TORCH in options.probes else there - marks.marking
+        found[TORCH] = open_libraries(looked_at, TORCH_LIBRARY)
+    if OPENS in plan.probes:
+        # A command that has not begun is a copy of this process, and has its C library.
+        begin = {target.pid for target in plan.targets if target.kind == "command"}
+        found[OPENS] = open_libraries([*there, *(pid for pid in begin if pid)], C_LIBRARY)
+    return {probe: files for probe, files in found.items() if files}
 
 
 def _with_tables(running: Running, manifest: Manifest) -> Manifest:
@@ -214,6 +230,8 @@ def _capture(running: Running, manifest: Manifest) -> Manifest:
     begun_cpu_s = cpu_s()
     try:
         capture.follow(targets)
+        if STACK in manifest["capture"]["formats"] or options.callgraphs:
+            write_whole(folder / RAW / KALLSYMS, kallsyms())
         perf.start(folder / RAW, targets, options.buffer_kib)
         if perf.wanted:
             manifest["perf"] = perf.describe()

@@ -207,6 +207,22 @@ class Devices:
         """Returns the devices or file systems below a stacked device, with the disks of each."""
         return {name: self.disks(name) for name in self._disks.get(dev, {}).get("on", [])}
 
+    def stacked(self) -> Iterator[tuple[str, str, str]]:
+        """Yields each stacked device with a device below it and that device's whole disk."""
+        for dev in self._disks:
+            for name, disks in self.below(dev).items():
+                for disk in disks:
+                    yield dev, name, disk
+
+    def loops(self) -> Iterator[tuple[str, Place]]:
+        """Yields each loop device on a block device, and the place that holds its sectors."""
+        for dev, disk in self._disks.items():
+            if self._has_file(dev) and disk.get("backing_ino", -1) is None:
+                for name in disk.get("on", []):
+                    if (place := self.place(name)) is not None:
+                        first = min(place.first + disk.get("backing_offset", 0), EVERYWHERE)
+                        yield dev, Place(place.disk, first, place.end)
+
     def carrying(self, disks: Iterable[str]) -> list[Carrying]:
         """Returns what carries the data of these disks again, on all devices below them.
 

@@ -38,6 +38,7 @@ from tracer.probes.phases import TABLE as PHASES
 from tracer.probes.rows.event_rows import Assembler, EventRows
 from tracer.probes.rows.membership import Membership
 from tracer.probes.rows.threads import Threads
+from tracer.probes.sched import STACK
 from tracer.probes.schema import AssemblyContext, Probe, Scope
 from tracer.probes.symbols.mappings import MappedFile
 from tracer.probes.symbols.resolver import Resolver
@@ -196,6 +197,7 @@ def _decode(
             manifest["targets"], threads, members, formats, recorder, manifest["backend"] == PERF
         )
         blind = _blind(manifest, streams)
+        kernel = perf.kernel_functions(folder / RAW) if STACK in formats else None
         assemblers = {
             probe.name: _assembler(
                 AssemblyContext(
@@ -207,6 +209,7 @@ def _decode(
                     blind,
                     symbols,
                     not_kept,
+                    kernel,
                 )
             )
             for probe in probes

@@ -221,7 +221,8 @@ class Mount(TypedDict):
 class Disk(TypedDict, total=False):
     """A block device; `on` names the devices below: block devices or, for a loop device, the
     file system that holds its file, whose inode is `backing_ino` (null: a loop device on a block
-    device). `partition_of` is the disk of a partition, which begins at sector `start`."""
+    device), and its first sector in it `backing_offset` (0 if absent). `partition_of` is the disk
+    of a partition, which begins at sector `start`."""
 
     name: str
     dev: str
@@ -232,6 +233,7 @@ class Disk(TypedDict, total=False):
     read_ahead_kb: Count
     backing_file: str
     backing_ino: Count | None
+    backing_offset: Count
     on: Listed[str]
     partition_of: str
     start: Count

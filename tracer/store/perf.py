@@ -59,7 +59,7 @@ def decode(
         rows = write_table(counters.TABLE, building, stat.rows(found))
         tables[counters.TABLE.name] = _facts(building, counters.TABLE.name, rows)
     if "callgraphs" in perf:
-        kernel = _kernel(raw / KALLSYMS)
+        kernel = kernel_functions(raw)
         recorder = manifest["recorder"].get("pid")
         leave_out = {*perf.get("pids", []), *([recorder] if recorder is not None else [])}
         resolve = unresolved if symbols is None else _namer(symbols)
@@ -145,8 +145,12 @@ def _namer(symbols: Resolver) -> Resolve:
     return name
 
 
-def _kernel(path: Path) -> KernelSymbols | None:
-    """Returns the kernel's symbols kept with the trace; None if there are none."""
+def kernel_functions(raw: Path) -> KernelSymbols | None:
+    """Returns the kernel's functions that were kept with the trace; None if there are none.
+
+    Raises BadTrace if they cannot be read.
+    """
+    path = raw / KALLSYMS
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -193,15 +193,22 @@ class Trace:
 
     def keep(self, name: str, rows: pa.Table) -> None:
         """Makes a temporary table from rows that were not made by SQL."""
-        self.connection.register("kept rows", rows)
-        self.execute(f'CREATE TEMP TABLE "{name}" AS SELECT * FROM "kept rows"')
-        self.connection.unregister("kept rows")
+        with self.lent("kept rows", rows):
+            self.execute(f'CREATE TEMP TABLE "{name}" AS SELECT * FROM "kept rows"')
 
     def append(self, name: str, rows: pa.Table) -> None:
         """Adds rows that were not made by SQL to one of our tables."""
-        self.connection.register("kept rows", rows)
-        self.execute(f'INSERT INTO "{name}" BY NAME SELECT * FROM "kept rows"')
-        self.connection.unregister("kept rows")
+        with self.lent("kept rows", rows):
+            self.execute(f'INSERT INTO "{name}" BY NAME SELECT * FROM "kept rows"')
+
+    @contextlib.contextmanager
+    def lent(self, name: str, rows: pa.Table) -> Iterator[None]:
+        """Lets statements read rows that were not made by SQL, without a copy of them."""
+        self.connection.register(name, rows)
+        try:
+            yield
+        finally:
+            self.connection.unregister(name)
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         """Returns the rows of one of our queries; BadTrace if a table is damaged."""

@@ -5,6 +5,9 @@ The quota is in `cpu.max` or `cpu.cfs_quota_us`, the CPUs are in `cpuset.cpus`, 
 in `memory.memsw.limit_in_bytes` (kernel: Documentation/admin-guide/cgroup-v2.rst, and
 scheduler/sched-bwc.rst and cgroup-v1/memory.rst for the older files).
 Hierarchies of v1 and v2 may be mounted at the same time; each controller is in one of them.
+
+A process is in one cgroup of v2, so a job that joins ours leaves that of the runner. Its limits on
+devices (`io.max`), such as those of a study's medium, go along.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from tracer.workloads.modes.mechanism import ROOT, Before, read, write
 PERIOD_US = 100_000
 """Period of a quota of CPU time in microseconds: the default of the kernel and of Docker."""
 
+_IO = "io.max"
 _PATIENCE_S = 15
 _ROUND_S = 0.02
 
@@ -115,7 +119,21 @@ def plan(share: Share, name: str, root: Path = ROOT, memory: Memory | None = Non
     if memory is not None:
         mount, files = cgroup("memory")
         files |= _limits(memory, mount, root)
+    for mount in mounts(root):
+        if mount.unified and (folder := str(mount.path / name)) in made:
+            made[folder] |= _of_devices(mount, root)
     return {"made": made, "enabled": enabled}
+
+
+def _of_devices(mount: Mount, root: Path) -> dict[str, str]:
+    """Returns the limits on devices of this process's cgroup of v2, a line for each device."""
+    with contextlib.suppress(OSError):
+        for line in (root / "proc/self/cgroup").read_text().splitlines():
+            number, controllers, path = line.split(":", 2)
+            if (number, controllers) == ("0", ""):
+                limits = (mount.path / path.lstrip("/") / _IO).read_text().strip()
+                return {_IO: limits} if limits else {}
+    return {}
 
 
 def _limits(memory: Memory, mount: Mount, root: Path) -> dict[str, str]:
@@ -155,7 +173,8 @@ def make(planned: Before) -> list[Path]:
         with explained(f"cannot make the cgroup {folder}", "run as root to set power modes"):
             Path(folder).mkdir()
         for name, text in files.items():
-            write(Path(folder, name), text)
+            for line in text.splitlines() or [text]:  # the kernel takes a device at a time
+                write(Path(folder, name), line)
     return [Path(folder) for folder in planned["made"]]
 
 

@@ -25,6 +25,12 @@ _V1 = {
     "read_iops": "blkio.throttle.read_iops_device",
     "write_iops": "blkio.throttle.write_iops_device",
 }
+_CONTROLLERS = {"io": ("io.max", ""), "memory": ("memory.max", "max")}
+"""Controllers of v2 that a limit needs: the file of a group's limit, and its content without one.
+The kernel attributes write-back to a group by its memory controller."""
+_ENABLED = "enabled-"
+"""Start of the name of a group below the limited one, for a controller that we have enabled. Such a
+note survives a kill, and no other user can forge it."""
 _V2 = {"read_bytes_per_s": "rbps", "write_bytes_per_s": "wbps",
        "read_iops": "riops", "write_iops": "wiops"}  # fmt: skip
 
@@ -39,6 +45,11 @@ class Hierarchy:
     @property
     def about(self) -> str:
         return "cgroup v2 io.max" if self.unified else "cgroup v1 blkio.throttle"
+
+    @property
+    def control(self) -> Path:
+        """The file with the controllers of v2 that groups below the root have."""
+        return self.root / "cgroup.subtree_control"
 
     def own(self) -> Path:
         """Returns the folder of the group of this process."""
@@ -74,10 +85,14 @@ class Throttle:
         group = _group(hierarchy, self._key)
         try:
             self._before = hierarchy.own()
-            if hierarchy.unified:
-                # The kernel attributes write-back to a group by its memory controller.
-                (hierarchy.root / "cgroup.subtree_control").write_text("+io +memory")
             group.mkdir(exist_ok=True)
+            if hierarchy.unified:
+                has = (hierarchy.root / "cgroup.controllers").read_text().split()
+                enabled = hierarchy.control.read_text().split()
+                for name in _CONTROLLERS:
+                    if name in has and name not in enabled:
+                        (group / f"{_ENABLED}{name}").mkdir(exist_ok=True)
+                        hierarchy.control.write_text(f"+{name}")
             self._limit(hierarchy, group)
             _move_to(group)
         except OSError as error:
@@ -134,8 +149,23 @@ def take_down(key: Path, devices: Iterable[str]) -> None:
                 limited = hierarchy.root / file
                 if any(line.split()[0] == device for line in limited.read_text().splitlines()):
                     limited.write_text(f"{device} 0")
+    group = _group(hierarchy, key)
+    enabled = sorted(group.glob(f"{_ENABLED}*"))
     with contextlib.suppress(OSError):
-        _group(hierarchy, key).rmdir()
+        if not (group / "cgroup.procs").read_text():
+            for note in enabled:
+                note.rmdir()
+        group.rmdir()
+        for note in enabled:
+            controller = note.name.removeprefix(_ENABLED)
+            if not _limits_another(hierarchy, controller):
+                hierarchy.control.write_text(f"-{controller}")
+
+
+def _limits_another(hierarchy: Hierarchy, controller: str) -> bool:
+    """Returns whether a group below the root has a limit, which it would lose with a controller."""
+    file, none = _CONTROLLERS[controller]
+    return any(path.read_text().strip() != none for path in hierarchy.root.glob(f"*/{file}"))
 
 
 def _group(hierarchy: Hierarchy, key: Path) -> Path:

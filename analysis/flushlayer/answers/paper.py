@@ -29,7 +29,8 @@ def answer(question: Question, by_identity: Mapping[Identity, Accesses]) -> dict
 
     `by_identity` has at least the accesses of the question's identity. Keys: requests (N), those of
     `input_facts`, capacity_pages, capacity_bytes, disk_writes (D), resident_pages, improvement,
-    improvement_with_drain; sweep: the same at shares of U; identities: see `_identity`;
+    improvement_with_drain, reads (pages; None: the buffer takes none), read_hits (those that the
+    layer serves); sweep: the same at shares of U; identities: see `_identity`;
     papers_number: the sentence of `papers_number`; assumptions.
     """
     accesses = by_identity[question.identity]
@@ -120,6 +121,8 @@ def _row(question: Question, accesses: Accesses, pages: int) -> dict[str, Any]:
         "resident_pages": found.resident_pages,
         "improvement": found.improvement,
         "improvement_with_drain": found.improvement_with_drain,
+        "reads": found.reads if question.reads else None,
+        "read_hits": found.read_hits if question.reads else None,
     }
 
 

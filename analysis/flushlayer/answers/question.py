@@ -122,8 +122,10 @@ def _small(accesses: Accesses) -> str:
 
 
 def _one_level(accesses: Accesses) -> list[str]:
-    """Returns a sentence on the devices below stacked ones, if some pages are left out there."""
-    return [
+    """Returns the level that counts, and the pages left out below it; nothing if there are none."""
+    levels = ", ".join(accesses.by_device)
+    counted = [f"each page counts on one level, the uppermost: {levels}"] if accesses.below else []
+    return counted + [
         f"{pages:,} pages of {dev} do not count again: a device above it (loop, device mapper, md)"
         f" handed them on; --dev {dev} counts them there"
         for dev, pages in accesses.below.items()

@@ -103,6 +103,16 @@ class Device:
         return "; ".join(dict.fromkeys(p.source for p in self.parameters.values()))
 
 
+def fua_ns(device: Device) -> float:
+    """Returns the time in ns that a FUA write takes longer than another write.
+
+    Unless it is known, it is the time of a flush: the kernel sends one after a FUA write to a
+    device that has no FUA command.
+    """
+    known = device.value("fua_latency")
+    return (device.value("flush_latency") or 0.0) if known is None else known
+
+
 def page_ns(device: Device, op: Literal["read", "write"]) -> int:
     """Returns the mean time in ns of one access of 4096 bytes at a random place of an idle device.
 

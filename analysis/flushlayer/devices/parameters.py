@@ -68,6 +68,9 @@ PARAMETERS: dict[str, Known] = {
     "flush_latency": Known(
         "time", _ANY, "time of a flush with an empty cache; also added to FUA writes", zero=True
     ),
+    "fua_latency": Known(
+        "time", _ANY, "time added to FUA writes, if it is not that of a flush", zero=True
+    ),
     "iops_depth1_read": Known("rate", _FLASH, "random reads of 4 KiB a second, one at a time"),
     "iops_depth1_write": Known("rate", _FLASH, "random writes of 4 KiB a second, one at a time"),
     "iops_read": Known("rate", _FLASH, "random reads of 4 KiB a second, many at a time"),
@@ -80,6 +83,9 @@ PARAMETERS: dict[str, Known] = {
     "power_read": Known("power", _ANY, "power during reads"),
     "power_write": Known("power", _ANY, "power during writes"),
     "high_watermark": Known("share", ("destage",), "share of the layer at which destaging starts"),
+    "pause_writeback": Known(
+        "time", ("destage",), "pause of destaging after a write that goes around a full layer"
+    ),
     "low_watermark": Known(
         "share", ("destage",), "share of the layer at which destaging stops", zero=True
     ),

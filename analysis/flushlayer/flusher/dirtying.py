@@ -184,7 +184,7 @@ ORDER BY c.ts, c.row
 _MIXED = f"""
 SELECT count(*) FROM (
     SELECT disk, ino FROM {of_bios("flushes")}
-    WHERE NOT own AND ino IS NOT NULL AND NOT contains(rwbs, 'M')
+    WHERE NOT own AND NOT below AND ino IS NOT NULL AND NOT contains(rwbs, 'M')
     GROUP BY ALL HAVING count(DISTINCT fs) > 1
 )
 """
@@ -201,7 +201,7 @@ CREATE OR REPLACE TEMP TABLE named_flushes AS
 WITH bios AS (
     SELECT ts, disk AS dev, ino, page::BIGINT AS page, pages, reason, certainty, dirtier,
         dev AS bio_dev, sector, row, contains(rwbs, 'M') AS metadata
-    FROM {of_bios("flushes")} WHERE NOT own AND pages > 0
+    FROM {of_bios("flushes")} WHERE NOT own AND NOT below AND pages > 0
 ), metadata AS (
     SELECT d.dev, d.ino, "index"::BIGINT + first_page AS page, min(ts) AS ts
     FROM dirtied_folios d JOIN device_inodes i ON d.dev = i.disk AND d.ino = i.ino GROUP BY ALL

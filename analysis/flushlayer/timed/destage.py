@@ -28,6 +28,14 @@ DOCS: dict[When, str] = {
     "phase": "while no tenant is in a phase that waits for the disk, or above the high watermark",
 }
 
+Runs = Literal["none", "places", "slots"]
+"""Pages that go along with a destaged page: none, those at the places that follow it, or those of
+them whose slots follow, too."""
+
+MOST_IN_A_RUN = 256
+"""Pages of the longest run: the kernel's BIO_MAX_VECS."""
+_SLOTS = get_args(Runs).index("slots")
+
 _LAZY, _EAGER, _WATERMARK, _IDLE, _AGE, _PHASE = range(6)
 _CODES: dict[str, int] = {name: code for code, name in enumerate(get_args(When))}
 
@@ -39,9 +47,10 @@ class Destage:
     """A destage policy. It destages the least recently written page first; the page stays, clean.
 
     outstanding: most pages in flight to the disk at once [assumed: 64]. high, low: destaging
-    starts and stops at these shares of the capacity; pages that are dirty or in flight count.
+    starts and stops at these shares of the capacity; pages that are dirty and not in flight count.
     Only a committed page can be destaged. A page is committed after autocommit_pages writes,
-    after autocommit_ns, or by a flush; with autocommit_pages 0, at once.
+    after autocommit_ns, or by a flush; with autocommit_pages 0, at once. "watermark" commits what
+    it has to destage, as dm-writecache does (drivers/md/dm-writecache.c writecache_writeback()).
     """
 
     when: When = "lazy"
@@ -52,6 +61,13 @@ class Destage:
     age_ns: int = 30_000_000_000
     autocommit_pages: int = 0
     autocommit_ns: int = 1_000_000_000
+    runs: Runs = "none"
+    """"watermark": the pages that follow a destaged page on the disk go along, however young they
+    are: all of them, or those whose slots follow one another, too, as after one long write."""
+    around: bool = False
+    """True if a write that finds too few free slots goes to the disk, instead of waiting for room.
+    After it, "watermark" pauses for pause_ns."""
+    pause_ns: int = 0
     waiting_phases: tuple[int, ...] = ()
     """Codes of the phases in which the job waits for the disk (Requests.waiting_phases). Empty:
     "phase" is the same as "eager"."""
@@ -70,6 +86,7 @@ class Destage:
             ("age_ns", self.age_ns, _LONGEST_NS),
             ("autocommit_pages", self.autocommit_pages, 1 << 40),
             ("autocommit_ns", self.autocommit_ns, _LONGEST_NS),
+            ("pause_ns", self.pause_ns, _LONGEST_NS),
         ):
             if not (math.isfinite(value) and 0 <= value <= most):
                 raise UsageError(
@@ -92,6 +109,9 @@ class Destage:
         rule["idle_ns"] = self.idle_ns
         rule["commit_pages"] = self.autocommit_pages
         rule["commit_ns"] = self.autocommit_ns
+        rule["runs"] = get_args(Runs).index(self.runs)
+        rule["around"] = self.around
+        rule["pause_ns"] = self.pause_ns
         return rule
 
     def assumption(self) -> str:
@@ -135,7 +155,17 @@ def preset(device: Device) -> Destage:
         low=device.value("low_watermark") or 0.0,
         autocommit_pages=int(device.value("autocommit_blocks") or 0),
         autocommit_ns=int(device.value("autocommit_time") or 0),
+        # On an SSD, a page goes along only if it lies behind the other there, too. The pages are
+        # in memory otherwise.
+        runs="slots" if device.value("pause_writeback") else "places",
+        around=bool(device.value("pause_writeback")),
+        pause_ns=int(device.value("pause_writeback") or 0),
     )
+
+
+@compiled_lean
+def _committed(w: Any, layer: int, page: int) -> bool:
+    return bool(not w.rule[0].commit_pages or w.slot[page].number < w.layer[layer].committed)
 
 
 @compiled_lean
@@ -145,9 +175,7 @@ def _next(w: Any, layer: int, disk: int) -> int:
     if w.layer[layer].dirties == 0:
         return -1
     page = oldest_dirty(w, layer, disk)
-    if page >= 0 and w.rule[0].commit_pages and w.slot[page].number >= w.layer[layer].committed:
-        return -1
-    return int(page)
+    return int(page) if page >= 0 and _committed(w, layer, page) else -1
 
 
 @compiled_lean
@@ -162,10 +190,15 @@ def _due(w: Any, layer: int, page: int) -> bool:
         return True
     if when not in (_WATERMARK, _PHASE):
         return False
-    used = layers[layer].dirties + layers[layer].flying
-    if used >= layers[layer].high:
+    if w.clock[0].now < layers[layer].paused:
+        if not layers[layer].age_armed:
+            layers[layer].age_armed = 1
+            push(w, layers[layer].paused, AGE, layer)
+        return False
+    # A page in flight is as good as clean: without this, a slow disk would get all dirty pages.
+    if layers[layer].dirties >= layers[layer].high:
         layers[layer].active = 1
-    elif used <= layers[layer].low:
+    elif layers[layer].dirties <= layers[layer].low:
         layers[layer].active = 0
     return bool(layers[layer].active)
 
@@ -178,14 +211,38 @@ def destage(w: Any, layer: int) -> None:
         return
     layers = w.layer
     while layers[layer].flying < w.rule[0].outstanding:
-        page = _next(w, layer, -1)
-        if page < 0:
+        page = oldest_dirty(w, layer, -1)
+        if page < 0 or (when != _WATERMARK and not _committed(w, layer, page)):
             return
         if not _due(w, layer, page):
             if when == _AGE and not layers[layer].age_armed:
                 layers[layer].age_armed = 1
                 push(w, w.slot[page].written + w.rule[0].age_ns, AGE, layer)
             return
+        if not _committed(w, layer, page):
+            layers[layer].committed = layers[layer].writes
+        send(w, page)
+        if w.rule[0].runs:
+            _send_run(w, layer, page)
+
+
+@compiled_lean
+def _send_run(w: Any, layer: int, page: int) -> None:
+    """Sends the dirty, committed pages that follow a page on its disk."""
+    slot = w.slot
+    for _ in range(MOST_IN_A_RUN - 1):
+        after = w.following[page]
+        if (
+            after < 0
+            or slot[after].home != layer
+            or not slot[after].dirty
+            or slot[after].disk != slot[page].disk
+            or not _committed(w, layer, after)
+            or (w.rule[0].runs == _SLOTS and slot[after].taken != slot[page].taken + 1)
+            or w.layer[layer].flying >= w.rule[0].outstanding
+        ):
+            return
+        page = after
         send(w, page)
 
 

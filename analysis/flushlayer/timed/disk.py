@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tracer.analysis.flushlayer.devices import Device, missing, page_ns
+from tracer.analysis.flushlayer.devices import Device, fua_ns, missing, page_ns
 from tracer.analysis.flushlayer.timed import service
 from tracer.analysis.flushlayer.timed.electronic import electronic
 from tracer.analysis.flushlayer.timed.state import READ, WRITE
@@ -70,6 +70,7 @@ class Disk:
         row[service.MERGE_SECTORS] = MERGE_SECTORS if self.merge else 0
         row[service.OVERHEAD_NS] = device.value("overhead") or 0
         row[service.FLUSH_NS] = device.value("flush_latency") or 0
+        row[service.FUA_NS] = fua_ns(device)
         if self.write_cache:
             row[service.CACHE_BYTES] = device.value("write_cache") or 0
             interface = device.value("interface")

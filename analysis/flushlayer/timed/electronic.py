@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from tracer.analysis.flushlayer.devices import PAGE, Device, missing, page_ns
+from tracer.analysis.flushlayer.devices import PAGE, Device, fua_ns, missing, page_ns
 from tracer.analysis.flushlayer.timed import service
 from tracer.analysis.flushlayer.timed.state import READ, WRITE
 
@@ -26,6 +26,7 @@ def electronic(device: Device) -> NDArray[np.float64]:
     row[service.FAMILY] = service.ELECTRONIC
     row[service.GRAIN] = device.value("grain") or 0
     row[service.FLUSH_NS] = device.value("flush_latency") or 0
+    row[service.FUA_NS] = fua_ns(device)
     channels = 1.0
     for op, name in _NAMES:
         name = _known(device, name)

@@ -49,7 +49,7 @@ FINISHED_ALL, NO_ROOM, PAUSED = 0, 1, 2
 
 @compiled_lean
 def run(w: Any, most_events: int) -> int:
-    """Processes events until all bios are done, an array is too short, or `most_events` passed."""
+    """Processes events until all bios are done, an array is too short, or `most_events` are."""
     clock, bio = w.clock[0], w.bio
     for _ in range(most_events):
         if (
@@ -154,6 +154,12 @@ def _write(w: Any, m: int) -> None:
     """Puts a bio's pages into its layer, which makes room first; then the medium writes them."""
     bio = w.bio
     layer = bio[m].home_layer
+    if w.rule[0].around and _is_full_for(w, m):
+        w.layer[layer].paused = w.clock[0].now + w.rule[0].pause_ns
+        w.layer[layer].around += bio[m].pages
+        _drop(w, m)
+        to_disk(w, m)
+        return
     waits = 0
     page = -1
     for k in range(bio[m].pages):
@@ -175,6 +181,17 @@ def _write(w: Any, m: int) -> None:
         _to_medium(w, m)
     if page >= 0:
         written(w, layer, page)
+
+
+@compiled_lean
+def _is_full_for(w: Any, m: int) -> bool:
+    """Returns whether a bio needs more slots than are neither dirty nor in flight."""
+    layer = w.bio[m].home_layer
+    needs = 0
+    for k in range(w.bio[m].pages):
+        needs += 1 - w.slot[w.page[w.bio[m].first + k]].dirty
+    row = w.layer[layer]
+    return bool(needs > row.capacity - row.dirties - row.flying)
 
 
 @compiled_lean

@@ -129,15 +129,23 @@ def submit(
 
 @compiled_lean
 def _neighbour(w: Any, device: int, row: int) -> int:
-    """Returns the waiting request that a part can be merged with, or -1."""
+    """Returns the waiting request that a part can be merged with, or -1.
+
+    The device already has as many of the oldest ones as its queue holds. Those can only be merged
+    while they arrive together.
+    """
     part = w.part
     most = w.model[device, service.MERGE_SECTORS]
     if most <= 0:
         return -1
     sector, sectors = part[row].sector, part[row].sectors
     other = w.line[device].tail
-    for _ in range(MERGE_WINDOW):
+    depth = int(w.model[device, service.DEPTH])
+    for step in range(MERGE_WINDOW):
         if other < 0:
+            return -1
+        is_there = w.line[device].waiting - step < depth
+        if is_there and part[other].since < w.clock[0].now:
             return -1
         touches = (
             part[other].sector + part[other].sectors == sector
@@ -224,8 +232,7 @@ def _serve(w: Any, device: int, row: int) -> None:
         now,
     )
     if part[row].fua:
-        # The device has no FUA command of its own: a FUA write is a write and a flush.
-        took += int(w.model[device, service.FLUSH_NS])
+        took += int(w.model[device, service.FUA_NS])
     line[device].bus_free = bus_free
     if op != FLUSH:
         line[device].at_sector = sector + sectors

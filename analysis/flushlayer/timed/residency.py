@@ -125,6 +125,9 @@ def write_page(w: Any, page: int, disk: int, sector: int, sectors: int) -> int:
             sector = min(sector, before)
         clean(w, page)
         layers[layer].overwritten += 1
+    else:
+        slot[page].taken = layers[layer].taken
+        layers[layer].taken += 1
     slot[page].dirty = 1
     slot[page].disk = disk
     slot[page].place = sector

@@ -226,6 +226,9 @@ def _world(requests: Requests, disks: list[Disk], layer: Layer | None, replay: R
     heap = np.zeros(len(first) + 2 * int(clock[0].heap_margin), EVENT)
     world = World(
         page=requests.page,
+        following=_following(requests)
+        if layer is not None and layer.destage.runs != "none"
+        else np.zeros(0, np.int32),
         evicted=np.zeros(0, np.int32)
         if layer is None or layer.evicted is None
         else np.require(layer.evicted, np.int32, ["C", "W"]),
@@ -247,6 +250,24 @@ def _world(requests: Requests, disks: list[Disk], layer: Layer | None, replay: R
     for m in first:
         push(world, int(bio[m].ts), ARRIVE, int(m))
     return _roomier(world)
+
+
+def _following(requests: Requests) -> NDArray[np.int32]:
+    """Returns the page that follows each page on its disk, where it was first; -1: none."""
+    bio = np.repeat(np.arange(len(requests)), requests.pages)
+    within = np.arange(len(bio)) - np.repeat(
+        np.cumsum(requests.pages) - requests.pages, requests.pages
+    )
+    access = requests.first[bio] + within
+    place = requests.sector[bio] // PAGE_SECTORS + within
+    pages, at = np.unique(requests.page[access], return_index=True)
+    keys = requests.device[bio[at]].astype(np.int64) << 54 | place[at]
+    order = np.argsort(keys, kind="stable")
+    found = np.full(requests.unique, -1, np.int32)
+    here, then = order[:-1], order[1:]
+    next_to = keys[then] == keys[here] + 1
+    found[pages[here[next_to]]] = pages[then[next_to]]
+    return found
 
 
 def _tenants(requests: Requests) -> int:

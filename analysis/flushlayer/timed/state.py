@@ -34,15 +34,17 @@ BIO = _row(
 
 PAGE = _row(
     *("home", "newer", "older", "dirty_newer", "dirty_older", "dirty", "place", "span", "disk"),
-    *("written", "number", "flight"),
+    *("written", "number", "flight", "taken"),
 )
-"""A page. place, span: the first dirty sector, and the sectors up to the last dirty one. The last
+"""A page. place, span: the first dirty sector, and the sectors up to the last dirty one; taken: the
+number of the slot that it took as it became dirty, of all slots so far. The last
 rows are heads of lists: one for each layer (its pages), then one for each layer and disk (its dirty
 pages)."""
 
 LAYER = _row(
     *("capacity", "used", "dirties", "flying", "active", "writes", "committed", "overwritten"),
     *("destaged", "read_hits", "age_armed", "commit_armed", "high", "low", "peak"),
+    *("taken", "paused", "around"),
 )
 
 PART = _row(
@@ -73,7 +75,10 @@ CLOCK = _row(
 )
 """The scalars of a simulation: one row."""
 
-RULE = _row("when", "outstanding", "idle_ns", "age_ns", "commit_pages", "commit_ns")
+RULE = _row(
+    *("when", "outstanding", "idle_ns", "age_ns", "commit_pages", "commit_ns"),
+    *("runs", "around", "pause_ns"),
+)
 """The destage policy: one row."""
 
 ARRIVE, FINISH_SERVICE, ACKNOWLEDGE, AGE, COMMIT, IDLE = range(6)
@@ -87,6 +92,8 @@ class World(NamedTuple):
 
     page: NDArray[np.int32]
     """Pages of all bios, one bio after another."""
+    following: NDArray[np.int32]
+    """The page that follows each page on its disk; -1: none was written. Empty: not needed."""
     evicted: NDArray[np.int32]
     """The page that another policy evicts at each page access. Empty: least recently used."""
     bio: Rows

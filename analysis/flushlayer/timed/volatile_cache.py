@@ -40,10 +40,12 @@ def to_disk(w: Any, m: int) -> None:
 
 @compiled_lean
 def flush(w: Any, m: int) -> None:
-    """Starts a flush. It ends when all writes that the disk's cache accepted before it are on the
-    disk, and when its target has spent its flush latency. The target is the layer's medium, or the
-    disk if there is no layer or flushes pass it. A disk that empties its cache spends no flush
-    latency."""
+    """Starts a flush, which first commits the layer.
+
+    It ends when all writes that the disk's cache accepted before it are on the disk, and when its
+    target has spent its flush latency. The target is the layer's medium, or the disk if there is no
+    layer or flushes pass it. A disk that empties its cache spends no flush latency.
+    """
     commit(w)
     bio, line, epoch = w.bio, w.line, w.epoch
     device = bio[m].device

@@ -229,7 +229,7 @@ def _rows(trace: Trace, devices: list[str] | None, reads: bool, flushes_too: boo
 
 def _written(trace: Trace, view: str) -> list[str]:
     """Returns the disks with write-backs."""
-    return [dev for (dev,) in trace.rows(f"SELECT DISTINCT dev FROM {view} WHERE pages > 0")]
+    return [dev for (dev,) in trace.rows(f"SELECT DISTINCT dev FROM {view} WHERE dev IS NOT NULL")]
 
 
 def _each_page(

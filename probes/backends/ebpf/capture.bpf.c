@@ -10,7 +10,8 @@
 // Where possible, events that may happen in an interrupt are therefore recorded by ftrace.
 //
 // The loader defines RECORDER (its process id), TARGET_PAGES and MACHINE_PAGES (sizes of the
-// rings), CPUS and EVERYBODY (1: every thread belongs to a target).
+// rings), CPUS and EVERYBODY (1: every thread belongs to a target), and STACKS if the kernel stacks
+// of threads that go to sleep are wanted.
 
 #include <uapi/linux/bpf_perf_event.h>
 #include <uapi/linux/ptrace.h>
@@ -40,6 +41,20 @@ struct counts {
     u64 of_cpu[CPUS];
 };
 
+#ifdef STACKS
+#define MOST_FRAMES 127 // kernel.perf_event_max_stack
+
+// The fields after `head` are those of ftrace's kernel_stack.
+struct stack {
+    struct head head;
+    u32 frames;
+    u32 spare;
+    u64 callers[MOST_FRAMES];
+};
+
+BPF_PERCPU_ARRAY(stacks, struct stack, 1);
+#endif
+
 BPF_ARRAY(open_scopes, u32, 2);
 // The recorder maps this table and marks threads in it, one byte per thread.
 BPF_F_TABLE("array", u32, struct tids, followed_tids, TIDS / TIDS_A_PAGE, BPF_F_MMAPABLE);
@@ -68,19 +83,23 @@ static __always_inline int is_open(int scope, u64 who)
     return mark && *mark;
 }
 
+static __always_inline void count_lost(int scope)
+{
+    int key = scope;
+    struct counts *lost = lost_records.lookup(&key);
+    u64 cpu = bpf_get_smp_processor_id();
+    // One register is compared and used: Linux 6.1's verifier knows no bounds of a copy.
+    asm volatile("" : "+r"(cpu));
+    if (lost && cpu < CPUS)
+        lost->of_cpu[cpu]++;
+}
+
 static __always_inline void *reserve(int scope, int size)
 {
     void *out = scope == TARGET ? target_ring.ringbuf_reserve(size)
                                 : machine_ring.ringbuf_reserve(size);
-    if (!out) {
-        int key = scope;
-        struct counts *lost = lost_records.lookup(&key);
-        u64 cpu = bpf_get_smp_processor_id();
-        // One register is compared and used: Linux 6.1's verifier knows no bounds of a copy.
-        asm volatile("" : "+r"(cpu));
-        if (lost && cpu < CPUS)
-            lost->of_cpu[cpu]++;
-    }
+    if (!out)
+        count_lost(scope);
     return out;
 }
 
@@ -150,6 +169,49 @@ static __always_inline int record_about(void *ctx, u16 type, int bytes, int firs
         return PASS_ON;
     return write(ctx, bpf_get_current_pid_tgid(), type, bytes, TARGET);
 }
+
+#ifdef STACKS
+// Records the kernel stack of the current thread.
+static __always_inline void write_stack(void *ctx, u64 who, u16 type)
+{
+    int key = 0;
+    struct stack *out = stacks.lookup(&key);
+    if (!out)
+        return;
+    u64 bytes = bpf_get_stack(ctx, out->callers, sizeof(out->callers), 0);
+    // A negative number is an error. One register is compared and used, as above.
+    asm volatile("" : "+r"(bytes));
+    if (bytes > sizeof(out->callers))
+        return;
+    begin(&out->head, who, type);
+    out->frames = bytes / sizeof(u64);
+    out->spare = 0;
+    if (target_ring.ringbuf_output(out, sizeof(*out) - sizeof(out->callers) + bytes,
+                                   BPF_RB_NO_WAKEUP))
+        count_lost(TARGET);
+}
+
+// Records a switch between the threads in the fields at two offsets. If the first one belongs to a
+// target and has one of the states in `asleep`, its stack follows.
+static __always_inline int record_switch(void *ctx, u16 type, int bytes, int first, int second,
+                                         u16 stack, int state, u64 asleep)
+{
+    int key = TARGET;
+    u32 *open = open_scopes.lookup(&key);
+    if (!open || !*open)
+        return PASS_ON;
+    u64 who = bpf_get_current_pid_tgid();
+    int leaves = EVERYBODY ? who >> 32 != RECORDER : is_followed(ctx, first);
+    if (!EVERYBODY && !leaves && !is_followed(ctx, second))
+        return PASS_ON;
+    write(ctx, who, type, bytes, TARGET);
+    u64 states = 0;
+    bpf_probe_read_kernel(&states, sizeof(states), ctx + state);
+    if (leaves && states & asleep)
+        write_stack(ctx, who, stack);
+    return PASS_ON;
+}
+#endif
 
 // Marks a new child of a target's thread. `offset` is that of field `pid`, from the format file.
 static __always_inline int follow(void *ctx, int offset)

@@ -22,6 +22,7 @@ from tracer.probes.backends.ebpf import summary
 from tracer.probes.backends.ebpf.library import bcc
 from tracer.probes.backends.ebpf.ring import BpfRing
 from tracer.probes.backends.event_format import EventFormat
+from tracer.probes.backends.kernel_stacks import STATE, asleep, note_missing, stack_events
 from tracer.probes.errors import FeatureMissing, TracerError
 from tracer.probes.kernel import tracefs
 from tracer.probes.limits import PID_LIMIT
@@ -34,6 +35,8 @@ _NEWTASK, _FREE = "task:task_newtask", "sched:sched_process_free"
 _OF_THE_HEADERS = ("-fms-extensions", "-Wno-microsoft")
 """Flags for headers of kernels that are built with Microsoft's extensions (Linux 6.19 and later):
 their structs have others as members without a name."""
+_STATE_BYTES = 8
+"""Size of `prev_state`: a long."""
 _MISSES = "recursion_misses:"
 _VERIFIED = "processed "
 _COMPLAINTS = ("error", "unable", "denied", "not permitted")
@@ -77,9 +80,12 @@ class Programs:
         self._tracepoints: dict[str, str] = {}
         self._raw: dict[str, str] = {}
         self._scopes: dict[str, Scope] = {}
+        self._with_stacks: dict[str, str] = {}
         functions: dict[str, str] = {}
         for probe in probes:
+            self._add_stacks(probe)
             self._declare(probe, interrupts, functions)
+        note_missing(probes, self.missing, lambda event: event.name in self.formats)
         self._faults: dict[str, int] = {}
         if summed_up:
             self._sum_up(summed_up, functions)
@@ -94,6 +100,7 @@ class Programs:
             f"-DMACHINE_PAGES={self._pages[Scope.MACHINE]}",
             f"-DCPUS={cpus}",
             f"-DEVERYBODY={int(everybody)}",
+            *(["-DSTACKS"] if self._with_stacks else []),
             "-Wno-macro-redefined",
             *_OF_THE_HEADERS,
         ]
@@ -132,6 +139,13 @@ class Programs:
             if event.threads:
                 first, second = (parsed.field(event.threads[n]).offset for n in (0, -1))
                 body = f"return record_about(ctx, {parsed.id}, {size}, {first}, {second});"
+                if stack := self._with_stacks.get(event.name):
+                    number = event_format.parse(stack, self.formats[stack]).id
+                    place = parsed.field(STATE).offset
+                    body = (
+                        f"return record_switch(ctx, {parsed.id}, {size}, {first}, {second}, "
+                        f"{number}, {place}, {asleep(parsed)});"
+                    )
             functions[_function(event.name)] = body
             self._tracepoints[_function(event.name)] = event.name
             self._scopes[_function(event.name)] = probe.scope
@@ -139,6 +153,17 @@ class Programs:
             text = self._format(name).read_text()
             offset = event_format.parse(name, text).field("pid").offset
             functions[f"{body}_child"] = f"return {body}(ctx, {offset});"
+
+    def _add_stacks(self, probe: Probe) -> None:
+        """Adds the kernel stacks that a probe wants of its events, if the kernel names states."""
+        for event in stack_events(probe):
+            there, stack = self._format(event.stack_of), self._format(event.name)
+            if there.exists() and stack.exists():
+                parsed = event_format.parse(event.stack_of, there.read_text())
+                state = parsed.fields.get(STATE)
+                if asleep(parsed) and state is not None and state.size == _STATE_BYTES:
+                    self._with_stacks[event.stack_of] = event.name
+                    self.formats[event.name] = stack.read_text()
 
     def _format(self, event: str) -> Path:
         return self._folder / event.replace(":", "/") / "format"

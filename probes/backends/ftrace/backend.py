@@ -7,9 +7,10 @@ from pathlib import Path
 
 from tracer.probes.backends.backend import CLOCK, Filter, available
 from tracer.probes.backends.drain import WAKE_PERCENT
-from tracer.probes.backends.event_format import parse_page
+from tracer.probes.backends.event_format import parse, parse_page
 from tracer.probes.backends.ftrace.instance import Instance
 from tracer.probes.backends.ftrace.page_source import PageSource
+from tracer.probes.backends.kernel_stacks import STATE, asleep, note_missing, stack_events
 from tracer.probes.schema import Probe, Scope
 
 
@@ -56,6 +57,12 @@ class FtraceBackend:
         for probe in probes:
             for event in available(probe, instance.has_event, self.missing):
                 self.formats[event.name] = instance.enable_event(event.name)
+            for event in stack_events(probe):
+                if (text := self.formats.get(event.stack_of)) and instance.has_event(event.name):
+                    states = asleep(parse(event.stack_of, text))
+                    if states and instance.add_stacks(event.stack_of, f"{STATE} & {states}"):
+                        self.formats[event.name] = instance.format_of(event.name)
+        note_missing(probes, self.missing, lambda event: event.name in self.formats)
 
     def _open(
         self,

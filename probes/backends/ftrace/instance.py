@@ -107,14 +107,29 @@ class Instance:
 
     def has_event(self, name: str) -> bool:
         """Returns whether this kernel has the event SYSTEM:EVENT."""
-        return (self.path / "events" / name.replace(":", "/") / "format").exists()
+        return (self.path / _folder(name) / "format").exists()
+
+    def format_of(self, name: str) -> str:
+        """Returns the text of an event's format file."""
+        return self.read(f"{_folder(name)}/format")
 
     def enable_event(self, name: str) -> str:
         """Enables an event; returns the text of its format file."""
-        folder = f"events/{name.replace(':', '/')}"
-        self.write(f"{folder}/enable", "1")
+        self.write(f"{_folder(name)}/enable", "1")
         self._systems.add(name.partition(":")[0])
-        return self.read(f"{folder}/format")
+        return self.format_of(name)
+
+    def add_stacks(self, name: str, condition: str) -> bool:
+        """Has the kernel stack follow each event `name` for which the condition holds.
+
+        Events that the instance's filters leave out have no stack. Returns False if the kernel has
+        no such trigger.
+        """
+        try:
+            self.write(f"{_folder(name)}/trigger", f"stacktrace if {condition}")
+        except OSError:
+            return False
+        return True
 
     def set_pids(self, tids: Iterable[int]) -> None:
         """Traces only these threads, and their children if option event-fork is on."""
@@ -189,6 +204,10 @@ class Instance:
     def close(self) -> None:
         """Removes the instance. All its files must be closed first."""
         remove(self.path)
+
+
+def _folder(event: str) -> str:
+    return f"events/{event.replace(':', '/')}"
 
 
 @dataclass(frozen=True)

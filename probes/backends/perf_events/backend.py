@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tracer.probes.backends import event_format
 from tracer.probes.backends.backend import Filter, available
+from tracer.probes.backends.kernel_stacks import note_missing
 from tracer.probes.backends.perf_events.tracepoints import TracepointRing
 from tracer.probes.kernel import tracefs
 from tracer.probes.schema import Probe, Scope
@@ -45,6 +46,8 @@ class PerfBackend:
                 ids[probe.scope].append(parsed.id)
                 if event.threads:
                     about_others.add(parsed.id)
+        # A ring would hold the stacks of all processes.
+        note_missing(probes, self.missing, lambda _: False)
         rings: dict[Scope, list[TracepointRing]] = {scope: [] for scope in Scope}
         try:
             for scope in Scope:

@@ -22,6 +22,7 @@ from tracer.probes.backends.perf_tools.processes import Processes
 from tracer.probes.backends.perf_tools.told import UNTOLD, Told
 from tracer.probes.call_graphs import KERNEL, TABLE, TRUNCATED, UNKNOWN
 from tracer.probes.loss import Gap
+from tracer.probes.symbols.frames import PLUMBING, escaped, without_module
 from tracer.probes.symbols.kernel import KernelSymbols
 from tracer.probes.symbols.mappings import MappedFile
 
@@ -35,15 +36,11 @@ _KERNEL_HALF = 1 << 63
 _PID_END = 1 << 31
 _MOST_TEXT = 32 << 20
 """Characters of stacks that are handed on together."""
-_PLUMBING = ("__traceiter_", "perf_trace_", "__do_trace_")
-"""Beginnings of the names of functions that call a tracepoint's tracer; they are no part of the way
-to the event."""
 _MOST_FRAMES = 1 << 20
 _MOST_COUNTS = 1 << 18
 _MOST_ADDRESSES = 1 << 18
 """Held before what was counted is handed on."""
 _PROGRESS_RECORDS = 1 << 16
-_MOST_NAME = 4096
 
 
 @dataclass(frozen=True)
@@ -180,7 +177,7 @@ class _Folder:
                 in_kernel = in_kernel and address != _USER
             elif in_kernel and address >= _KERNEL_HALF:
                 frame = self._kernel_frame(address)
-                if frames or not frame.startswith(_PLUMBING):
+                if frames or not frame.startswith(PLUMBING):
                     frames.append(frame)
             else:
                 in_kernel = False
@@ -193,7 +190,7 @@ class _Folder:
     def _kernel_frame(self, address: int) -> str:
         name = self._kernel.get(address)
         if name is None:
-            name = _escaped(self._kernel_name(address) or UNKNOWN) + KERNEL
+            name = escaped(self._kernel_name(address) or UNKNOWN) + KERNEL
             if len(self._kernel) >= _MOST_ADDRESSES:
                 self._kernel.clear()
             self._kernel[address] = name
@@ -203,8 +200,7 @@ class _Folder:
         if self._source.kernel is None:
             return None
         (name,) = self._source.kernel.table.names_of(np.array([address], np.uint64))
-        # A function is the same whether it is built in or of a module.
-        return name.partition(" [")[0] if name is not None else None
+        return without_module(name) if name is not None else None
 
     def _user_frames(self, pid: int, addresses: Sequence[int]) -> Iterator[str | int]:
         if not addresses:
@@ -278,14 +274,5 @@ def _named(place: Place, function: str | None) -> str:
     """The frame of a place: its function, or its file in brackets."""
     # The kernel's own names of mappings, as [vdso], are in brackets already.
     file = PurePosixPath(place.file.path).name.strip("[]") or "unknown"
-    name = _escaped(function or f"[{file}]")
+    name = escaped(function or f"[{file}]")
     return name[: -len(KERNEL)] + "\\x5f[k]" if name.endswith(KERNEL) else name
-
-
-def _escaped(name: str) -> str:
-    """A name that cannot end its frame, or its line."""
-    if name.isprintable() and ";" not in name and "\\" not in name:
-        return name[:_MOST_NAME]
-    return "".join(
-        c if c.isprintable() and c not in ";\\" else f"\\x{ord(c):02x}" for c in name[:_MOST_NAME]
-    )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterable
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
+from tracer.probes import opens, torch_calls
 from tracer.probes.backends.backend import CLOCK
 from tracer.probes.backends.drain import WAKE_PERCENT
 from tracer.probes.backends.event_format import parse_page
@@ -14,8 +15,10 @@ from tracer.probes.backends.ftrace.page_source import PageSource
 from tracer.probes.backends.uprobes.events import Group
 from tracer.probes.backends.uprobes.places import find_places
 from tracer.probes.errors import FeatureMissing, PermissionMissing
-from tracer.probes.torch_calls import GROUP, PLACES
+from tracer.probes.torch_calls import Place
 
+SUBJECTS = {module.PROBE.name: (module.GROUP, module.PLACES) for module in (torch_calls, opens)}
+"""Probes that are fed by uprobes: the group of their events, and their places, by name."""
 SCOPE = "uprobes"
 _KIB = 512
 
@@ -26,8 +29,11 @@ class Uprobes:
     `unavailable` says why there are none, where there are none.
     """
 
-    def __init__(self, raw: Path, cpus: list[int], libraries: Iterable[int]) -> None:
-        """Puts the events of `tracer.probes.torch_calls` into each of the files (descriptors)."""
+    def __init__(
+        self, raw: Path, cpus: list[int], libraries: Mapping[str, Collection[int]]
+    ) -> None:
+        """Puts the events of each probe, by name, into each of its files (descriptors)."""
+        self.probes = list(libraries)
         self.sources: list[PageSource] = []
         self.formats: dict[str, str] = {}
         self.layout: dict[str, str] = {}
@@ -36,9 +42,12 @@ class Uprobes:
         self._group: Group | None = None
         try:
             self._group = Group()
-            placed: set[str] = set()
-            for library in libraries:
-                placed |= self._place(self._group, library)
+            placed: dict[str, str] = {}
+            for probe, files in libraries.items():
+                system, places = SUBJECTS[probe]
+                for library in files:
+                    for event in self._place(self._group, library, places):
+                        placed[event] = f"{system}:{event}"
             self.instance = Instance(SCOPE)
             self._prepare(self.instance, self._group.name, placed)
             self._open(raw, self.instance, cpus)
@@ -50,26 +59,26 @@ class Uprobes:
             self.close()
             raise
 
-    def _place(self, group: Group, library: int) -> set[str]:
+    def _place(self, group: Group, library: int, places: Mapping[str, Place]) -> set[str]:
         arguments = {
             event: dict(place.arguments).get(platform.machine(), "")
-            for event, place in PLACES.items()
+            for event, place in places.items()
         }
         # The registers of other architectures are not known here.
-        known = [e for e, place in PLACES.items() if arguments[e] or not place.arguments]
+        known = [e for e, place in places.items() if arguments[e] or not place.arguments]
         for event, offsets in find_places(
-            library, {event: PLACES[event] for event in known}
+            library, {event: places[event] for event in known}
         ).items():
             for offset in offsets:
                 group.add(event, library, offset, arguments[event])
         return set(known)
 
-    def _prepare(self, instance: Instance, group: str, events: set[str]) -> None:
+    def _prepare(self, instance: Instance, group: str, events: Mapping[str, str]) -> None:
         instance.stop()
         instance.set_clock(CLOCK)
         instance.set_buffer(_KIB)
         for event in sorted(events):
-            self.formats[f"{GROUP}:{event}"] = instance.enable_event(f"{group}:{event}")
+            self.formats[events[event]] = instance.enable_event(f"{group}:{event}")
 
     def _open(self, raw: Path, instance: Instance, cpus: list[int]) -> None:
         self.layout = {

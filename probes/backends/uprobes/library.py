@@ -36,9 +36,9 @@ class Library:
         self.elf = elf
         self._symbols = symbol_columns(elf, "SHT_DYNSYM")
 
-    def entry(self, symbol: str) -> tuple[int, ...]:
-        """A function's first instruction."""
-        return (self._offset(self._function(symbol)[0]),)
+    def entry(self, symbol: str, exact: bool = False) -> tuple[int, ...]:
+        """A function's first instruction. `exact`: the symbol is all of its name."""
+        return (self._offset(self._function(symbol, exact)[0]),)
 
     def returns(self, symbol: str) -> tuple[int, ...]:
         """A function's return instructions."""
@@ -81,10 +81,11 @@ class Library:
             return self.entry(symbol)
         return tuple(self._offset(place) for place in places)
 
-    def _function(self, symbol: str) -> tuple[int, int]:
+    def _function(self, symbol: str, exact: bool = False) -> tuple[int, int]:
         """Address of the first function whose name begins so, and the first after it."""
+        named = _named_exactly if exact else _named
         for columns in self._symbols:
-            for row in _named(columns, symbol):
+            for row in named(columns, symbol):
                 return int(columns.starts[row]), int(columns.ends[row])
         raise FeatureMissing(f"{symbol} is not among what the library exports", "report it")
 
@@ -119,6 +120,17 @@ def _named(columns: SymbolColumns, prefix: str) -> list[int]:
     while at >= 0:
         found += np.flatnonzero(columns.names == at).tolist()
         at = blob.find(wanted, at + 1)
+    return found
+
+
+def _named_exactly(columns: SymbolColumns, name: str) -> list[int]:
+    """Rows of the symbols of this name, which may be the end of another one in the file."""
+    wanted = name.encode() + b"\0"
+    found: list[int] = []
+    at = columns.blob.find(wanted)
+    while at >= 0:
+        found += np.flatnonzero(columns.names == at).tolist()
+        at = columns.blob.find(wanted, at + 1)
     return found
 
 

@@ -91,4 +91,4 @@ def _offsets(functions: Library, place: Place) -> tuple[int, ...]:
         return functions.returns(place.symbol)
     if place.called_near:
         return functions.calls(place.symbol, place.called_near)
-    return functions.entry(place.symbol)
+    return functions.entry(place.symbol, place.exact)

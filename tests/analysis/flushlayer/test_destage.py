@@ -80,6 +80,44 @@ def test_watermark_destages_what_was_written_longest_ago():
     assert again.hits[-1] == 1  # 4 was the last one left
 
 
+def test_watermark_counts_what_is_on_its_way_as_gone():
+    # Ten writes within the time of one destage: 5 dirty ones start it, and it stops at 2, though
+    # those on their way are not on the disk yet.
+    policy = Destage("watermark", outstanding=64, high=0.5, low=0.2)
+    [layer] = run([*writes(range(5), apart=1), (2 * MS, "read", 999, 1)], policy).layers
+    assert (layer.destaged, layer.resident) == (3, 2)
+
+
+def test_watermark_commits_what_it_has_to_destage():
+    policy = Destage("watermark", high=0.5, low=0.2, autocommit_pages=1000)
+    [layer] = run([*writes([1, 2, 3, 4, 5]), (150 * MS, "read", 999, 1)], policy).layers
+    assert layer.destaged == 3
+
+
+def test_the_pages_behind_a_destaged_one_go_along():
+    # 4 is the oldest; 5 and 6 follow it on the disk, however young. 8 does not. 6 was written
+    # right after 5, and 5 not right after 4.
+    rows = [*writes([4, 8, 1, 5, 6]), (150 * MS, "read", 999, 1)]
+    destaged = {}
+    for runs in ("none", "slots", "places"):
+        policy = Destage("watermark", high=0.5, low=0.4, runs=runs)
+        destaged[runs] = run(rows, policy).layers[0].destaged
+    assert destaged == {"none": 1, "slots": 1, "places": 3}
+    policy = Destage("watermark", high=0.5, low=0.4, runs="slots")
+    in_order = [*writes([5, 6, 1, 2, 9]), (150 * MS, "read", 999, 1)]
+    assert run(in_order, policy).layers[0].destaged == 2
+
+
+def test_a_write_goes_around_a_full_layer_and_pauses_destaging():
+    # Two slots: the third page goes to the disk at once, and nothing is destaged for 100 ms.
+    policy = Destage("watermark", high=0.5, low=0.0, around=True, pause_ns=100 * MS, outstanding=1)
+    rows = [(0, "write", 1, 1), (1, "write", 2, 1), (2, "write", 3, 1)]
+    outcome = run([*rows, (90 * MS, "read", 999, 1)], policy, capacity=2)
+    assert outcome.response_ns[2] == 16 * MS - 2  # behind the first destage
+    assert outcome.layers[0].destaged == 1
+    assert run([*rows, FAR], policy, capacity=2).layers[0].destaged == 2
+
+
 def test_no_more_are_on_their_way_than_may_be():
     rows = [*writes(range(8), apart=1), FAR]
     for outstanding in (1, 3):
@@ -160,7 +198,10 @@ def test_the_presets_are_dm_writecaches():
     policy = preset(devices.find_device("dm-writecache-pmem", "destage"))
     assert (policy.when, policy.high, policy.low) == ("watermark", 0.5, 0.45)
     assert (policy.autocommit_pages, policy.autocommit_ns) == (64, 1_000_000_000)
-    assert preset(devices.find_device("dm-writecache-ssd", "destage")).autocommit_pages == 65536
+    assert (policy.runs, policy.around) == ("places", False)
+    ssd = preset(devices.find_device("dm-writecache-ssd", "destage"))
+    assert (ssd.autocommit_pages, ssd.runs) == (65536, "slots")
+    assert (ssd.around, ssd.pause_ns) == (True, 3_000_000_000)
 
 
 @pytest.mark.parametrize(

@@ -150,3 +150,13 @@ def test_a_model_says_what_it_assumes(name):
     said = Disk(devices.find_device(name, "disk")).assumptions()
     assert said
     assert all(line.startswith(f"{name}: ") for line in said)
+
+
+def test_requests_that_the_device_has_already_are_not_merged():
+    # One is served; the device has a second one. The third, adjacent to it, comes later.
+    rows = [(0, "write", 500, 1), (1, "write", 10, 1), (2, "write", 11, 1)]
+    for depth, requests in ((1, 2), (2, 3), (32, 3)):
+        disk = Disk(flat("x", read_latency=MS, write_latency=MS, queue_depth=depth))
+        assert simulate(bios(rows), disk).disks[0].requests == requests
+    together = [(0, "write", 500, 1), (1, "write", 10, 1), (1, "write", 11, 1)]
+    assert simulate(bios(together), disk).disks[0].requests == 2

@@ -1,28 +1,29 @@
-"""Opens the libtorch that each target has mapped: that very file, even if its path has changed."""
+"""Opens a library that each target has mapped: that very file, even if its path has changed."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import stat
 from collections.abc import Iterable
 from functools import partial
 
 from tracer.probes.openat import known, open_in_root
 from tracer.probes.proc import Mapped, read_maps
-from tracer.probes.torch_calls import LIBRARY
 from tracer.probes.workers.opening import open_aside
 from tracer.session.mount_tree import in_user_space
 
 _MOST = 16
-"""Most builds of PyTorch, e.g. in containers."""
+"""Most builds of a library, e.g. in containers."""
 _SECONDS = 2.0
 """Timeout in s for opening a path."""
-_NAME = b"/" + LIBRARY.encode()
 
 
-def open_libraries(pids: Iterable[int]) -> list[int]:
-    """Returns descriptors of the libtorch files that these processes run, each file once.
+def open_libraries(pids: Iterable[int], name: bytes) -> list[int]:
+    """Returns descriptors of the library's files that these processes run, each file once.
+
+    `name` is a regular expression for its path.
 
     The descriptors are O_PATH, so no file system is asked. Files on user-space file systems are
     left out: a uprobe in such a file makes the kernel wait for that file system, and every process
@@ -31,7 +32,7 @@ def open_libraries(pids: Iterable[int]) -> list[int]:
     found: dict[tuple[int, int], int] = {}
     for pid in pids:
         with contextlib.suppress(OSError):
-            mapped = _library(pid)
+            mapped = _library(pid, name)
             if mapped is None or len(found) == _MOST:
                 continue
             fd = _opened(pid, mapped)
@@ -45,9 +46,9 @@ def open_libraries(pids: Iterable[int]) -> list[int]:
     return list(found.values())
 
 
-def _library(pid: int) -> Mapped | None:
+def _library(pid: int, name: bytes) -> Mapped | None:
     code = (mapped for mapped in read_maps(pid) if mapped.executable)
-    return next((mapped for mapped in code if mapped.path.endswith(_NAME)), None)
+    return next((mapped for mapped in code if re.search(name, mapped.path)), None)
 
 
 def _opened(pid: int, mapped: Mapped) -> int:

@@ -1,0 +1,59 @@
+"""The reads that a layer behind the page cache gets: those that the page cache did not serve."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracer.analysis.memory.knowledge import knowledge
+from tracer.analysis.views.page_uses import page_uses
+from tracer.sizes import show_share
+from tracer.store.trace import Trace
+
+_OF_TARGETS = """
+SELECT coalesce(sum(accessed), 0)::BIGINT, coalesce(sum(missed), 0)::BIGINT,
+    coalesce(sum(read), 0)::BIGINT
+FROM page_uses WHERE target IS NOT NULL OR $everybody
+"""
+
+
+def page_cache(trace: Trace, everybody: bool) -> dict[str, Any] | None:
+    """Returns the page cache's account of the reads; None: the probe page_cache is not recorded.
+
+    Keys: used_pages (by calls and faults; each use of a page counts), missed_pages (those among
+    them that were not in the cache), read_pages (brought in: missed ones, and those read ahead),
+    inferred, unknown_share (see `Knowledge`). Of the targets; with `everybody`, of all processes.
+    """
+    if "page_cache" not in trace.tables:
+        return None
+    page_uses(trace)
+    ((used, missed, read),) = trace.rows(_OF_TARGETS.replace("$everybody", str(everybody)))
+    known = knowledge(trace)
+    return {
+        "used_pages": used,
+        "missed_pages": missed,
+        "read_pages": read,
+        "inferred": known.inferred,
+        "unknown_share": known.unknown,
+    }
+
+
+def about_reads(found: dict[str, Any] | None) -> list[str]:
+    """Returns sentences on the reads of a layer, from what `page_cache` returns."""
+    said = ["the layer gets the reads that reach the device: pages that missed the page cache, and"
+            " those that it reads ahead"]  # fmt: skip
+    if found is None:
+        return [f"{said[0]} (record the probe page_cache to see those that it serves)"]
+    used, missed, read = found["used_pages"], found["missed_pages"], found["read_pages"]
+    if used:
+        inferred = "; these are inferred from system calls" if found["inferred"] else ""
+        said.append(
+            f"the page cache served {show_share(1 - missed / used)} of the {used:,} page uses"
+            f"{inferred}; {missed:,} pages were missed, and {read - missed:,} read ahead"
+        )
+    said += [
+        f"{target}: the file or the place of {show_share(share)} of the data that it read is not"
+        " known, and not among these uses"
+        for target, share in found["unknown_share"].items()
+        if share > 0
+    ]
+    return said

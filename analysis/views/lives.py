@@ -1,0 +1,58 @@
+"""The lives of thread numbers as arrays: which thread an event belongs to, by number and time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tracer.analysis.views.stretches import Ints
+from tracer.analysis.views.threads import make_threads
+from tracer.probes.compiled import compiled
+from tracer.store.trace import Trace
+
+
+@dataclass(frozen=True)
+class Lives:
+    """Threads, as arrays in the order of their numbers and of time."""
+
+    tid: Ints
+    """Thread numbers, ascending. A number that several threads had is there several times."""
+    begun: Ints
+    """Time in ns from which the number is this thread's; ascends in each number."""
+    until: Ints
+    """Time in ns from which another thread has the number."""
+
+    def of(self, tid: Ints, ts: Ints) -> Ints:
+        """Returns the places of events' threads by their numbers and times (ns); -1: none."""
+        found = np.empty(len(tid), np.int64)
+        _of(tid, ts, self.tid, self.begun, self.until, found)
+        return found
+
+
+def lives_of(trace: Trace) -> Lives:
+    """Returns all rows of the view `threads`: the row with `life` n is at the place n - 1."""
+    make_threads(trace)
+    rows = trace.arrow("SELECT tid::BIGINT AS tid, begun, until FROM threads ORDER BY life")
+    return Lives(*(rows[name].to_numpy() for name in rows.column_names))
+
+
+@compiled
+def _of(tid: Ints, ts: Ints, tids: Ints, begun: Ints, until: Ints, found: Ints) -> None:
+    at = -1
+    for row in range(len(tid)):
+        # Neighbouring rows often belong to the same thread.
+        if at < 0 or tids[at] != tid[row] or ts[row] < begun[at] or ts[row] >= until[at]:
+            low, high = 0, len(tids)
+            while low < high:  # the first life after the moment
+                middle = (low + high) // 2
+                if tids[middle] < tid[row] or (
+                    tids[middle] == tid[row] and begun[middle] <= ts[row]
+                ):
+                    low = middle + 1
+                else:
+                    high = middle
+            at = low - 1
+            if at >= 0 and (tids[at] != tid[row] or ts[row] >= until[at]):
+                at = -1
+        found[row] = at

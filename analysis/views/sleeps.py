@@ -1,0 +1,210 @@
+"""Intervals off the CPU with what surrounds them: the call, and the last events before them.
+
+The table off_cpu is read twice, in stored order, and never sorted: first for the times, then for
+the rows. In between, one pass of syscalls finds the calls. About 50 bytes per interval are in
+memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tracer.analysis.views.calls_around import LATEST, Calls, CallsAround
+from tracer.analysis.views.cuts import Cuts
+from tracer.analysis.views.lives import Lives, lives_of
+from tracer.analysis.views.stretches import Ints
+from tracer.probes.compiled import compiled
+from tracer.store.trace import Trace
+
+_NONE = -LATEST - 1
+_BATCH = 1 << 17
+_NO_CALL, _INSIDE, _AFTER = range(3)
+_NOBODY = 1 << 40
+"""A number that no thread has."""
+
+_TIMES = (
+    f"SELECT row, coalesce(tid, {_NOBODY})::BIGINT AS tid, ts, coalesce(dur_ns, 0) AS length"
+    " FROM off_cpu_rows"
+)
+_ROWS = f"""
+SELECT row, ts, dur_ns, pid, tid, state, wake_ns, waker_tid, interrupt, run_delay_ns, ran_tid,
+    coalesce(wake_ns, ts) AS woken, coalesce(waker_tid, {_NOBODY})::BIGINT AS waker,
+    coalesce(ran_tid, {_NOBODY})::BIGINT AS ran, tid::BIGINT AS number
+FROM off_cpu_rows
+"""
+
+
+class Marks:
+    """Moments of threads, which have numbers from 0: the last one up to any time is found."""
+
+    def __init__(self, lane: Ints, ts: Ints) -> None:
+        """Takes the moments: `lane` (-1: none) ascends, and `ts` (ns) within each lane."""
+        self._number = np.flatnonzero(lane >= 0)
+        self._cuts = Cuts(lane[self._number], ts[self._number])
+
+    def last(self, lane: Ints, ts: Ints) -> pa.Array:
+        """Returns the number of the last moment up to each time; null: there is none."""
+        at = self._cuts.last(lane, ts)
+        known = at >= 0
+        return pa.array(self._number[at] if len(self._number) else at, mask=~known)
+
+
+class Sleeps:
+    """The intervals off the CPU of some threads."""
+
+    def __init__(self, trace: Trace, waiting: NDArray[np.bool_]) -> None:
+        """`waiting` tells for each row of `threads`, in order of `life`, if it is wanted."""
+        self._trace = trace
+        self.lives: Lives = lives_of(trace)
+        self.tids, of_life = np.unique(self.lives.tid, return_inverse=True)
+        """The numbers of all threads, ascending: the place of a number is its lane."""
+        rows = int(trace.rows("SELECT count(*) FROM off_cpu")[0][0])
+        lane, ts = np.full(rows, -1, np.int32), np.empty(rows, np.int64)
+        until = np.empty(rows, np.int64)
+        for batch in trace.batches(_TIMES):
+            row, tid, began, length = (batch[name].to_numpy() for name in batch.schema.names)
+            life = self.lives.of(tid, began)
+            wanted = life >= 0
+            wanted[wanted] = waiting[life[wanted]]
+            row, life = row[wanted], life[wanted]
+            lane[row], ts[row] = of_life[life], began[wanted]
+            _ends(began[wanted], length[wanted], row, until)
+        self._place, self._first = _placed(lane, ts, len(self.tids))
+        del lane
+        count = int(self._first[-1])
+        self._until = _ordered(until, self._place, count)
+        del until
+        moments = _ordered(ts, self._place, count)
+        del ts
+        self._ts = moments
+        lane = np.repeat(np.arange(len(self.tids), dtype=np.int32), np.diff(self._first))
+        self._around = CallsAround(lane, moments, after=False, results=True)
+        self._call = np.full(count, -1, np.int32)
+        self._edge = np.empty(0, np.int64)
+
+    def see(self, calls: Calls) -> None:
+        """Takes a batch of calls into account: their lanes are places in `tids`."""
+        found, rows = self._around.see(calls)
+        self._call[found] = calls.what.to_numpy()[rows]
+
+    def close(self) -> None:
+        """Completes the calls. Call it after the last batch."""
+        around = self._around
+        self._call = self._call[around.close()]
+        inside = (around.entered > -LATEST) & (self._ts <= around.returned)
+        # Of a call that had returned, only that time matters; of another one, only its entry.
+        self._edge = around.returned
+        self._edge[inside] = around.entered[inside]
+        self._place_of_call = np.where(inside, _INSIDE, np.int8(_AFTER))
+        self._place_of_call[around.entered == -LATEST] = _NO_CALL
+        self._result = around.result
+        del self._around, self._ts
+
+    def batches(self, marks: Mapping[str, Marks]) -> Iterator[pa.Table]:
+        """Yields the intervals in stored order, with more columns; other queries may run meanwhile.
+
+        - since: end of the thread's interval before (ns); null: there is none;
+        - entered: time of entry of its last call up to `ts` (ns), and call: that call's code; null:
+          it had returned by then, or there was none; returned: when it had (ns);
+        - zero: true if the call that it is in returned 0;
+        - a column for each of `marks`: number of the thread's last mark up to `ts`;
+        - life, late_life: row of `threads` at `ts` and at `wake_ns`, as `life` there; waker_life,
+          ran_life, late_ran_life: the same of the waker at `ts`, and of `ran_tid` at both times.
+        """
+        for batch in self._trace.batches(_ROWS, _BATCH, beside=True):
+            place = self._place[batch["row"].to_numpy()]
+            kept = np.flatnonzero(place >= 0)
+            if len(kept):
+                yield self._around_rows(batch.take(pa.array(kept)), place[kept], marks)
+
+    def _around_rows(
+        self, batch: pa.RecordBatch, at: NDArray[np.int32], marks: Mapping[str, Marks]
+    ) -> pa.Table:
+        names = ("ts", "woken", "number", "waker", "ran")
+        ts, woken, tid, waker, ran = (batch[name].to_numpy() for name in names)
+        lane = np.searchsorted(self.tids, tid)
+        edge, place = self._edge[at], self._place_of_call[at]
+        inside = place == _INSIDE
+        alone = at == self._first[lane]
+        call, result = self._call[at], self._result[at]
+        told = {
+            "since": pa.array(self._until[np.where(alone, at, at - 1)], mask=alone),
+            "calls_known": pa.array(place != _NO_CALL),
+            "entered": pa.array(edge, mask=~inside),
+            "returned": pa.array(edge, mask=place != _AFTER),
+            "call": pa.array(call, mask=~inside | (call < 0)),
+            "zero": pa.array(result == 1, mask=~inside | (result < 0)),
+            **{name: mark.last(lane, ts) for name, mark in marks.items()},
+        }
+        for name, number, moment in (
+            ("life", tid, ts),
+            ("late_life", tid, woken),
+            ("waker_life", waker, ts),
+            ("ran_life", ran, ts),
+            ("late_ran_life", ran, woken),
+        ):
+            life = self.lives.of(number, moment)
+            told[name] = pa.array((life + 1).astype(np.int32), mask=life < 0)
+        rows = pa.Table.from_batches([batch]).drop_columns(list(names[1:]))
+        for name, column in told.items():
+            rows = rows.append_column(name, column)
+        return rows
+
+
+def _placed(lane: NDArray[np.int32], ts: Ints, lanes: int) -> tuple[NDArray[np.int32], Ints]:
+    """Returns the place of each row in the order of lanes and times, and the lanes' first places.
+
+    Rows of the lane -1 have the place -1. Rows of one time keep their order.
+    """
+    place = np.full(len(lane), -1, np.int32)
+    first = np.zeros(lanes + 1, np.int64)
+    if not _place(lane, ts, first, place):
+        kept = np.flatnonzero(lane >= 0)
+        place[kept[np.lexsort((ts[kept], lane[kept]))]] = np.arange(len(kept), dtype=np.int32)
+    return place, first
+
+
+@compiled
+def _place(lane: NDArray[np.int32], ts: Ints, first: Ints, place: NDArray[np.int32]) -> bool:
+    """Places rows whose times ascend in each lane; False: they do not."""
+    for row in range(len(lane)):
+        if lane[row] >= 0:
+            first[lane[row] + 1] += 1
+    for at in range(1, len(first)):
+        first[at] += first[at - 1]
+    following = first[:-1].copy()
+    last = np.full(len(first) - 1, _NONE)
+    ascends = True
+    for row in range(len(lane)):
+        at = lane[row]
+        if at >= 0:
+            ascends &= ts[row] >= last[at]
+            last[at] = ts[row]
+            place[row] = following[at]
+            following[at] += 1
+    return ascends
+
+
+@compiled
+def _ordered(values: Ints, place: NDArray[np.int32], count: int) -> Ints:
+    found = np.empty(count, np.int64)
+    for row in range(len(values)):
+        if place[row] >= 0:
+            found[place[row]] = values[row]
+    return found
+
+
+@compiled
+def _ends(began: Ints, length: Ints, row: Ints, until: Ints) -> None:
+    """Adds up, within the bounds of 64 bits."""
+    for at in range(len(row)):
+        if began[at] > 0 and length[at] > LATEST - began[at]:
+            until[row[at]] = LATEST
+        elif began[at] < 0 and length[at] < _NONE - began[at]:
+            until[row[at]] = _NONE
+        else:
+            until[row[at]] = began[at] + length[at]

@@ -1,0 +1,180 @@
+"""The rows of waits as they are kept: numbers for names and threads, ordered by time.
+
+A long recording has millions of waits. A row with its texts takes some 300 bytes, with numbers 60.
+`wait_events` puts the texts back as it is read.
+"""
+
+from __future__ import annotations
+
+from tracer.analysis.views.calls_by_kind import CHILD, IPC, LOCK, POLL, SYNC, TIMER
+from tracer.analysis.views.sync_parts import AWAITED, DATA, JOURNAL, split
+from tracer.analysis.views.threads import owns
+from tracer.analysis.views.throttled import LEAST_NS
+from tracer.analysis.views.view import apart
+from tracer.store.trace import Trace
+
+KINDS = (
+    *("cpu", "throttled", "dirty", "reclaim", "sync", "fault", "lock", "timer", "child", "disk"),
+    *("ipc", "other"),
+)
+"""All kinds of waits."""
+
+CODES = {name: code for code, name in enumerate((*AWAITED, "R"))}
+"""Codes of names that are known beforehand, in the table `wait_names`."""
+
+CALLS = "syscalls LEFT JOIN wait_calls USING (name)"
+"""The system calls with their codes."""
+CALL_CODE = "coalesce(code, -1)::INTEGER"
+"""SQL for the code of the name of a row of `CALLS`; -1: it has none."""
+
+_NAMES = f"""
+CREATE OR REPLACE TEMP TABLE wait_names AS
+SELECT unnest({list(CODES)}) AS name, unnest({list(CODES.values())})::INTEGER AS code
+UNION ALL
+SELECT name, (row_number() OVER () + {len(CODES)} - 1)::INTEGER FROM (
+    SELECT DISTINCT state AS name FROM off_cpu
+    UNION
+    SELECT DISTINCT detail FROM wait_evidence
+) WHERE name NOT IN {tuple(CODES)}
+"""
+
+_CALLS = f"""
+CREATE OR REPLACE TEMP TABLE wait_calls AS
+SELECT (row_number() OVER () - 1)::INTEGER AS code, name, name IN {SYNC} AS is_sync,
+    name IN {LOCK} AS is_lock, name IN {TIMER} AS is_timer, name IN {CHILD} AS is_child,
+    name IN {POLL} AS is_poll, name IN {IPC} AS is_ipc
+FROM (SELECT DISTINCT name FROM syscalls WHERE name IS NOT NULL)
+"""
+
+KIND = f"ENUM {KINDS}"
+CERTAINTY = "ENUM ('exact', 'inferred', 'unknown')"
+"""DuckDB's types of two columns: a byte per row."""
+
+_PARTS = f"""
+CREATE OR REPLACE TEMP TABLE wait_parts (
+    row BIGINT, ts BIGINT, dur_ns BIGINT, pid INTEGER, tid INTEGER, life INTEGER, kind {KIND},
+    detail INTEGER, call INTEGER, state INTEGER, by_tid INTEGER, by_life INTEGER,
+    certainty {CERTAINTY}
+)
+"""
+
+_OF_JOURNAL = f"kind = 'sync' AND detail = {CODES[JOURNAL]}"
+
+_SYNCS = f"""
+CREATE OR REPLACE TEMP TABLE sync_waits AS
+SELECT * EXCLUDE (life, by_life) REPLACE (kind::VARCHAR AS kind, certainty::VARCHAR AS certainty,
+    '{JOURNAL}' AS detail)
+FROM wait_parts WHERE {_OF_JOURNAL}
+"""
+
+_OWNERS = """
+CREATE OR REPLACE TEMP TABLE wait_owners AS
+SELECT (row_number() OVER () - 1)::INTEGER AS number, * FROM data_owners
+"""
+
+# An idle CPU takes a thread that can run at once, unless its cgroup may not run.
+_LATE = f"""
+CREATE OR REPLACE TEMP TABLE throttled_late AS
+WITH late AS (
+    SELECT p.row, p.ts, o.target, {apart("p.ts", f"-{LEAST_NS}")} AS moment
+    FROM (
+        SELECT * FROM wait_parts ANTI JOIN throttled_pieces USING (row, ts, kind)
+        UNION ALL BY NAME
+        SELECT * FROM throttled_waits
+    ) p JOIN threads o ON {owns("o", "p")}
+    WHERE p.kind = 'cpu' AND p.by_tid IS NULL AND p.dur_ns >= {LEAST_NS}
+)
+SELECT l.row, l.ts FROM late l
+ASOF JOIN throttled_times q ON l.target = q.target AND l.moment <= q.upto
+WHERE l.moment >= q.since
+"""
+
+_ROWS = f"""
+CREATE OR REPLACE TEMP TABLE wait_rows AS
+SELECT row, ts, dur_ns, pid, tid, life, kind::{KIND} AS kind, detail, call, state, by_tid, by_life,
+    certainty::{CERTAINTY} AS certainty, owner
+FROM (
+    SELECT *, NULL::INTEGER AS owner FROM {{whole}} WHERE coalesce(NOT ({_OF_JOURNAL}), true)
+    UNION ALL BY NAME
+    SELECT p.* REPLACE (n.code AS detail), o.life, b.life AS by_life, w.number AS owner
+    FROM {{pieces}} p LEFT JOIN wait_names n ON p.detail = n.name
+    LEFT JOIN threads o ON {owns("o", "p")}
+    LEFT JOIN threads b ON {owns("b", "p", "by_tid")}
+    LEFT JOIN wait_owners w ON p.row = w.row AND p.ts = w.ts AND p.detail = '{DATA}'
+)
+ORDER BY ts, tid, row
+"""
+
+_WHOLE = "wait_parts"
+_PIECES = "sync_waits"
+# Of a trace with times in which a quota was used up.
+_WHOLE_LATE = """(
+    SELECT * REPLACE (if(t.row IS NULL, kind::VARCHAR, 'throttled') AS kind,
+        if(t.row IS NULL, certainty::VARCHAR, 'inferred') AS certainty)
+    FROM (FROM wait_parts ANTI JOIN throttled_pieces USING (row, ts, kind)) p
+    LEFT JOIN throttled_late t ON p.row = t.row AND p.ts = t.ts
+)"""
+_PIECES_LATE = """(
+    SELECT * FROM sync_waits
+    UNION ALL BY NAME
+    SELECT p.* REPLACE (if(t.row IS NULL, p.kind, 'throttled') AS kind,
+        if(t.row IS NULL, certainty, 'inferred') AS certainty)
+    FROM throttled_waits p LEFT JOIN throttled_late t ON p.row = t.row AND p.ts = t.ts
+)"""
+
+_EVENTS = """
+CREATE OR REPLACE TEMP VIEW wait_events AS
+SELECT w.ts, w.dur_ns, w.pid, w.tid, w.kind::VARCHAR AS kind, d.name AS detail, c.name AS call,
+    s.name AS state, b.pid AS by_pid, w.by_tid, b.comm AS by_comm, b.target AS by_target,
+    b.container AS by_container, w.certainty::VARCHAR AS certainty, o.for_pid, o.for_comm,
+    o.for_target, o.for_container, l.line, l.stack, k.kernel_stack
+FROM wait_rows w {joins}
+"""
+
+JOINS = """
+LEFT JOIN wait_names d ON w.detail = d.code
+LEFT JOIN wait_calls c ON w.call = c.code
+LEFT JOIN threads b ON w.by_life = b.life
+LEFT JOIN wait_owners o ON w.owner = o.number
+LEFT JOIN waiting_lines l ON w.row = l.row
+LEFT JOIN sleeping_stacks k ON w.row = k.row
+"""
+"""Joins of rows w, which have the columns of `wait_rows`, with all that their numbers stand for."""
+
+_STACKS = """
+CREATE OR REPLACE TEMP TABLE sleeping_stacks AS
+SELECT row, kernel_stack FROM off_cpu_rows WHERE kernel_stack IS NOT NULL
+"""
+
+_ON_THE_WAY = ("wait_parts", "sync_waits", "data_owners", "throttled_waits", "throttled_pieces")
+
+
+def make_wait_tables(trace: Trace) -> None:
+    """Makes the tables of names, and the empty table wait_parts. Needs wait_evidence.
+
+    `wait_names` (name, code) has states and details, `wait_calls` (code, name, and a column per
+    kind of call) the system calls.
+    """
+    for made in (_NAMES, _CALLS, _PARTS):
+        trace.execute(made)
+
+
+def split_syncs(trace: Trace) -> None:
+    """Makes sync_waits: the waits for the journal in wait_parts, split by what its thread did."""
+    trace.execute(_SYNCS)
+    split(trace)
+
+
+def make_wait_events(trace: Trace) -> None:
+    """Makes the view wait_events of the waits in wait_parts, with those that were split instead."""
+    trace.execute(_OWNERS)
+    trace.execute(_STACKS)
+    quotas = trace.rows("SELECT 1 FROM throttled_times LIMIT 1")
+    if quotas:
+        trace.execute(_LATE)
+    whole, pieces = (_WHOLE_LATE, _PIECES_LATE) if quotas else (_WHOLE, _PIECES)
+    trace.execute(_ROWS.format(whole=whole, pieces=pieces))
+    for table in (*_ON_THE_WAY, "throttled_late"):
+        trace.execute(f"DROP TABLE IF EXISTS {table}")
+    joins = f"{JOINS} LEFT JOIN wait_names s ON w.state = s.code"
+    trace.execute(_EVENTS.format(joins=joins))

@@ -1,0 +1,76 @@
+"""The two sets of loads and checks, each with the page that its table is on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from scripts.kernels import checks
+from scripts.kernels.cgroups import checks as of_cgroups
+from scripts.kernels.check import Check
+from tracer.analysis.views.flushes import flushes
+from tracer.analysis.views.requests import requests
+from tracer.analysis.views.waits import waits
+from tracer.store.trace import Trace
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Checks of one recording by each backend."""
+
+    results: str
+    """Name of the folder for what a guest hands over."""
+    checks: tuple[Check, ...]
+    views: tuple[Callable[[Trace], object], ...]
+    """Those that the checks ask."""
+    page: str
+    options: tuple[str, ...] = ()
+    """Options that choose it."""
+
+
+ALL = Suite(
+    "results",
+    checks.CHECKS,
+    (flushes, requests),
+    """\
+# Other kernels
+
+    {command}
+
+boots Debian's kernels in QEMU without hardware support, records the same loads by each backend in
+the guest, makes the tables outside it, and compares exact numbers. "ok" holds for every backend
+unless some are named. A number in brackets names the note with the reason. The seconds are those of
+a whole test, most of them in the guest. Access to memory is not compared on arm64: its kernel does
+not tell whether a fault read or wrote. Limits of cgroups are on a [page of their own](cgroups.md).
+
+{table}
+""",
+)
+CGROUPS = Suite(
+    "cgroups",
+    of_cgroups.CHECKS,
+    (waits,),
+    """\
+# Cgroups of version 2 alone
+
+    {command}
+
+boots Debian's kernels in QEMU with cgroups of version 2 and none of version 1. A cgroup of its own
+limits each load: `memory.max`, `memory.high` or `cpu.max`. Others are made, entered, left, killed
+and removed while their parent is recorded. The numbers of the recording are compared with those of
+the load and with the kernel's own files at its end. Two checks need no recording: the limited media
+of a [study](studies.md#storage-media) (`io.max`), and its memory limit of a job on the host. "ok"
+holds for every backend unless some are named. A number in brackets names the note with the reason.
+The seconds are those of a whole test, most of them in the guest.
+
+- The kernel may count a thread as throttled that still runs. `waits` is compared with the throttled
+  time, at most the time in which the thread used no CPU.
+- A process that enters a cgroup from outside during the recording is followed a moment later. The
+  loss `joins` says so, and is no failure here.
+- The write-back of a new file takes up to 1 / 0.7 of the time that `io.max` allows: its bios are
+  large, and the kernel reckons in slices of time.
+
+{table}
+""",
+    ("--cgroups",),
+)

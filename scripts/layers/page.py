@@ -1,0 +1,91 @@
+"""The page docs/layers.md, written by the command that makes its tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from scripts.layers.compare import MOST_OFF
+from scripts.layers.loads import FSYNCED, LEFT, ROUNDS
+from scripts.layers.slow_disk import REQUEST_MS
+
+_PAGE = """\
+# Stacked devices and real layers
+
+    make test-layers
+
+boots a kernel of Debian in QEMU without hardware support, builds stacks of devices and real flush
+layers in it, records loads on them by ftrace, makes the tables outside it, and compares.
+
+{kernel}.
+
+## Stacked devices
+
+On each stack lies an ext4. A job writes {files} files of {pages} pages in all, each made durable by
+an fsync, and one of {left} pages that a sync writes. The numbers are exact.
+
+- *file system's device*: the view `flushes` has the pages, the reason, the inode and the dirtier of
+  every file there.
+- *devices below*: it has the same on every device below, down to the disks, also where another
+  thread submits the writes (dm-crypt, loop devices). A mirror's disks have each page once each.
+- *metadata and journal*: these pages are as many on every level, with the same reasons.
+- *counted once*: `tracer report` and `tracer simulate` count the pages of the file system's device
+  alone, and tell which devices they leave out.
+
+{stacks}
+
+## Real layers
+
+The same job runs on a disk alone, and on the disk behind a real layer. The disk (nbdkit) serves one
+request at a time and takes {request_ms} ms for each. The job does {rounds} rounds: it writes pages
+of a cache and a line of a log, and makes each durable by an fsync; sometimes it writes a checkpoint
+in place. The recording of the disk alone is the only input of
+
+    tracer simulate bare.trace --model timed --destage dm-writecache-ssd ...
+
+with the capacity of the real layer, and with devices whose times are those of single requests in
+the guest. *sectors*: all that reached the disk, including what the layer had at the end, which is
+then written. *sectors by the end of the load*: for the simulation, what was sent to the disk; for
+the real disk, what was complete. The times are those of an emulated machine: compare them with each
+other only.
+
+The check fails if the sectors are off by more than {sectors:.0%}, or the mean fsync by more than
+{fsync:.0%}. The means are checked only if the simulation repeats the mean of its own recording: a
+busy machine emulates another with pauses of up to seconds.
+
+{layers}
+
+The rules of dm-writecache that decide its sectors (drivers/md/dm-writecache.c):
+
+- It destages until the dirty pages are below the low watermark; pages in flight count as written.
+- The pages that follow a destaged page on the disk go along, however young they are: with
+  persistent memory all of them; with an SSD only those that also follow on the SSD.
+- With an SSD, a write that finds no room goes to the disk, and destaging pauses for three seconds.
+
+Where the simulation differs:
+
+- The mean fsync of a layer on an SSD is not within {fsync:.0%}: on a machine that was not busy, it
+  was predicted 1.7 times as long as it was (with persistent memory 1.2 times). Each fsync makes two
+  commits of dm-writecache, which took less among others than a single one, by which the simulation
+  goes.
+- On an SSD, destaging copies page by page, and commits its metadata to the SSD after each copy
+  while fsyncs wait. The simulation has neither. Its pages reach the disk sooner, and an fsync meets
+  less in its way.
+- A destaged page leaves the real layer, so a later read of it goes to the disk. In the simulation
+  it stays, clean.
+- No policy of the simulation is like dm-cache, which is not a write buffer: a write goes to the
+  disk unless its block was moved to the cache before.
+"""
+
+
+def page(tables: Mapping[str, str]) -> str:
+    """Returns the page."""
+    return _PAGE.format(
+        **tables,
+        files=len(FSYNCED),
+        pages=sum(FSYNCED),
+        left=LEFT,
+        rounds=ROUNDS,
+        request_ms=REQUEST_MS,
+        sectors=MOST_OFF["sectors"],
+        fsync=MOST_OFF["mean fsync"],
+    )

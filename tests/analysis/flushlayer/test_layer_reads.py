@@ -1,0 +1,100 @@
+"""A layer for reads and writes: the reads that it serves, counted again in a few lines."""
+
+from __future__ import annotations
+
+import random
+
+import pandas as pd
+import pytest
+
+from tests.support.page_events import ONE, PAGE
+from tests.support.traces import make_trace
+
+JOB, OTHER = 7, 8
+DEV, INO, FIRST_BLOCK = "254:0", 12, 1000
+PROCESSES = [
+    {"pid": JOB, "tid": JOB, "role": "target", "target": "job", "comm": "python", "ppid": 1},
+    {"pid": OTHER, "tid": OTHER, "role": "other", "comm": "cp", "ppid": 1},
+]
+CAPACITY = 40
+
+
+def recording(folder, accesses):
+    """Makes a trace of (thread, page, reads): pages that missed the page cache, and direct writes.
+
+    Each page that the job reads is used three times; the page cache serves the last two.
+    """
+    block, events = [], []
+    for number, (tid, page, reads) in enumerate(accesses):
+        ts = 1000 * (number + 1)
+        block.append({"ts": ts, "cpu": 0, "pid": tid, "tid": tid, "event": "bio_queue", "dev": DEV,
+                      "sector": 8 * (FIRST_BLOCK + page), "nr_sector": 8,
+                      "rwbs": "R" if reads else "WS"})  # fmt: skip
+        if reads:
+            event = {"pid": tid, "tid": tid, "dev": DEV, "ino": INO, "index": page, "pages": 1}
+            events += [{**event, "ts": ts - 5, "event": "add"}] + [
+                {**event, "ts": ts + later, "event": "access", "continues": False}
+                for later in (10, 20, 30)
+            ]
+            events.append({**event, "ts": ts + 40, "event": "delete"})
+    tables = {"processes": PROCESSES, "block": block, "page_cache": events, "dirty": []}
+    clock = {"name": "mono", "start_ns": 0, "end_ns": 1000 * (len(accesses) + 2)}
+    make_trace(folder, tables, targets=ONE, clock=clock).close()
+
+
+def served_by_lru(accesses, capacity):
+    """Returns the reads, and those served by a layer that keeps the pages used last.
+
+    A page is there if fewer than `capacity` other pages came between its uses.
+    """
+    frame = pd.DataFrame(accesses, columns=["tid", "page", "reads"])
+    last: dict[int, int] = {}
+    served = 0
+    for at, row in enumerate(frame.itertuples()):
+        if row.page in last:
+            between = frame.page[last[row.page] + 1 : at].nunique()
+            served += int(row.reads and between < capacity)
+        last[row.page] = at
+    return int(frame.reads.sum()), served
+
+
+@pytest.fixture
+def accesses():
+    draw = random.Random(11)
+    return [(JOB, draw.randrange(97), draw.random() < 0.7) for _ in range(503)]
+
+
+@pytest.mark.parametrize("identity", ["block", "file"])
+def test_reads_served_by_the_layer(tracer, tmp_path, accesses, identity):
+    recording(tmp_path / "a.trace", accesses)
+    options = ("--buffer", "read-write", "--capacity-pages", CAPACITY, "--identity", identity)
+    told = tracer("simulate", "a.trace", *options, "--all-writers", "--json").json
+    reads, served = served_by_lru(accesses, CAPACITY)
+    assert (told["reads"], told["read_hits"]) == (reads, served)
+    assert 0 < served < reads
+    assert told["page_cache"] == {
+        "used_pages": 3 * reads, "missed_pages": reads, "read_pages": reads, "inferred": False,
+        "unknown_share": {},
+    }  # fmt: skip
+    assert any("served 66.7% of the" in said for said in told["assumptions"])
+
+
+def test_reads_of_a_job_that_writes_nothing(tracer, tmp_path, accesses):
+    reading = [(JOB, page, True) for _, page, _ in accesses]
+    others = [(OTHER, page + 500, True) for _, page, _ in accesses[:50]]
+    recording(tmp_path / "a.trace", [*reading, *others])
+    options = ("simulate", "a.trace", "--buffer", "read-write", "--capacity", CAPACITY * PAGE)
+    reads, served = served_by_lru(reading, CAPACITY)
+    said = tracer(*options).out
+    assert f"page reads                  {reads}" in said
+    assert f"served by the layer         {served} (" in said
+    page = tmp_path / "a.html"
+    assert tracer(*options, "--html", page).status == 0
+    assert f"of {reads} page reads that missed the page cache" in page.read_text()
+
+
+def test_other_buffers_take_no_reads(tracer, tmp_path, accesses):
+    recording(tmp_path / "a.trace", accesses)
+    told = tracer("simulate", "a.trace", "--all-writers", "--json").json
+    assert (told["reads"], told["read_hits"]) == (None, None)
+    assert "page_cache" not in told

@@ -1,0 +1,173 @@
+"""Reads of recordings in which the kernel logged no accesses; numbers known by hand."""
+
+from __future__ import annotations
+
+import json
+
+from tests.support.page_events import ONE, PAGE
+from tests.support.traces import make_trace
+from tracer.analysis.memory.knowledge import knowledge
+from tracer.analysis.report.reads import READS_BY_EPOCH, READS_BY_FILE
+from tracer.analysis.views.reads import reads
+
+JOB = 7
+PROCESS = {"pid": JOB, "tid": JOB, "role": "target", "target": "job", "comm": "python", "ppid": 1}
+FILE = {"dev": "254:0", "ino": 12}
+FILES = [{**FILE, "path": "/data/a", "size": 40 * PAGE}]
+LOGGED_NONE = {"capture": {"missing": {"page_cache": ["filemap:mm_filemap_get_pages"]}}}
+
+
+def plain(frame):
+    """Returns a frame with None for null."""
+    return frame.astype(object).where(frame.notna(), None)
+
+
+class Story:
+    """Calls and additions of a job, in order of time."""
+
+    def __init__(self):
+        self.now = 0
+        self.calls, self.events, self.opens = [], [], []
+
+    def call(self, name, ret, adds=(), ino=12, **more):
+        begun = self.now
+        for page in adds:
+            self.now += 10
+            self.events.append({"ts": self.now, "pid": JOB, "tid": JOB, "event": "add", **FILE,
+                                "ino": ino, "index": page, "pages": 1})  # fmt: skip
+        self.now += 10
+        self.calls.append({"ts": begun, "dur_ns": self.now - begun, "pid": JOB, "tid": JOB, "nr": 0,
+                           "name": name, "ret": ret, **more})  # fmt: skip
+        self.now += 10
+
+    def open(self, fd, path=None):
+        if path is not None:
+            self.opens.append({"ts": self.now, "pid": JOB, "tid": JOB, "event": "open",
+                               "path": path})  # fmt: skip
+            self.now += 1
+        self.call("openat", fd, fd=-100, flags=0)
+
+    @property
+    def tables(self):
+        return {"processes": [PROCESS], "page_cache": self.events, "files": FILES, "block": [],
+                "syscalls": self.calls, "opens": self.opens}  # fmt: skip
+
+    def trace(self, folder):
+        clock = {"name": "mono", "start_ns": 0, "end_ns": self.now + 10}
+        return make_trace(folder, self.tables, targets=ONE, clock=clock, **LOGGED_NONE)
+
+    def sums(self, folder, *names):
+        with self.trace(folder) as trace:
+            reads(trace)
+            sums = ", ".join(f"sum({name})::BIGINT" for name in names)
+            return trace.rows(f"SELECT {sums} FROM reads")[0]
+
+
+NAMES = ("accessed", "missed", "read", "unplaced")
+
+
+def test_a_file_is_told_by_the_pages_that_its_call_adds(tmp_path):
+    made = Story()
+    made.open(3)
+    made.call("read", 2 * PAGE, range(8), fd=3, length=2 * PAGE)
+    made.call("read", 5 * PAGE, fd=3, length=5 * PAGE)
+    assert made.sums(tmp_path / "t", *NAMES, "unused") == (7, 2, 8, 0, 1)
+
+
+def test_a_cached_file_is_told_by_its_name_and_is_not_known_without_one(tmp_path):
+    made = Story()
+    for fd, name in ((3, "/data/a"), (4, None), (5, "/data/a")):
+        made.open(fd, name)
+        made.call("read", 3 * PAGE, range(8) if fd == 3 else (), fd=fd, length=3 * PAGE)
+    assert made.sums(tmp_path / "t", *NAMES) == (6, 3, 8, 3 * PAGE)
+
+
+def test_a_name_that_stood_for_two_files_stands_for_none(tmp_path):
+    made = Story()
+    for ino, fd in ((12, 3), (13, 4), (0, 5)):
+        made.open(fd, "/data/a")
+        made.call("read", PAGE, range(2) if ino else (), ino, fd=fd, length=PAGE)
+    assert made.sums(tmp_path / "t", *NAMES) == (2, 2, 4, PAGE)
+
+
+def test_metadata_that_a_call_reads_too_is_not_its_file(tmp_path):
+    made = Story()
+    made.open(3)
+    made.call("read", PAGE, (0, 1), fd=3, length=PAGE)
+    made.events.append({**made.events[0], "ts": 45, "ino": 99, "index": 70_000})
+    made.events.sort(key=lambda event: event["ts"])
+    with made.trace(tmp_path / "t") as trace:
+        reads(trace)
+        assert trace.rows("SELECT ino, accessed FROM reads WHERE accessed > 0") == [(12, 1)]
+
+
+def test_pages_that_a_write_adds_are_written_and_not_read(tmp_path):
+    made = Story()
+    made.open(3)
+    made.call("write", 4 * PAGE, range(4), fd=3, length=4 * PAGE)
+    made.call("lseek", 0, fd=3)
+    made.call("read", 4 * PAGE, fd=3, length=4 * PAGE)
+    assert made.sums(tmp_path / "t", *NAMES, "written") == (4, 0, 0, 0, 4)
+
+
+def test_a_read_of_more_than_the_cache_holds_counts_in_full(tmp_path):
+    made = Story()
+    made.open(3)
+    made.call("read", 8 * PAGE, range(8), fd=3, length=8 * PAGE)
+    evicted = {**made.events[-1], "event": "delete", "tid": 50, "pid": 50, "index": 2}
+    made.events.append({**evicted, "ts": made.events[-1]["ts"] + 5})
+    assert made.sums(tmp_path / "t", *NAMES) == (8, 8, 8, 0)
+
+
+def test_reads_of_pipes_are_not_reads_of_files(tmp_path):
+    made = Story()
+    made.call("read", 9000, fd=6, length=65536)
+    made.open(3)
+    made.call("read", PAGE, (0,), fd=3, length=PAGE)
+    assert made.sums(tmp_path / "t", *NAMES) == (1, 1, 1, 0)
+
+
+def test_tables_and_notes_tell_what_is_not_known(tmp_path, tracer):
+    made = Story()
+    for fd, name in ((3, "/data/a"), (4, None)):
+        made.open(fd, name)
+        made.call("read", 3 * PAGE, range(3) if name else (), fd=fd, length=3 * PAGE)
+    with made.trace(tmp_path / "a.trace") as trace:
+        assert knowledge(trace).unknown == {"job": 0.5}
+        (epoch,) = READS_BY_EPOCH.of(trace).to_dict("records")
+        assert (epoch["accessed_mib"], epoch["unknown_mib"]) == (
+            3 * PAGE / (1 << 20), 3 * PAGE / (1 << 20),
+        )  # fmt: skip
+        by_file = dict(READS_BY_FILE.of(trace)[["file", "unknown_mib"]].itertuples(index=False))
+        assert by_file == {"/data/a": 0, "not known": 3 * PAGE / (1 << 20)}
+    told = tracer("report", "a.trace", "--json").json
+    assert any("inferred from system calls" in note for note in told["notes"])
+    assert any("50.0 % of the data" in note for note in told["notes"])
+    answer = tracer("predict", "a.trace", "--memory", "1M", "--json").json
+    assert (answer["inferred"], answer["unknown_share"]) == (True, {"job": 0.5})
+    said = " ".join(tracer("predict", "a.trace", "--memory", "1M").out.split())
+    assert "The accesses are inferred from system calls" in said
+    assert "The prediction lacks these reads." in said
+    assert tracer("predict", "a.trace", "--memory", "1M", "--html", "a.html").status == 0
+    assert "The accesses are inferred" in (tmp_path / "a.html").read_text()
+
+
+def test_logged_accesses_are_not_inferred(tmp_path, tracer):
+    made = Story()
+    made.open(3)
+    made.call("read", PAGE, (0,), fd=3, length=PAGE)
+    made.events.append({**made.events[0], "ts": made.now, "event": "access"})
+    clock = {"name": "mono", "start_ns": 0, "end_ns": made.now + 10}
+    with make_trace(tmp_path / "a.trace", made.tables, targets=ONE, clock=clock) as trace:
+        (epoch,) = plain(READS_BY_EPOCH.of(trace)).to_dict("records")
+        assert (epoch["accessed_mib"], epoch["unknown_mib"]) == (PAGE / (1 << 20), None)
+    answer = tracer("predict", "a.trace", "--memory", "1M", "--json").json
+    assert (answer["inferred"], answer["unknown_share"]) == (False, {})
+    told = tracer("report", "a.trace", "--json").json
+    assert "inferred" not in json.dumps(told["notes"])
+
+
+def test_a_recording_without_arguments_of_calls_has_no_accesses(tmp_path):
+    made = Story()
+    made.call("read", PAGE, (0,))
+    assert made.sums(tmp_path / "t", "accessed", "read") == (0, 1)

@@ -1,0 +1,186 @@
+"""Kernel stacks of sleeps whose causes are known, beside the stacks that the kernel itself tells.
+
+A witness reads /proc/PID/stack while the load sleeps. The kernel leaves out functions of the
+scheduler there, which are innermost.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from tests.support.slow_disk import slow_disk
+from tests.support.slow_ext4 import run
+from tracer.analysis.views.waits import waits
+
+pytestmark = pytest.mark.kernel
+
+TIMES = 23
+REQUEST_MS = 20
+FAULTS = 12
+"""Enough faults for the witness to see one on a busy machine."""
+LOAD = f"""
+import json, mmap, os, sys, threading, time
+
+own, told = os.getpid(), os.pipe()
+
+def state():
+    with open(f"/proc/{{own}}/stat") as file: return file.read().rpartition(")")[2].split()[0]
+
+def frames():
+    with open(f"/proc/{{own}}/stack") as file: return file.read()
+
+witness = os.fork()
+if witness == 0:
+    os.close(told[1])
+    os.set_blocking(told[0], False)
+    seen = []
+    while True:
+        try:
+            if os.read(told[0], 1) == b"": break
+        except BlockingIOError: pass
+        begun = time.monotonic_ns()
+        if state() in "SD" and (first := frames()) == frames() and state() in "SD":
+            seen.append((begun, time.monotonic_ns(), first))
+        time.sleep(0.002)
+    json.dump(seen, open(sys.argv[2], "w"))
+    os._exit(0)
+os.close(told[0])
+
+for _ in range({TIMES}): time.sleep(0.003)
+
+there, back = os.pipe(), os.pipe()
+if os.fork() == 0:
+    os.close(told[1])
+    for _ in range({TIMES}):
+        os.read(there[0], 1)
+        time.sleep(0.003)
+        os.write(back[1], b"x")
+    os._exit(0)
+for _ in range({TIMES}):
+    os.write(there[1], b"x")
+    os.read(back[0], 1)
+
+lock, held = threading.Lock(), threading.Event()
+
+def hold():
+    with lock:
+        held.set()
+        time.sleep(0.1)
+
+holder = threading.Thread(target=hold)
+holder.start()
+held.wait()
+with lock: pass
+holder.join()
+
+file = os.open(sys.argv[1] + "/file", os.O_RDWR)
+os.pwrite(file, b"x" * 8192, 4096)
+os.fsync(file)
+os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+with mmap.mmap(file, 0) as memory:
+    memory.madvise(mmap.MADV_RANDOM)
+    for page in range({FAULTS}): memory[page * 4 * mmap.PAGESIZE]
+
+os.close(told[1])
+os.waitpid(witness, 0)
+os.wait()
+"""
+CAUSES = {
+    "clock_nanosleep": "nanosleep",
+    "read": "pipe_read",
+    "futex": "futex_wait",
+    "fsync": "ext4_sync_file",
+    None: "filemap_fault",
+}
+"""Functions in which the load sleeps, by system call; None: a page fault."""
+
+
+@pytest.fixture(scope="module", params=("ftrace", "ebpf"))
+def slept(request, record_loads, tmp_path_factory):
+    """The load by a backend, on a slow disk, and what the witness saw."""
+    folder = tmp_path_factory.mktemp("stacks")
+    mount, seen = folder / "mount", folder / "seen.json"
+    mount.mkdir()
+    (folder / "load.py").write_text(LOAD)
+    with slow_disk(folder, "d", REQUEST_MS) as disk:
+        run("mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0", disk.device)
+        run("mount", disk.device, mount)
+        try:
+            (mount / "file").write_bytes(bytes(FAULTS << 14))
+            run("sync", "-f", mount)
+            command = ["/usr/bin/python3", "-S", "-E", folder / "load.py", mount, seen]
+            options = ("--stacks", "-e", "default")
+            found = record_loads({"load": command}, *options, backend=request.param)
+        finally:
+            run("umount", mount)
+    waits(found.trace)
+    yield found, json.loads(seen.read_text())
+
+
+def test_each_sleep_has_a_stack_and_nothing_else_has(slept):
+    found, _ = slept
+    counts = found.rows(
+        "SELECT state SIMILAR TO '[SDTtPI].*' AS sleeps, count(*), count(kernel_stack) "
+        "FROM off_cpu WHERE state IS NOT NULL GROUP BY ALL ORDER BY ALL"
+    )
+    (_, others, of_others), (_, sleeps, of_sleeps) = counts
+    assert (of_others, of_sleeps) == (0, sleeps)
+    assert others
+    assert sleeps > 2 * TIMES
+
+
+@pytest.mark.parametrize("call", ["clock_nanosleep", "read"])
+def test_every_planted_sleep_is_in_its_function(slept, call):
+    found, _ = slept
+    sleeps = found.one(
+        "SELECT count(*) FROM waits WHERE tid = ? AND call = ? AND kind != 'cpu' "
+        f"AND contains(kernel_stack, '{CAUSES[call]}')",
+        found.pid("load"),
+        call,
+    )
+    assert sleeps == TIMES
+
+
+def test_the_longest_wait_of_each_kind_is_in_its_function(slept):
+    found, _ = slept
+    longest = dict(
+        found.rows(
+            "SELECT call, arg_max(kernel_stack, dur_ns) FROM waits WHERE tid = ? AND dur_ns > 0 "
+            "AND (call IS NOT NULL OR kind = 'fault') AND kind != 'cpu' GROUP BY call",
+            found.pid("load"),
+        )
+    )
+    for call, function in CAUSES.items():
+        assert function in longest[call], call
+
+
+def addresses() -> dict[str, set[str]]:
+    """The addresses of functions by name: a function may have several names."""
+    found = defaultdict(set)
+    for line in Path("/proc/kallsyms").read_text().splitlines():
+        address, _, name, *_ = line.split()
+        found[name].add(address)
+    return found
+
+
+def test_the_kernel_tells_the_same_stacks(slept):
+    found, seen = slept
+    sleeps = found.rows(
+        "SELECT ts, ts + dur_ns, kernel_stack FROM off_cpu WHERE tid = ? AND dur_ns > 0",
+        found.pid("load"),
+    )
+    known = addresses()
+    compared = set()
+    for begun, ended, text in seen:
+        told = [line.split()[1].partition("+")[0] for line in text.splitlines()][::-1]
+        for since, until, stack in sleeps:
+            if since <= begun and ended <= until:
+                ours = stack.split(";")[: len(told)]
+                same = [a == b or known[a] & known[b] for a, b in zip(ours, told, strict=True)]
+                assert all(same), (ours, told)
+                compared.update(one for one in CAUSES.values() if one in stack)
+    assert compared == set(CAUSES.values())

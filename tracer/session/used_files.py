@@ -1,0 +1,92 @@
+"""The files of a recording whose names and places are asked for: by inode, and by opened name."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from tracer.probes.catalogue import TABLES
+from tracer.store.table_file import open_table
+
+_MOST_FILES = 65536
+_MOST_BYTES = "256MB"
+"""Memory limit of the query for the used files."""
+
+_NAMED_BY_FILE_SYSTEMS = """
+SELECT dev, fsid, root, ino, count(*) AS n, true AS written FROM (FILE_WRITES)
+WHERE ino IS NOT NULL AND event IN
+    ('writepages_start', 'map_blocks', 'ordered_extent', 'direct_start', 'fsync', 'fsync_start')
+GROUP BY ALL
+"""
+_NAMED_BY_WRITEBACK = """
+SELECT dev, NULL AS fsid, NULL AS root, ino, count(*) AS n, true AS written FROM (DIRTY)
+WHERE event = 'dirty_folio' AND ino IS NOT NULL GROUP BY ALL
+"""
+_NAMED_BY_PAGE_CACHE = """
+SELECT dev, NULL AS fsid, NULL AS root, ino, count(*) AS n, false AS written FROM (PAGE_CACHE)
+WHERE event IN ('access', 'fault', 'map', 'add') AND ino IS NOT NULL GROUP BY ALL
+"""
+_NAMING = {
+    "file_writes": _NAMED_BY_FILE_SYSTEMS,
+    "dirty": _NAMED_BY_WRITEBACK,
+    "page_cache": _NAMED_BY_PAGE_CACHE,
+}
+
+
+_OPENED = """
+SELECT o.path FROM (OPENS) o LEFT JOIN (
+    SELECT pid, bool_or(container_id IS NOT NULL) AS elsewhere FROM (PROCESSES) GROUP BY pid
+) p ON o.pid = p.pid
+WHERE starts_with(o.path, '/') AND NOT coalesce(p.elsewhere, false)
+GROUP BY o.path ORDER BY count(*) DESC, o.path
+"""
+"""Names by which processes outside of containers opened files."""
+
+
+def used_files(tables: Path) -> list[tuple[str, str | None, int | None, int]]:
+    """Returns (dev, fsid, root, ino) from the events: written files first, then by frequency."""
+    queries = {name: query for name, query in _NAMING.items() if _exists_table(tables, name)}
+    if not queries:
+        return []
+    query = (
+        "SELECT coalesce(dev, '') AS place, fsid, root, ino "
+        f"FROM ({' UNION ALL '.join(queries.values())}) "
+        "GROUP BY ALL ORDER BY bool_or(written) DESC, sum(n) DESC, place, fsid, root, ino "
+        f"LIMIT {_MOST_FILES}"
+    )
+    return _asked(tables, query, queries)
+
+
+def opened_names(tables: Path) -> list[str]:
+    """Returns absolute names of opened files, the most frequent first."""
+    needed = ("opens", "processes")
+    if not all(_exists_table(tables, name) for name in needed):
+        return []
+    return [name for (name,) in _asked(tables, f"{_OPENED} LIMIT {_MOST_FILES}", needed)]
+
+
+def _exists_table(tables: Path, name: str) -> bool:
+    return (tables / f"{name}.parquet").exists()
+
+
+def _asked(tables: Path, query: str, names: Iterable[str]) -> list[Any]:
+    """Returns the rows of a query, in which the names of tables are in capitals."""
+    import duckdb
+
+    config: dict[str, str | bool | int | float | list[str]]
+    config = {"memory_limit": _MOST_BYTES, "temp_directory": str(tables / "spilled")}
+    with contextlib.ExitStack() as files:
+        for name in names:
+            found = open_table(tables / f"{name}.parquet", TABLES[name], "record again")
+            files.enter_context(found.file)
+            query = query.replace(f"({name.upper()})", f"({found.select()})")
+        try:
+            with duckdb.connect(config=config) as connection:
+                connection.execute("SET enable_progress_bar=false")  # it prints to standard output
+                rows: list[Any] = connection.execute(query).fetchall()
+        except (duckdb.OutOfMemoryException, duckdb.IOException):
+            # No memory or no disk space: missing names must not fail the recording.
+            return []
+    return rows

@@ -61,7 +61,7 @@ def test_a_step_amid_harm_has_a_path_that_adds_up(tmp_path):
         assert json.loads(dump(asdict(explain(trace))))["steps"] == 15
         waited = REPORT["waits"].of(trace)
     assert set(path["kind"]) > {"run"}
-    for _, step in path.groupby(["step_tid", "step_start"]):
+    for _, step in path.sort_values("ts").groupby(["step_tid", "step_start"]):
         ends = (step["ts"] + step["dur_ns"]).tolist()
         assert step["ts"].tolist() == [step["step_start"].iloc[0], *ends[:-1]]
         assert sum(step["dur_ns"]) == 60

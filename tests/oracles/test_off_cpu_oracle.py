@@ -63,6 +63,7 @@ def table(machine, kernel, backend, events, lost=()):
             cursor = trace.connection.execute("SELECT * FROM off_cpu")
             names = [column[0] for column in cursor.description]
             rows = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+            assert {row.pop("kernel_stack") for row in rows} <= {None}  # no stack was recorded
             gaps = trace.connection.execute('SELECT "from", "to" FROM loss').fetchall()
     return rows, gaps
 

@@ -17,8 +17,11 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-import docker
 import docker.errors
+import docker.models.containers
+
+from tracer.workloads.containers.connection import Client
+from tracer.workloads.containers.engines import ENGINES, EngineName
 
 _PR_SET_PDEATHSIG = 1
 IMAGE = "tracer-tests/bare"
@@ -95,14 +98,16 @@ class Dockerd:
             self.close()
             raise
 
-    def _connect(self) -> docker.DockerClient:
+    def _connect(self) -> Client:
         deadline = time.monotonic() + _START_S
         while not self._listens():
             if self.process.poll() is not None or time.monotonic() > deadline:
                 self._log.seek(0)
                 raise RuntimeError(f"dockerd: {self._log.read()[-500:]}")
             time.sleep(0.05)
-        return docker.DockerClient(self.host, timeout=60)
+        client = Client(self.host, timeout=60)
+        client.engine = ENGINES[EngineName.DOCKER]
+        return client
 
     def _listens(self) -> bool:
         with socket.socket(socket.AF_UNIX) as asking:

@@ -95,6 +95,8 @@ class FileSystems:
         The kernel is told of the partition: it may know no kind of partition table.
         """
         disk = self.loop(self._image(name, size_mib + 4))
+        if Path(f"{disk}p1").exists():  # A killed run's: a loop device keeps partitions.
+            _ran("delpart", disk, 1)
         _ran("addpart", disk, 1, PARTITION_START, size_mib << 11)
         self._made.callback(_undo, "delpart", disk, "1")
         return f"{disk}p1", disk

@@ -20,7 +20,7 @@ from tracer.analysis.views.steps import steps
 from tracer.analysis.views.stretches import Ints
 from tracer.analysis.views.threads import owns
 from tracer.analysis.views.view import View
-from tracer.analysis.views.wait_rows import CERTAINTY, JOINS, KINDS
+from tracer.analysis.views.wait_rows import CERTAINTY, JOIN_STACKS, JOINS, KINDS
 from tracer.analysis.views.waits import LINE_COLUMNS, waits
 from tracer.probes.schema import PID, TID, TS, Column, Type
 from tracer.store.trace import Trace
@@ -83,7 +83,7 @@ _TEXTS = """
     t.pid, t.tid, t.comm, t.target, t.container, w.kind::VARCHAR AS kind, d.name AS detail,
     c.name AS call, b.pid AS by_pid, w.by_tid, b.comm AS by_comm, b.target AS by_target,
     b.container AS by_container, w.certainty::VARCHAR AS certainty, o.for_pid, o.for_comm,
-    o.for_target, o.for_container, l.line, l.stack, k.kernel_stack
+    o.for_target, o.for_container, l.line, l.stack
 """
 _JOINS = f"""
 LEFT JOIN threads t ON t.life = w.life {JOINS} LEFT JOIN phase_names n ON w.phase = n.code
@@ -92,8 +92,8 @@ LEFT JOIN threads t ON t.life = w.life {JOINS} LEFT JOIN phase_names n ON w.phas
 _VIEW = f"""
 CREATE OR REPLACE TEMP VIEW {VIEW} AS
 SELECT s.epoch, s.step, s.stage, n.name AS phase, s.pid AS step_pid, s.tid AS step_tid,
-    s.start AS step_start, w.ts, w.dur_ns, {_TEXTS}
-FROM path_rows w JOIN path_steps s USING (span) {_JOINS}
+    s.start AS step_start, w.ts, w.dur_ns, {_TEXTS}, k.kernel_stack
+FROM path_rows w JOIN path_steps s USING (span) {_JOINS} {JOIN_STACKS}
 """
 
 # Rows are added up by their numbers, and only the sums get their texts.
@@ -101,10 +101,10 @@ _SUMS = f"""
 CREATE OR REPLACE TEMP TABLE path_sums AS
 WITH sums AS (
     SELECT s.tid AS step_tid, s.of_step, w.phase, w.life, w.kind, w.detail, w.call, w.by_tid,
-        w.by_life, w.certainty, w.owner, coalesce(l.row, k.row) AS row, sum(w.dur_ns) AS dur_ns
+        w.by_life, w.certainty, w.owner, l.row, sum(w.dur_ns) AS dur_ns
     FROM path_rows w JOIN (SELECT *, {{of_step}} AS of_step FROM path_steps WHERE {{which}}) s
         USING (span)
-    LEFT JOIN waiting_lines l ON w.row = l.row LEFT JOIN sleeping_stacks k ON w.row = k.row
+    LEFT JOIN waiting_lines l ON w.row = l.row
     GROUP BY ALL
 )
 SELECT w.step_tid, w.of_step, n.name AS phase, w.dur_ns, {_TEXTS} FROM sums w {_JOINS}
@@ -219,7 +219,7 @@ def main_steps(trace: Trace) -> str:
 def make_path_sums(trace: Trace, which: str, of_step: str) -> None:
     """Makes the table `path_sums`: segments with the same values, added up over steps.
 
-    Columns: those of `critical_path` from phase to kernel_stack, but ts and all of the step's,
+    Columns: those of `critical_path` from phase to stack, but ts and all of the step's,
     except step_tid; `of_step`, an SQL expression over columns of `steps`, and `dur_ns`. `which` is
     an SQL condition over columns of `steps`. Needs the view `critical_path`.
     """

@@ -29,6 +29,7 @@ from tracer.analysis.views.open_files import (
     TO_ANOTHER,
     OpenFiles,
 )
+from tracer.probes import page_cache
 from tracer.store.manifest import page_bytes
 from tracer.store.trace import Trace
 
@@ -41,7 +42,7 @@ CALL_READS, CALL_WRITES, CALL_ENDS = "call_reads", "call_writes", "call_ends"
 HIT, MIXED = False, True
 """Values of `continues` of an inferred access: whether its call has added pages."""
 
-_ACCESSES = "('access', 'fault', 'map')"
+_ACCESSES = (page_cache.ACCESS, page_cache.FAULT, page_cache.MAP)
 _CALLED = f"""
 WITH calls AS (
     SELECT if(name = 'close', ts, ts + dur_ns) AS moment, pid, tid, name, ts, fd, "offset", length,
@@ -170,7 +171,7 @@ _BATCH = 1 << 16
 def accesses_are_logged(trace: Trace) -> bool:
     """Returns whether the kernel of a recording logs the accesses of the page cache."""
     lacks = trace.manifest["capture"].get("missing", {}).get("page_cache", [])
-    if "filemap:mm_filemap_get_pages" in lacks:
+    if page_cache.ACCESSES in lacks:
         return False
     found = f"SELECT 1 FROM page_cache WHERE event IN {_ACCESSES} LIMIT 1"
     return "page_cache" not in trace.tables or bool(trace.rows(found))

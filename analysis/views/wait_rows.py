@@ -137,9 +137,11 @@ LEFT JOIN wait_calls c ON w.call = c.code
 LEFT JOIN threads b ON w.by_life = b.life
 LEFT JOIN wait_owners o ON w.owner = o.number
 LEFT JOIN waiting_lines l ON w.row = l.row
-LEFT JOIN sleeping_stacks k ON w.row = k.row
 """
-"""Joins of rows w, which have the columns of `wait_rows`, with all that their numbers stand for."""
+"""Joins of rows w, which have the columns of `wait_rows`, with what their numbers stand for."""
+
+JOIN_STACKS = "LEFT JOIN sleeping_stacks k ON w.row = k.row"
+"""Join of the same rows with their kernel stacks."""
 
 _STACKS = """
 CREATE OR REPLACE TEMP TABLE sleeping_stacks AS
@@ -176,5 +178,5 @@ def make_wait_events(trace: Trace) -> None:
     trace.execute(_ROWS.format(whole=whole, pieces=pieces))
     for table in (*_ON_THE_WAY, "throttled_late"):
         trace.execute(f"DROP TABLE IF EXISTS {table}")
-    joins = f"{JOINS} LEFT JOIN wait_names s ON w.state = s.code"
+    joins = f"{JOINS} {JOIN_STACKS} LEFT JOIN wait_names s ON w.state = s.code"
     trace.execute(_EVENTS.format(joins=joins))

@@ -42,11 +42,11 @@ class Sampled(NamedTuple):
     number: int
     """The kernel's number of the event."""
     about_others: bool = False
-    """It may be about other threads than the one in whose context it happens."""
+    """True if it may be about other threads than the one in whose context it happens."""
     condition: str = ""
     """The kernel's filter; "": all events."""
     stack: bool = False
-    """Its samples have the kernel stack."""
+    """True if its samples have the kernel stack."""
 
 
 def split(number: int, condition: str, about_others: bool) -> tuple[Sampled, Sampled]:

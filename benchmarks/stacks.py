@@ -30,7 +30,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tracer.probes.backends.choice import EBPF, FTRACE
+from tracer.probes.backends.choice import EBPF, FTRACE, PERF
 from tracer.probes.sched import PROBE, without_stacks
 from tracer.probes.schema import Probe
 from tracer.session.capture import Capture
@@ -41,7 +41,7 @@ _WINDOWS: dict[str, tuple[str, Probe] | None] = {
     "none": None,
     **{
         f"{backend} {name}": (backend, probe)
-        for backend in (FTRACE, EBPF)
+        for backend in (FTRACE, EBPF, PERF)
         for name, probe in (("sched", without_stacks(PROBE)), ("stacks", PROBE))
     },
 }

@@ -43,6 +43,7 @@ from tracer.probes.rights import (
     with_capabilities,
 )
 from tracer.probes.schema import Feed
+from tracer.probes.symbols.kernel import why_unnamed
 
 USER = "this user"
 _RING_BYTES = 16 << 20
@@ -296,6 +297,17 @@ def _py_spy() -> Finding:
     )
 
 
+def _kernel_functions() -> Finding:
+    error = why_unnamed()
+    return Finding(
+        "kernel functions",
+        error is None,
+        "have names" if error is None else error.what,
+        "kernel functions that wait (tracer record --stacks), and call graphs",
+        error.mend if error else "",
+    )
+
+
 def _docker() -> Finding:
     import docker
     from requests.exceptions import RequestException
@@ -334,5 +346,6 @@ _OPTIONAL: tuple[Callable[[], Finding], ...] = (
     _duckdb,
     _perf,
     _py_spy,
+    _kernel_functions,
     _docker,
 )

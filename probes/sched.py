@@ -4,7 +4,7 @@ Events: `sched_switch`, `sched_waking`, which happens in the context of whoever 
 `sched_wakeup_new` for new threads. Kernel: include/trace/events/sched.h.
 
 With `tracer record --stacks`, the kernel stack of each thread that goes to sleep follows its
-`sched_switch` (kernel: the trigger `stacktrace`, or bpf_get_stack).
+`sched_switch` (kernel: the trigger `stacktrace`, bpf_get_stack, or PERF_SAMPLE_CALLCHAIN).
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from tracer.probes.schema import (
     Type,
 )
 
-STACK = "ftrace:kernel_stack"
-"""The event that holds the kernel stack of a thread that goes to sleep."""
+STACKS = ("ftrace:kernel_stack", "perf:kernel_stack")
+"""The events that hold the kernel stack of a thread that goes to sleep; a recording has one."""
 
 TABLE = Table(
     "off_cpu",
@@ -118,12 +118,15 @@ PROBE = Probe(
         ),
         Event("sched:sched_waking", "waking", reads=("pid",), threads=("pid",), interrupts=True),
         Event("sched:sched_wakeup_new", "wakeup_new", reads=("pid",), threads=("pid",)),
-        Event(
-            STACK,
-            "kernel_stack",
-            feed=Feed.STACK,
-            reads=("size", "caller"),
-            stack_of="sched:sched_switch",
+        *(
+            Event(
+                name,
+                "kernel_stack",
+                feed=Feed.STACK,
+                reads=("size", "caller"),
+                stack_of="sched:sched_switch",
+            )
+            for name in STACKS
         ),
     ),
     Scope.TARGET,

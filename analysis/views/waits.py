@@ -76,7 +76,7 @@ LINE_COLUMNS = (
         "kernel_stack",
         Type.TEXT,
         "kernel functions in which it went to sleep, from the root, joined by ;, as in off_cpu "
-        "(tracer record --stacks; null with the backend perf)",
+        "(tracer record --stacks)",
     ),
 )
 """Columns of a wait's place in Python code and in the kernel."""

@@ -32,8 +32,13 @@ def asleep(switch: EventFormat) -> int:
 def note_missing(
     probes: Iterable[Probe], missing: dict[str, list[str]], has: Callable[[Event], bool]
 ) -> None:
-    """Adds the stacks that `has` says are not recorded to `missing`, by probe."""
+    """Adds the stacks that `has` says are not recorded to `missing`, by probe.
+
+    A stack has a name for each way to record it, and is missing if it is recorded by none.
+    """
     for probe in probes:
-        for event in stack_events(probe):
-            if not has(event):
-                missing[probe.name] = [*missing.get(probe.name, []), event.name]
+        wanted = list(stack_events(probe))
+        served = {event.label for event in wanted if has(event)}
+        lacking = {event.label: event.name for event in reversed(wanted)}
+        if absent := [name for label, name in lacking.items() if label not in served]:
+            missing[probe.name] = [*missing.get(probe.name, []), *absent]

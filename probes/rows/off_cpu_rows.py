@@ -64,14 +64,16 @@ class OffCpuRows:
 
     def __init__(self, context: AssemblyContext) -> None:
         self.schema = context.probe.table.arrow_schema()
-        known = {event.label: context.formats.get(event.name) for event in context.probe.events}
-        self._switch: EventFormat | None = known["switch"]
+        # An event may have several names; a recording has it by one of them.
+        there = (event for event in context.probe.events if event.name in context.formats)
+        known = {event.label: context.formats[event.name] for event in there}
+        self._switch: EventFormat | None = known.get("switch")
         self._wakes = [
             (kind, found)
             for label, kind in (("waking", WAKING), ("wakeup_new", WAKEUP_NEW))
-            if (found := known[label]) is not None
+            if (found := known.get(label)) is not None
         ]
-        self._stack: EventFormat | None = known["kernel_stack"]
+        self._stack: EventFormat | None = known.get("kernel_stack")
         self._stacks = KernelStacks(self._stack, context.kernel)
         self._clock, self._lost = context.manifest["clock"], context.gaps
         self._newtask = with_fields(context.formats, "task:task_newtask", "pid", "clone_flags")

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from tracer.probes.errors import FeatureMissing, PermissionMissing, TracerError
 from tracer.probes.symbols.reading import (
     PathOrFd,
     UnreadableSymbols,
@@ -20,6 +21,9 @@ from tracer.probes.symbols.reading import (
 from tracer.probes.symbols.table import SymbolColumns, SymbolTable, build_table
 
 KALLSYMS = Path("/proc/kallsyms")
+_KPTR_RESTRICT = Path("/proc/sys/kernel/kptr_restrict")
+_HIDES_FROM_ALL = "2"
+_HEAD_BYTES = 4096
 
 _MAX_BYTES = 1 << 26
 _MAX_LINES = 1 << 20
@@ -82,7 +86,41 @@ def kernel_symbols(path: PathOrFd = KALLSYMS) -> KernelSymbols | None:
 def kallsyms() -> bytes:
     """Returns the text of /proc/kallsyms; empty if it shows this user no addresses."""
     text = KALLSYMS.read_bytes()
-    return text if any(line[:16].strip(b"0") for line in text[:4096].splitlines()) else b""
+    return text if _shows_addresses(text) else b""
+
+
+def why_unnamed() -> TracerError | None:
+    """Returns the error that keeps this user from the addresses of functions; None: they are told.
+
+    Kernel: kallsyms_show_value (kernel/ksyms_common.c).
+    """
+    try:
+        with KALLSYMS.open("rb") as file:
+            told = _shows_addresses(file.read(_HEAD_BYTES))
+    except OSError as error:
+        return FeatureMissing(
+            f"{KALLSYMS} cannot be read: {error.strerror}", "use a kernel with CONFIG_KALLSYMS"
+        )
+    if told:
+        return None
+    try:
+        hidden_from_all = _KPTR_RESTRICT.read_text().strip() == _HIDES_FROM_ALL
+    except OSError:
+        hidden_from_all = False
+    if hidden_from_all:
+        return FeatureMissing(
+            "the kernel hides the addresses of its functions from all users",
+            "sysctl -w kernel.kptr_restrict=1",
+        )
+    return PermissionMissing(
+        "the kernel hides the addresses of its functions from this user",
+        "give it CAP_SYSLOG, which root has outside of containers, or "
+        "`sysctl -w kernel.kptr_restrict=0 kernel.perf_event_paranoid=1`",
+    )
+
+
+def _shows_addresses(text: bytes) -> bool:
+    return any(line[:16].strip(b"0") for line in text[:_HEAD_BYTES].splitlines())
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ NOT_NEEDED = {
     "perf": "mount --bind /dev/null $(command -v perf)",
     "py-spy": f"for path in {Path(sys.executable).parent}/py-spy $(command -v py-spy);"
     " do [ ! -e $path ] || mount --bind /dev/null $path; done",
+    "kernel functions": "mount --bind /dev/null /proc/kallsyms",
     "Docker": "mount --bind /dev/null $(command -v docker);"
     " [ ! -S /var/run/docker.sock ] || mount --bind /dev/null /var/run/docker.sock",
 }

@@ -1,12 +1,16 @@
 """Kernel stacks of sleeps whose causes are known, beside the stacks that the kernel itself tells.
 
 A witness reads /proc/PID/stack while the load sleeps. The kernel leaves out functions of the
-scheduler there, which are innermost.
+scheduler there, which are innermost. `perf record` runs beside the recording, and has the stack of
+each switch.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
+import subprocess
 from collections import defaultdict
 from pathlib import Path
 
@@ -99,9 +103,43 @@ CAUSES = {
 """Functions in which the load sleeps, by system call; None: a page fault."""
 
 
-@pytest.fixture(scope="module", params=("ftrace", "ebpf"))
+BEGUN = "echo begun; read line"
+
+
+@contextlib.contextmanager
+def recorded_by_perf(data: Path):
+    """`perf record` of all switches, with stacks and the times of our recorder's clock."""
+    options = ("-a", "-g", "-m", "8M", "-k", "CLOCK_MONOTONIC", "-e", "sched:sched_switch")
+    command = ["perf", "record", "-q", *options, "-o", data, "--", "sh", "-c", BEGUN]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as perf:
+        assert perf.stdout.readline() == "begun\n"
+        yield
+        perf.communicate("end\n")
+    assert perf.returncode == 0
+
+
+def switches_of(data: Path, tid: int) -> list[tuple[str, list[str]]]:
+    """State and kernel functions, from the root, of each switch of a thread off its CPU."""
+    fields = "comm,tid,time,event,ip,sym,trace"
+    command = ["perf", "script", "-i", data, "--tid", str(tid), "--show-lost-events", "-F", fields]
+    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert "LOST" not in text
+    found = []
+    for entry in text.strip().split("\n\n"):
+        head, *frames = entry.splitlines()
+        state = re.search(r" prev_state=(\S+) ==> ", head)
+        assert state
+        told = [frame.split(maxsplit=1) for frame in frames]
+        kernel = [name.strip() for address, name in told if int(address, 16) >> 63]
+        found.append((state[1], kernel[::-1]))
+    return found
+
+
+@pytest.fixture(scope="module", params=("ftrace", "ebpf", "perf"))
 def slept(request, record_loads, tmp_path_factory):
-    """The load by a backend, on a slow disk, and what the witness saw."""
+    """The load by a backend, on a slow disk; what the witness saw, and perf's data."""
     folder = tmp_path_factory.mktemp("stacks")
     mount, seen = folder / "mount", folder / "seen.json"
     mount.mkdir()
@@ -114,15 +152,16 @@ def slept(request, record_loads, tmp_path_factory):
             run("sync", "-f", mount)
             command = ["/usr/bin/python3", "-S", "-E", folder / "load.py", mount, seen]
             options = ("--stacks", "-e", "default")
-            found = record_loads({"load": command}, *options, backend=request.param)
+            with recorded_by_perf(folder / "perf.data"):
+                found = record_loads({"load": command}, *options, backend=request.param)
         finally:
             run("umount", mount)
     waits(found.trace)
-    yield found, json.loads(seen.read_text())
+    yield found, json.loads(seen.read_text()), folder / "perf.data"
 
 
 def test_each_sleep_has_a_stack_and_nothing_else_has(slept):
-    found, _ = slept
+    found, _, _ = slept
     counts = found.rows(
         "SELECT state SIMILAR TO '[SDTtPI].*' AS sleeps, count(*), count(kernel_stack) "
         "FROM off_cpu WHERE state IS NOT NULL GROUP BY ALL ORDER BY ALL"
@@ -135,7 +174,7 @@ def test_each_sleep_has_a_stack_and_nothing_else_has(slept):
 
 @pytest.mark.parametrize("call", ["clock_nanosleep", "read"])
 def test_every_planted_sleep_is_in_its_function(slept, call):
-    found, _ = slept
+    found, _, _ = slept
     sleeps = found.one(
         "SELECT count(*) FROM waits WHERE tid = ? AND call = ? AND kind != 'cpu' "
         f"AND contains(kernel_stack, '{CAUSES[call]}')",
@@ -146,7 +185,7 @@ def test_every_planted_sleep_is_in_its_function(slept, call):
 
 
 def test_the_longest_wait_of_each_kind_is_in_its_function(slept):
-    found, _ = slept
+    found, _, _ = slept
     longest = dict(
         found.rows(
             "SELECT call, arg_max(kernel_stack, dur_ns) FROM waits WHERE tid = ? AND dur_ns > 0 "
@@ -168,7 +207,7 @@ def addresses() -> dict[str, set[str]]:
 
 
 def test_the_kernel_tells_the_same_stacks(slept):
-    found, seen = slept
+    found, seen, _ = slept
     sleeps = found.rows(
         "SELECT ts, ts + dur_ns, kernel_stack FROM off_cpu WHERE tid = ? AND dur_ns > 0",
         found.pid("load"),
@@ -184,3 +223,26 @@ def test_the_kernel_tells_the_same_stacks(slept):
                 assert all(same), (ours, told)
                 compared.update(one for one in CAUSES.values() if one in stack)
     assert compared == set(CAUSES.values())
+
+
+def test_perf_tells_the_same_stack_of_each_sleep(slept):
+    found, _, data = slept
+    load = found.pid("load")
+    # A thread that has ended has no row.
+    told = [(s, stack) for s, stack in switches_of(data, load) if s[0] not in "XZ"]
+    ours = found.rows(
+        "SELECT state, kernel_stack FROM off_cpu WHERE tid = ? AND state != 'new' ORDER BY ts", load
+    )
+    known = addresses()
+    assert [state for state, _ in ours] == [state for state, _ in told]
+    compared = 0
+    for (state, stack), (_, frames) in zip(ours, told, strict=True):
+        if state.startswith("R"):
+            assert stack is None
+            continue
+        mine, its = stack.split(";"), frames[: stack.count(";") + 1]
+        same = [a == b or known[a] & known[b] for a, b in zip(mine, its, strict=True)]
+        assert all(same), (mine, frames)
+        assert mine[-1] == "__schedule"
+        compared += 1
+    assert compared > 2 * TIMES

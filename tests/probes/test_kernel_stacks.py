@@ -21,7 +21,9 @@ KALLSYMS = f"""\
 """
 UNNAMED = "".join(f"{0:016x} {line.split(maxsplit=1)[1]}\n" for line in KALLSYMS.splitlines())
 COLUMNS = "state, kernel_stack, dur_ns, ts"
-BACKENDS = ("ftrace", "ebpf")
+BACKENDS = ("ftrace", "ebpf", "perf")
+OWN_EVENTS = ("ftrace", "ebpf")
+"""Backends whose stacks are events of their own; those of perf are parts of the switches."""
 
 
 def callers(*functions: int) -> list[int]:
@@ -102,7 +104,7 @@ def test_a_stack_without_its_switch_belongs_to_no_sleep(tmp_path):
     assert after_start(rows) == [("S", None, 70, 110)]
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", OWN_EVENTS)
 def test_a_stack_after_a_loss_may_be_that_of_another_sleep(tmp_path, backend):
     rows = slept(
         tmp_path,
@@ -118,7 +120,8 @@ def test_a_stack_after_a_loss_may_be_that_of_another_sleep(tmp_path, backend):
     assert after_start(rows) == [("S", None, None, 100), ("S", "__schedule", None, 200)]
 
 
-def test_stacks_are_found_in_all_batches(tmp_path, monkeypatch):
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_stacks_are_found_in_all_batches(tmp_path, monkeypatch, backend):
     monkeypatch.setattr(timeline, "_BATCH_BYTES", 4096)
     sleeps = 300
     events = []
@@ -128,7 +131,7 @@ def test_stacks_are_found_in_all_batches(tmp_path, monkeypatch):
             (at + 1, K.stack(JOB, *callers(SCHEDULE, (READ, MODULE)[at // 100 % 2], ENTRY))),
             (at + 50, K.switch(IDLE, "R", JOB)),
         ]
-    rows = after_start(slept(tmp_path, *events))
+    rows = after_start(slept(tmp_path, *events, backend=backend))
     names = ("vfs_read", "ext4_sync_file")
     assert [row[1] for row in rows] == [
         f"entry;{names[number % 2]};__schedule" for number in range(sleeps)
@@ -145,19 +148,21 @@ def test_names_cannot_end_their_frame(tmp_path):
     assert after_start(rows) == [("S", "[unknown];a\\x3bb\\x5cc", 80, 100)]
 
 
-def test_a_deep_stack_is_cut_at_its_root(tmp_path):
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_deep_stack_is_cut_at_its_root(tmp_path, backend):
     deep = [READ + 8] * 200
     rows = slept(
         tmp_path,
         (100, K.switch(JOB, "S", IDLE)),
         (101, K.stack(JOB, *deep)),
         (180, K.switch(IDLE, "R", JOB)),
+        backend=backend,
     )
     [(_, stack, *_)] = after_start(rows)
     assert stack == ";".join(["[truncated]", *["vfs_read"] * kernel_stacks.MAX_DEPTH])
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", OWN_EVENTS)
 @pytest.mark.parametrize("size", [-1, 0, 2, 1 << 30])
 def test_a_false_size_reads_nothing_beyond_the_event(tmp_path, size, backend):
     rows = slept(
@@ -184,7 +189,8 @@ def test_an_event_that_is_too_short_has_no_stack(tmp_path, length):
     assert after_start(rows) == [("S", expected, 80, 100)]
 
 
-def test_random_stacks_do_no_harm(tmp_path):
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_random_stacks_do_no_harm(tmp_path, backend):
     chance = random.Random(7)
     events = []
     for at in range(1000, 60_000, 100):
@@ -192,7 +198,7 @@ def test_random_stacks_do_no_harm(tmp_path):
         stack = K.stack(JOB, *(chance.getrandbits(64) for _ in range(many)), size=many)
         events += [(at, K.switch(JOB, "S", IDLE)), (at + 1, stack)]
         events += [(at + 50, K.switch(IDLE, "R", JOB))]
-    rows = after_start(slept(tmp_path, *events))
+    rows = after_start(slept(tmp_path, *events, backend=backend))
     assert len(rows) == 590
     frames = {frame for row in rows if row[1] for frame in row[1].split(";")}
     assert "[unknown]" in frames

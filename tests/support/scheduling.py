@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 from tests.support.pages import PAGE, Page, format_text, raw_trace
 from tracer.probes.backends import chunks
+from tracer.probes.backends.perf_events import records
+from tracer.probes.backends.perf_events.tracepoints import SAMPLES, SAMPLES_WITH_STACKS
 
 SWITCH, WAKING, WAKEUP_NEW = "sched:sched_switch", "sched:sched_waking", "sched:sched_wakeup_new"
 STACK = "ftrace:kernel_stack"
@@ -179,25 +181,50 @@ def _bpf(event: Logged) -> bytes:
     return struct.pack("<II", len(body), 0) + body + bytes(-len(body) % 8)
 
 
-def _perf(event: Logged) -> bytes:
+def _perf(event: Logged, chain: bytes = b"") -> bytes:
     raw = event.payload + bytes(-(len(event.payload) + 4) % 8)
     tid = event.tid
-    head = (9, 0, 36 + len(raw), tid, tid, event.ts, event.cpu, 0, len(raw))
-    return struct.pack("<IHHiiqIII", *head) + raw
+    head = (9, 0, 36 + len(chain) + len(raw), tid, tid, event.ts, event.cpu, 0)
+    return struct.pack("<IHHiiqII", *head) + chain + struct.pack("<I", len(raw)) + raw
 
 
-_RECORDS = {"ebpf": ("ebpf", _bpf), "perf": ("tracepoints", _perf)}
+_KERNEL_PART = (1 << 64) - 128
+"""PERF_CONTEXT_KERNEL of include/uapi/linux/perf_event.h."""
+
+
+def _with_chains(kernel: Kernel, events: list[Logged]) -> list[tuple[int, bytes]]:
+    """Returns times and samples: a stack is the chain of the switch before it, as in the kernel."""
+    found: list[tuple[Logged, bytes]] = []
+    for event in events:
+        if event.payload[:2] != kernel.numbers[STACK].to_bytes(2, "little"):
+            found.append((event, bytes(8)))
+            continue
+        switch, _ = found.pop()
+        assert (switch.cpu, switch.tid) == (event.cpu, event.tid)
+        callers = event.payload[kernel.place(STACK, "caller")[0] :]
+        chain = struct.pack("<QQ", len(callers) // 8 + 1, _KERNEL_PART) + callers
+        found.append((switch, chain))
+    return [(event.ts, _perf(event, chain)) for event, chain in found]
+
+
 _CHUNK_EVENTS = 40
 
 
-def _chunks(backend: str, events: list[Logged], lost: Iterable[Lost]) -> dict[str, bytes]:
-    samples, record = _RECORDS[backend]
-    data = b""
+def _chunks(
+    backend: str, kernel: Kernel, events: list[Logged], lost: Iterable[Lost]
+) -> dict[str, bytes]:
     ordered = sorted(events, key=lambda event: event.ts)
-    for at in range(0, len(ordered), _CHUNK_EVENTS):
-        part = ordered[at : at + _CHUNK_EVENTS]
-        records = b"".join(map(record, part))
-        data += chunks.header(chunks.DATA, -1, len(records), part[0].ts, part[-1].ts, 0) + records
+    if backend == "ebpf":
+        samples, made = "ebpf", [(event.ts, _bpf(event)) for event in ordered]
+    elif STACK in kernel.numbers:
+        samples, made = SAMPLES_WITH_STACKS, _with_chains(kernel, ordered)
+    else:
+        samples, made = SAMPLES, [(event.ts, _perf(event)) for event in ordered]
+    data = b""
+    for at in range(0, len(made), _CHUNK_EVENTS):
+        part = made[at : at + _CHUNK_EVENTS]
+        held = b"".join(record for _, record in part)
+        data += chunks.header(chunks.DATA, -1, len(held), part[0][0], part[-1][0], 0) + held
     for cpu, start, end in lost:
         data += chunks.header(chunks.LOST, cpu, 0, start, end, 1)
     return {samples: data}
@@ -250,9 +277,12 @@ def scheduled_trace(
     """
     lost = list(lost)
     pages = _pages(events, lost, cpus) if backend == "ftrace" else {}
-    parts = _chunks(backend, events, lost) if backend != "ftrace" else {}
+    parts = _chunks(backend, kernel, events, lost) if backend != "ftrace" else {}
+    formats = kernel.formats
+    if backend == "perf" and formats.pop(STACK, None):
+        formats[records.STACK] = records.format_text(records.STACK)
     raw_trace(
-        folder, pages, parts, kernel.formats,
+        folder, pages, parts, formats,
         **{"probes": ["sched"], "state": "captured", "ended_by": "signal", "backend": backend}
         | manifest,
     )  # fmt: skip

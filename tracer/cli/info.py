@@ -53,6 +53,7 @@ def _facts(manifest: Manifest) -> dict[str, Any]:
         "containers": manifest.get("containers"),
         "tables": manifest["tables"],
         "samples": manifest.get("samples"),
+        "stacks": manifest.get("stacks"),
         "loss": manifest["loss"],
         "own_cost": manifest["own_cost"],
         "host": manifest["host"],
@@ -88,6 +89,11 @@ def _print(name: str, facts: dict[str, Any]) -> None:
         out.print("  cuda sync   every automatic mark waited for the GPU: slower than without")
     for note in facts["unmarked"]:
         out.print(safe(f"  unmarked    {note}"[:300]))
+    stacks = facts["stacks"] or {}
+    if stacks:
+        out.print(f"  stacks      {', '.join(stacks['kinds'])}")
+    for kind, why in stacks.get("missing", {}).items():
+        out.print(safe(f"  no stacks   {kind}: {why}"[:300]))
     sampling = facts["samples"] or {}
     for what, why in sampling.get("not_available", {}).items():
         out.print(safe(f"  no samples  {what}: {why}"[:300]))

@@ -64,6 +64,10 @@ class RecordingProgress(Listener):
         """Prints what is missing, with `quiet` as well."""
         say(f"tracer: no kernel events are recorded, only marks and samples: {why}")
 
+    def without_stacks(self, kind: str, why: TracerError) -> None:
+        """Prints what is missing, with `quiet` as well."""
+        say(f"tracer: no {kind} stacks are recorded: {why}")
+
     def started(self, targets: list[Target]) -> None:
         """Prints the names of the targets."""
         names = ", ".join(_name(target) for target in targets)

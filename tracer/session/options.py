@@ -72,6 +72,9 @@ class Listener:
     def without_events(self, why: TracerError) -> None:
         """This user may record no kernel events, so the trace will have none."""
 
+    def without_stacks(self, kind: str, why: TracerError) -> None:
+        """Stacks of this kind are wanted, but cannot be recorded."""
+
     def started(self, targets: list[Target]) -> None:
         """Events are recorded from now on."""
 

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tracer.probes.backends import py_spy
+from tracer.probes.errors import FeatureMissing
 from tracer.probes.proc import read_stat
 from tracer.session.marks_folder import own_pid
 from tracer.store import left_out
@@ -43,11 +44,13 @@ _Process = tuple[int, int]
 
 
 class PythonStacks:
-    """The looks of one recording; none if they are not wanted."""
+    """The looks of one recording; none if they are not wanted, or without py-spy."""
 
     def __init__(self, wanted: bool, targets: Sequence[Target]) -> None:
-        """Finds py-spy. Raises FeatureMissing if looks are wanted and there is none."""
+        """Finds py-spy if looks are wanted."""
         self.failure: OSError | None = None
+        self.refused: FeatureMissing | None = None
+        """The reason for which there are no looks, although they are wanted."""
         self._facts: PythonStacksFacts = {}
         self._targets = targets
         self._others: set[int] = set()
@@ -61,14 +64,18 @@ class PythonStacks:
         """Numbers of the stacks so far, by digest: a stack may be long."""
         self._left_out: dict[str, int] = {}
         self._reasons: set[str] = set()
-        self.wanted = wanted
-        if wanted:
-            self._path = py_spy.find_py_spy()
-            self._facts = {"file": FILE, "version": py_spy.version(self._path), "cpu_s": 0.0}
+        try:
+            if wanted:
+                self._path = py_spy.find_py_spy()
+                self._facts = {"file": FILE, "version": py_spy.version(self._path), "cpu_s": 0.0}
+        except FeatureMissing as error:
+            self.refused = error
+        self.taken = wanted and self.refused is None
+        """True if the recorder looks at stacks."""
 
     def start(self, raw: Path) -> None:
         """Makes the file and the thread, which waits for `begin`."""
-        if self.wanted:
+        if self.taken:
             self._raw = raw
             self._lines = Lines(raw, FILE)
             self._thread = threading.Thread(target=self._run, name="tracer-stacks", daemon=True)

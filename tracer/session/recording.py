@@ -17,8 +17,8 @@ from tracer.probes.errors import FeatureMissing, TracerError
 from tracer.probes.opens import PATH as C_LIBRARY
 from tracer.probes.opens import PROBE as OPENS_PROBE
 from tracer.probes.proc import runs_32_bits
-from tracer.probes.sched import STACK, without_stacks
-from tracer.probes.symbols.kernel import kallsyms
+from tracer.probes.sched import STACKS, without_stacks
+from tracer.probes.symbols.kernel import kallsyms, why_unnamed
 from tracer.probes.torch_calls import PATH as TORCH_LIBRARY
 from tracer.probes.torch_calls import PROBE as TORCH_PROBE
 from tracer.session import environment, output, privileges
@@ -50,6 +50,7 @@ from tracer.session.plan import plan as planned
 from tracer.session.python_stacks import PythonStacks
 from tracer.session.sampler import Sampler
 from tracer.session.signals import Signals
+from tracer.session.stack_kinds import kinds
 from tracer.session.summary import Summary
 from tracer.store import left_out, listed
 from tracer.store import manifest as manifests
@@ -76,6 +77,7 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
     targets = plan.targets
     perf = PerfTools(options.perf_stat, options.callgraphs)
     stacks = PythonStacks(options.stacks, targets)
+    unnamed = why_unnamed() if options.stacks else None
     with ExitStack() as stack:
         signals = stack.enter_context(Signals())
         launch = None
@@ -101,9 +103,10 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
         stack.callback(arrivals.close)
         stack.callback(newcomers.close)
         sampler = Sampler(raw / SAMPLES, targets, options.sample_hz, options.residency)
+        with_stacks = options.stacks and unnamed is None
         capture = Capture(
             raw,
-            [PROBES[p] if options.stacks else without_stacks(PROBES[p]) for p in probes],
+            [PROBES[p] if with_stacks else without_stacks(PROBES[p]) for p in probes],
             options.buffer_kib,
             _cpus(),
             plan.choice.backend,
@@ -123,6 +126,9 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
         manifest = first_manifest(options, probes, targets, capture, plan.choice.why)
         if plan.summed_up:
             manifest["summed_up"] = plan.summed_up
+        if options.stacks:
+            recorded = manifest["capture"]["formats"]
+            manifest["stacks"] = kinds(recorded, unnamed, stacks.refused, listener)
         members = Members(raw, targets, capture)
         sampler.start()
         stacks.start(raw)
@@ -230,13 +236,14 @@ def _capture(running: Running, manifest: Manifest) -> Manifest:
     begun_cpu_s = cpu_s()
     try:
         capture.follow(targets)
-        if STACK in manifest["capture"]["formats"] or options.callgraphs:
+        formats = manifest["capture"]["formats"]
+        if options.callgraphs or any(name in formats for name in STACKS):
             write_whole(folder / RAW / KALLSYMS, kallsyms())
         perf.start(folder / RAW, targets, options.buffer_kib)
         if perf.wanted:
             manifest["perf"] = perf.describe()
         manifest["samples"] = sampler.describe()
-        if stacks.wanted:
+        if stacks.taken:
             manifest["python_stacks"] = stacks.describe()
         manifests.write(folder, manifest)
         companions = [*perf.pids, *sampler.pids, *([capture.guardian] if capture.guardian else [])]

@@ -38,7 +38,7 @@ from tracer.probes.phases import TABLE as PHASES
 from tracer.probes.rows.event_rows import Assembler, EventRows
 from tracer.probes.rows.membership import Membership
 from tracer.probes.rows.threads import Threads
-from tracer.probes.sched import STACK
+from tracer.probes.sched import STACKS
 from tracer.probes.schema import AssemblyContext, Probe, Scope
 from tracer.probes.symbols.mappings import MappedFile
 from tracer.probes.symbols.resolver import Resolver
@@ -197,7 +197,8 @@ def _decode(
             manifest["targets"], threads, members, formats, recorder, manifest["backend"] == PERF
         )
         blind = _blind(manifest, streams)
-        kernel = perf.kernel_functions(folder / RAW) if STACK in formats else None
+        stacks = any(name in formats for name in STACKS)
+        kernel = perf.kernel_functions(folder / RAW) if stacks else None
         assemblers = {
             probe.name: _assembler(
                 AssemblyContext(
@@ -339,8 +340,9 @@ def raw_streams(folder: Path, manifest: Manifest) -> tuple[dict[str, EventFormat
                 streams.append(PageStream(label, cpu, path, layout, common, stalls))
             elif samples == "ebpf":
                 streams.append(ChunkStream(label, cpu, path, bpf_records.decode))
-            elif samples == tracepoints.SAMPLES:
-                streams.append(ChunkStream(label, cpu, path, tracepoints.decoder(common)))
+            elif samples in (tracepoints.SAMPLES, tracepoints.SAMPLES_WITH_STACKS):
+                chains = samples == tracepoints.SAMPLES_WITH_STACKS
+                streams.append(ChunkStream(label, cpu, path, tracepoints.decoder(common, chains)))
             else:
                 streams.append(ChunkStream(label, cpu, path, records.decoder(samples)))
     except BaseException:

@@ -42,6 +42,7 @@ from tracer.store.manifest_parts import (
     PythonStacksFacts,
     Recorder,
     Sampling,
+    StacksFacts,
     TableFacts,
     TargetFacts,
     Tool,
@@ -91,6 +92,7 @@ class Manifest(TypedDict):
     capture: CaptureFacts
     perf: NotRequired[Perf]
     samples: NotRequired[Sampling]
+    stacks: NotRequired[StacksFacts]
     python_stacks: NotRequired[PythonStacksFacts]
     syscall_names: NotRequired[dict[str, str]]
     compat_syscall_names: NotRequired[dict[str, str]]

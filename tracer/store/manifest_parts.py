@@ -130,16 +130,24 @@ class StreamFacts(TypedDict):
     """One raw file: the events of one CPU, or of all CPUs (-1).
 
     Without `samples` it holds ring-buffer pages, else chunks: of BPF records ("ebpf"), of perf's
-    samples of tracepoints, or of perf records with samples of this one event. `stalls`: the file's
-    size at the start and after each pause of the drain, with the time (ns) at which the drain had
-    last emptied the buffer.
+    samples of tracepoints (with or without kernel stacks), or of perf records with samples of this
+    one event. `stalls`: the file's size at the start and after each pause of the drain, with the
+    time (ns) at which the drain had last emptied the buffer.
     """
 
     file: str
     stream: str
     cpu: Annotated[int, Field(ge=-1, lt=1 << 15)]
     stalls: NotRequired[Annotated[Listed[tuple[Count, Count]], Field(max_length=10_000)]]
-    samples: NotRequired[Literal["ebpf", "tracepoints", "perf:minor-faults", "perf:major-faults"]]
+    samples: NotRequired[
+        Literal[
+            "ebpf",
+            "tracepoints",
+            "tracepoints-with-stacks",
+            "perf:minor-faults",
+            "perf:major-faults",
+        ]
+    ]
 
 
 class CaptureFacts(TypedDict, total=False):
@@ -192,6 +200,13 @@ class PythonStacksFacts(TypedDict, total=False):
     file: str
     version: str
     cpu_s: float
+
+
+class StacksFacts(TypedDict):
+    """The stacks of `tracer record --stacks`. `missing`: a kind that it lacks, and why."""
+
+    kinds: Listed[Literal["kernel", "python"]]
+    missing: dict[str, str]
 
 
 class Sampling(TypedDict, total=False):

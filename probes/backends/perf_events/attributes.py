@@ -6,6 +6,7 @@ import ctypes
 import errno
 import os
 import time
+from enum import Enum
 from pathlib import Path
 
 from tracer.probes.errors import FeatureMissing, PermissionMissing, TracerError
@@ -16,6 +17,7 @@ MINOR_FAULTS, MAJOR_FAULTS, DUMMY = 5, 6, 9
 """DUMMY never happens: it tells whether events can be opened."""
 
 _IP, _TID, _TIME, _ADDRESS, _CPU, _RAW = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 7, 1 << 10
+_CALLCHAIN = 1 << 5
 _FORMAT_LOST = 1 << 4
 
 _DISABLED, _EXCLUDE_USER, _MMAP, _COMM, _TASK = 1 << 0, 1 << 4, 1 << 8, 1 << 9, 1 << 13
@@ -27,11 +29,31 @@ _MMAP_DATA, _SAMPLE_ID_ALL, _MMAP2, _COMM_EXEC, _USE_CLOCKID = (
     1 << 25,
 )
 _WATERMARK = 1 << 14
+_NO_KERNEL_CHAIN, _NO_USER_CHAIN = 1 << 21, 1 << 22
 _PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
 _MOST_FOR_PERFMON = 2
 """The largest value of kernel.perf_event_paranoid in Linux itself, see Documentation/admin-guide/
 sysctl/kernel.rst. Distributions have larger ones, which refuse users with CAP_PERFMON, too."""
 _FD_CLOEXEC = 1 << 3
+
+
+class Chain(Enum):
+    """The call chain in a tracepoint's samples."""
+
+    NONE = "none"
+    """The samples have no place for one."""
+    EMPTY = "empty"
+    """A chain without entries, so that all samples of a ring have the same layout."""
+    KERNEL = "kernel"
+    """The functions of the kernel."""
+
+
+_CHAINS = {
+    Chain.NONE: (0, 0),
+    Chain.EMPTY: (_CALLCHAIN, _NO_KERNEL_CHAIN | _NO_USER_CHAIN),
+    Chain.KERNEL: (_CALLCHAIN, _NO_USER_CHAIN),
+}
+"""Bits of the sample's type and of the event's flags."""
 
 
 class _Attributes(ctypes.Structure):
@@ -76,12 +98,14 @@ def open_event(
     return _open(_TYPE_SOFTWARE, config, cpu, sample, flags, wake_bytes)
 
 
-def open_tracepoint(number: int, cpu: int) -> int:
+def open_tracepoint(number: int, cpu: int, chain: Chain = Chain.NONE) -> int:
     """A tracepoint by its id, of every process on one CPU, switched off; returns its fd.
 
-    A sample has the event's own bytes. Raises PermissionMissing or FeatureMissing.
+    A sample has the event's own bytes, and before them the call chain that `chain` asks for.
+    Raises PermissionMissing or FeatureMissing.
     """
-    return _open(_TYPE_TRACEPOINT, number, cpu, _TID | _TIME | _CPU | _RAW, 0, 0)
+    more, flags = _CHAINS[chain]
+    return _open(_TYPE_TRACEPOINT, number, cpu, _TID | _TIME | _CPU | _RAW | more, flags, 0)
 
 
 def _open(kind: int, config: int, cpu: int, sample: int, flags: int, wake_bytes: int) -> int:

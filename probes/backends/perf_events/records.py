@@ -20,7 +20,11 @@ MINOR, MAJOR = "perf:minor-faults", "perf:major-faults"
 MAPPING, EXEC, FORK, EXIT = "perf:mmap", "perf:exec", "perf:fork", "perf:exit"
 FIRST_ID = 0xFF00
 NAMES = (MINOR, MAJOR, MAPPING, EXEC, FORK, EXIT)
-_IDS = {name: FIRST_ID + n for n, name in enumerate(NAMES)}
+"""The records of the rings for faults."""
+STACK = "perf:kernel_stack"
+"""The call chain of a tracepoint's sample."""
+_IDS = {name: FIRST_ID + n for n, name in enumerate((*NAMES, STACK))}
+STACK_ID = _IDS[STACK]
 
 _HEADER = [("unsigned int", "record", 0, 4), ("unsigned short", "misc", 4, 2)]
 _SAMPLE = [
@@ -57,6 +61,8 @@ _FIELDS = {
     EXEC: [*_HEADER, ("int", "pid", 8, 4), ("int", "tid", 12, 4)],
     FORK: [*_HEADER, *_TASK],
     EXIT: [*_HEADER, *_TASK],
+    # `size` counts the mark of the kernel's part too, which lies before the callers.
+    STACK: [("int", "size", 8, 4), ("u64", "mark", 16, 8), ("u64", "caller[8]", 24, 64)],
 }
 
 MODE, IN_USER_MODE = 7, 2

@@ -29,7 +29,7 @@ from tracer.store.trace import Trace
 FIXTURES = Path(__file__).resolve().parent.parent.parent.parent / "fixtures"
 _COMMON = event_format.CommonFields(0, 1)
 _LAYOUT = event_format.parse_page(pages.HEADER_PAGE)
-_SAMPLES = ("ebpf", "tracepoints", records.MINOR, records.MAJOR)
+_SAMPLES = ("ebpf", "tracepoints", records.MINOR, records.MAJOR, tracepoints.SAMPLES_WITH_STACKS)
 
 
 @cache
@@ -159,11 +159,25 @@ def _bpf_record(chance: Random, body: bytes) -> bytes:
     return struct.pack("<II", size | flags, 0) + data + bytes(-len(data) % 8)
 
 
-def _perf_record(chance: Random, body: bytes) -> bytes:
+def _chain(chance: Random) -> bytes:
+    """A call chain, as its count of entries and the entries."""
+    entries = [
+        chance.choice((KERNEL, USER, 1 << 63, chance.getrandbits(64)))
+        for _ in range(chance.choice((0, 1, 2, 7, 200)))
+    ]
+    count = len(entries) if chance.random() < 0.9 else chance.choice(NUMBERS) & (1 << 64) - 1
+    return struct.pack(f"<{len(entries) + 1}Q", count, *entries)
+
+
+def _chained_record(chance: Random, body: bytes) -> bytes:
+    return _perf_record(chance, body, _chain(chance))
+
+
+def _perf_record(chance: Random, body: bytes, chain: bytes = b"") -> bytes:
     raw = body + bytes(-(len(body) + 4) % 8)
     size = len(raw) if chance.random() < 0.9 else chance.choice(NUMBERS) & 0xFFFFFFFF
     data = struct.pack("<ii", 7, 7) + number(chance, 8) + number(chance, 4) + bytes(4)
-    data += struct.pack("<I", size) + raw
+    data += chain + struct.pack("<I", size) + raw
     if chance.random() < 0.3:  # of another kind: its fields are what they are
         data = b"".join(number(chance, 8) for _ in range(chance.randrange(1, 14)))
     length = 8 + len(data) if chance.random() < 0.9 else chance.choice(NUMBERS) & 0xFFFF
@@ -175,7 +189,8 @@ def _chunks(chance: Random, data: bytes) -> bytes:
     if chance.random() < 0.3:
         return data[:1] + mutated(chance, data[1:])
     kind = chance.randrange(len(_SAMPLES))
-    make = _bpf_record if kind == 0 else _perf_record
+    chained = _SAMPLES[kind] == tracepoints.SAMPLES_WITH_STACKS
+    make = _bpf_record if kind == 0 else _chained_record if chained else _perf_record
     out = bytes([kind])
     for _ in range(chance.choice((1, 2, 5))):
         held = b"".join(make(chance, _payload(chance)) for _ in range(chance.choice((0, 1, 5, 20))))
@@ -210,7 +225,11 @@ def _real_chunks() -> list[bytes]:
 def stored_chunks(data: bytes, folder: Path) -> None:
     """Chunks of eBPF's or perf's rings; the first byte says which."""
     samples = _SAMPLES[data[0] % len(_SAMPLES)] if data else "ebpf"
-    decoder = {"ebpf": bpf.decode, "tracepoints": tracepoints.decoder(_COMMON)}
+    decoder = {
+        "ebpf": bpf.decode,
+        tracepoints.SAMPLES: tracepoints.decoder(_COMMON),
+        tracepoints.SAMPLES_WITH_STACKS: tracepoints.decoder(_COMMON, chains=True),
+    }
     (folder / "raw").write_bytes(data[1:])
     decode = decoder.get(samples) or records.decoder(samples)
     _read([ChunkStream("rings", -1, folder / "raw", decode)])
@@ -228,11 +247,14 @@ def raw_recording(data: bytes, folder: Path) -> None:
     """A recording whose recorder was killed: made into tables, and these opened."""
     held, rest = data[: 2 * pages.PAGE], data[2 * pages.PAGE :]
     samples = _SAMPLES[rest[0] % len(_SAMPLES)] if rest else "ebpf"
+    texts = format_texts()
+    if samples == tracepoints.SAMPLES_WITH_STACKS:
+        texts = {**texts, records.STACK: records.format_text(records.STACK)}
     pages.raw_trace(
         folder / "t",
         {0: [held[: pages.PAGE]], 1: [held[pages.PAGE :]]},
         {samples: rest[1:]},
-        formats=format_texts(),
+        formats=texts,
         probes=[
             "syscalls", "page_faults", "block", "writeback", "inode_writeback", "dirty", "reclaim",
             "sched",

@@ -51,7 +51,7 @@ PRIORITY = 12
 RETRIES = 16
 """Tries of one charge (MAX_RECLAIM_RETRIES)."""
 ALL_TENANTS = -1
-"""In place of a number of pages: no tenant is left out (memcg_full_walk)."""
+"""Given for a number of pages, it leaves no tenant out (memcg_full_walk)."""
 PAGES_OF_GIB = 18
 """Bits of the number of pages of 1 GiB."""
 

@@ -33,6 +33,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,7 @@ from tracer.workloads.modes import cgroups
 from tracer.workloads.studies.media import find_medium
 from tracer.workloads.studies.others import others_cpu
 from tracer.workloads.studies.scratch import Scratch
-from tracer.workloads.studies.throttle import Throttle
+from tracer.workloads.studies.throttle import Throttle, take_down
 
 TRACER = [sys.executable, "-c", "from tracer.cli.main import main; main()"]
 _MOST_BYTES = (1 << 63) - 4096
@@ -78,6 +79,7 @@ class Training:
         planned = cgroups.plan(cgroups.Share(), name, memory=cgroups.Memory(_MOST_BYTES))
         (self.cgroup,) = cgroups.make(planned)
         stack.callback(cgroups.remove, planned)
+        stack.callback(take_down, folder, [])  # a recorder may have been in it a while longer
 
     def _run(self, mode: str, *more: str) -> None:
         subprocess.run(self._command(mode, *more), check=True, stdout=subprocess.DEVNULL)
@@ -125,9 +127,11 @@ class Training:
             for line in recorder.stderr:
                 if line.startswith("Tracing"):
                     break
+            _say(f"{order} with {limit or 'all'} bytes of memory")
             job.stdin.write(b"\n")
             job.stdin.close()
             status = job.wait()
+            _say("ending the recording")
             recorder.send_signal(signal.SIGTERM)
             recorder.communicate()
             wall = os.times().elapsed - began
@@ -154,6 +158,7 @@ def _epochs(path: Path, dev: str) -> list[dict[str, Any]]:
     from tracer.analysis.views.waits import waits
     from tracer.store.trace import Trace
 
+    _say("making the views")
     with Trace(path) as trace:
         frame = epochs(trace, dev)
         waits(trace), critical_path(trace), reads(trace)
@@ -168,11 +173,16 @@ def _epochs(path: Path, dev: str) -> list[dict[str, Any]]:
     return list(rows)
 
 
+def _say(what: str) -> None:
+    print(f"{time.strftime('%T')} {what}", file=sys.stderr, flush=True)
+
+
 def _predicted(path: Path, limits: list[int]) -> tuple[Any, int]:
     """Returns the answer of `tracer predict`, and the memory of the job that is no page cache."""
     from tracer.analysis.memory.answer import answer_memory
     from tracer.store.trace import Trace
 
+    _say("predicting")
     with Trace(path) as trace:
         (own,) = answer_memory(trace, [1 << 40]).own_bytes.values()
         if own is None:

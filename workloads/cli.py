@@ -126,6 +126,13 @@ def train(
         float | None,
         typer.Option(callback=positive, help="Learning rate of SGD. [default: set by the model]"),
     ] = None,
+    shuffle: Annotated[
+        bool,
+        typer.Option(
+            "--shuffle/--in-order",
+            help="Read the samples in a new random order in each epoch, or always in their own.",
+        ),
+    ] = TrainOptions.shuffle,
     checkpoint_every: Annotated[
         str,
         typer.Option(
@@ -166,6 +173,7 @@ def train(
         at_least_s=at_least,
         at_most_s=at_most,
         lr=lr,
+        shuffle=shuffle,
         checkpoint_every=checkpoint_every,
         checkpoint_way=checkpoint_way,
     )

@@ -75,8 +75,10 @@ class TrainOptions(JobOptions):
 
     `at_least_s`: the training goes on past its last step until this time, in s, is over.
     `at_most_s`: it ends after the step in which this time is over, whatever else is given.
-    `lr` None: the model's own. The papers ran ten epochs with batches of 16. `checkpoint_every`:
-    one of CHECKPOINT_TIMES; the last step is always followed by a checkpoint.
+    `lr` None: the model's own. `shuffle`: each epoch has an order of its own, which the seed
+    determines; without it, all epochs read the samples in their own order. The papers ran ten
+    epochs with batches of 16. `checkpoint_every`: one of CHECKPOINT_TIMES; the last step is always
+    followed by a checkpoint.
     """
 
     steps: int | None = None
@@ -84,6 +86,7 @@ class TrainOptions(JobOptions):
     at_least_s: float | None = None
     at_most_s: float | None = None
     lr: float | None = None
+    shuffle: bool = True
     checkpoint_every: str = EACH_EPOCH
     checkpoint_way: CheckpointWay = CheckpointWay.TRUNCATE
 

@@ -70,7 +70,7 @@ def train(options: TrainOptions) -> dict[str, object]:
     with _open_log(output / LOG_NAME) as log:
         with phases.phase("data_load"):
             sets = open_data(options, workload)
-            batches = make_batches(options, sets.train, device, shuffle=True)
+            batches = make_batches(options, sets.train, device, shuffle=options.shuffle)
             test = make_batches(options, sets.test, device, shuffle=False)
         with phases.phase("model_load"):
             model = build_model(workload, sets, device)

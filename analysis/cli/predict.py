@@ -24,7 +24,7 @@ def predict(
         str,
         typer.Option(
             metavar="BYTES,..",
-            help="Memory limits of each target, e.g. 512M,1G.",
+            help="Memory limits, e.g. 512M,1G.",
             show_default=False,
         ),
     ],
@@ -42,6 +42,15 @@ def predict(
             help="Read-ahead of the kernel, 0 for none. Default: that of the recorded device.",
         ),
     ] = None,
+    shared: Annotated[
+        bool | None,
+        typer.Option(
+            "--shared/--apart",
+            help="All targets have each limit together, or each has it for itself."
+            " Default: as in the recording; apart, if it had no limits.",
+            show_default=False,
+        ),
+    ] = None,
     html: Annotated[
         Path | None,
         typer.Option("--html", metavar="FILE", help="Write a page that opens offline; -: stdout."),
@@ -57,6 +66,10 @@ def predict(
     The answer has the data read in each epoch, the error of the kernel's model on
     the recording itself, and the least memory with which nothing is read twice.
 
+    Targets that shared a memory limit in the recording, such as containers of a pod
+    or processes of a cgroup, share each limit of the prediction. With --shared, all
+    targets do; with --apart, none.
+
     The trace needs the events of the page cache: tracer record -e default,page_cache.
     If the kernel logs no accesses (before Linux 6.10), they are inferred from system
     calls and page faults; the answer says so, and what share of the reads it lacks.
@@ -68,6 +81,8 @@ def predict(
       tracer predict run.trace --memory 512M,1G,2G
 
       tracer predict run.trace --memory 1G --read-ahead 4M --json
+
+      tracer predict two.trace --memory 1G,2G --shared
 
       tracer predict run.trace --memory 256M,512M,1G,2G --html memory.html
     """
@@ -89,7 +104,7 @@ def predict(
     if html is not None:
         check_output(html, force, json)
     with opened_here(sources[0]) as opened:
-        found = answer_memory(opened, amounts, own, ahead)
+        found = answer_memory(opened, amounts, own, ahead, shared)
     if html is not None:
         from tracer.analysis.page.memory import memory_page
 
@@ -106,6 +121,9 @@ def _as_json(found: MemoryAnswer) -> dict[str, Any]:
     rows = found.reads.astype(object).where(found.reads.notna(), None)
     return {
         "reads": rows.to_dict("records"),
+        "sums": found.sums.to_dict("records"),
+        "shared": found.shared,
+        "recorded_shared": found.recorded_shared,
         "own_bytes": found.own_bytes,
         "limit_bytes": found.limit_bytes,
         "error": found.error,

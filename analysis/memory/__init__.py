@@ -7,5 +7,6 @@ cache.py        the state of a simulated page cache, and its lists
 reclaim.py      what the kernel evicts, and when: two lists per tenant; or plain LRU
 read_ahead.py   the kernel's read-ahead: windows, markers, read-around of faults
 two_lists.py    the simulation of accesses through a cache with read-ahead
+sharing.py      which targets have one limit, or one cgroup
 prediction.py   `predict`: one call for every model
 """

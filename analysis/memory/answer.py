@@ -14,6 +14,7 @@ from tracer.analysis.memory.knowledge import Knowledge, knowledge
 from tracer.analysis.memory.prediction import MODELS, predict
 from tracer.analysis.memory.recorded import Recorded, recorded
 from tracer.analysis.memory.resident import resident_misses
+from tracer.analysis.memory.sharing import Sharing, recorded_limits, sharing
 from tracer.probes.errors import UsageError
 from tracer.store.devices import Devices
 from tracer.store.trace import Trace
@@ -34,11 +35,6 @@ SELECT target, max(memory - cached) AS own FROM (
     FROM samples WHERE target IS NOT NULL AND value BETWEEN 0 AND {_MOST} GROUP BY ALL
 ) WHERE memory >= cached GROUP BY target
 """
-_LIMITS = f"""
-SELECT target, min(value) AS bytes FROM samples
-WHERE name = 'cgroup_memory_max' AND target IS NOT NULL AND value BETWEEN 1 AND {_MOST}
-GROUP BY target
-"""
 _READ_OF = """
 SELECT dev FROM page_uses WHERE read > 0 AND target IS NOT NULL
 GROUP BY dev ORDER BY sum(read) DESC LIMIT 1
@@ -52,17 +48,25 @@ class MemoryAnswer:
 
     reads: pd.DataFrame
     """A row per target, memory and epoch. target, epoch (null: in none), memory_bytes, cache_bytes
-    (of these, for the page cache), used_pages, recorded_pages (read in the recording), and for each
-    model MODEL_pages (read)."""
+    (of these, for the page cache; of all targets that share the memory), used_pages, recorded_pages
+    (read in the recording), and for each model MODEL_pages (read)."""
+    sums: pd.DataFrame
+    """Targets that share the memory, together: a row per memory. targets (a list), and the columns
+    of `reads` from memory_bytes on, all epochs added up."""
+    shared: list[list[str]]
+    """The targets of each limit that several targets share in the prediction."""
+    recorded_shared: list[list[str]]
+    """The targets of each limit that several targets shared in the recording."""
     own_bytes: dict[str, int | None]
     """Memory of each target that is not page cache; None: not known, taken for 0."""
     limit_bytes: dict[str, int]
-    """Memory limit of each target in the recording; targets without one are left out."""
+    """Tightest memory limit of each target in the recording; targets without one are left out."""
     error: dict[str, float]
     """Pages that the kernel's model reads at the recording's own limit, divided by those recorded,
     less 1; by target."""
     enough_bytes: dict[str, int]
-    """Least memory at which plain LRU reads no page twice, own memory included."""
+    """Least memory at which plain LRU reads no page twice, own memory included; of a target that
+    shares it, that of all targets that do."""
     read_ahead_bytes: int
     page_bytes: int
     lossy: bool
@@ -79,12 +83,15 @@ def answer_memory(
     memory: Sequence[int],
     own: int | None = None,
     read_ahead: int | None = None,
+    shared: bool | None = None,
 ) -> MemoryAnswer:
     """Predicts the reads of each target for each amount of memory (bytes).
 
     `own`: memory of a target that is not page cache; None: as the samples have it. `read_ahead`:
-    bytes of the kernel's read-ahead; None: as the device of the recording has it. Raises UsageError
-    if no target uses files, and BadTrace if the trace lacks the table page_cache.
+    bytes of the kernel's read-ahead; None: as the device of the recording has it. `shared`: True if
+    all targets have each amount together, False if each has it for itself; None: as they shared
+    limits in the recording. Raises UsageError if no target uses files, and BadTrace if the trace
+    lacks the table page_cache.
     """
     trace.require("page_cache", "processes")
     for table in ("samples", "phases"):
@@ -97,29 +104,42 @@ def answer_memory(
         )
     told = {name: int(value) for name, value in trace.rows(_OWN) if value is not None}
     own_bytes = {name: own if own is not None else told.get(name) for name in names}
-    limits = {name: int(value) for name, value in trace.rows(_LIMITS) if name in names}
+    limits = recorded_limits(trace, names)
+    as_recorded = sharing(trace, taken.targets, limits, None)
+    now = as_recorded if shared is None else sharing(trace, taken.targets, limits, shared)
     ahead = read_ahead if read_ahead is not None else _read_ahead(trace)
     pages = ahead // taken.page_bytes
     large = bool(trace.rows(_LARGE))
-    wanted = _capacities(taken, [[amount] * len(taken.targets) for amount in memory], own_bytes)
+
+    def kernel(under: Sharing, capacities: NDArray[np.int64]) -> NDArray[np.int64]:
+        return predict(
+            under.charged(taken.runs), capacities, pages, KERNEL, large_folios=large,
+            limits=under.limit_of_cgroup,
+        ).read  # fmt: skip
+
+    wanted = _capacities(taken, now, own_bytes, [[amount] * now.limits for amount in memory])
     found = {
-        KERNEL: predict(taken.runs, wanted, pages, KERNEL, large_folios=large).read,
-        "lru": predict(taken.runs, wanted, model="lru").read,
-        "min": predict(taken.runs, wanted, model="min").read,
-        RESIDENT: resident_misses(taken.runs, wanted),
+        KERNEL: kernel(now, wanted),
+        "lru": predict(taken.runs, wanted, model="lru", limits=now.limit).read,
+        "min": predict(taken.runs, wanted, model="min", limits=now.limit).read,
+        RESIDENT: resident_misses(taken.runs.as_one(now.limit), wanted),
     }
-    reads = _frame(taken, memory, own_bytes, found)
-    as_recorded = [[limits.get(name or "", _MOST) for name in taken.targets]]
-    again = predict(
-        taken.runs, _capacities(taken, as_recorded, own_bytes), pages, KERNEL, large_folios=large
-    )
-    error, warm = _error(taken, again.read[:, 0], limits)
+    reads = _frame(taken, memory, now, own_bytes, found)
+    least = [
+        min((limits.bytes.get(name, _MOST) for name in as_recorded.members(number)), default=_MOST)
+        for number in range(as_recorded.limits)
+    ]
+    again = kernel(as_recorded, _capacities(taken, as_recorded, own_bytes, [least]))
+    error, warm = _error(taken, again[:, 0], limits.bytes)
     return MemoryAnswer(
         reads,
+        _sums(reads, now),
+        now.shared,
+        as_recorded.shared,
         own_bytes,
-        limits,
+        limits.bytes,
         error,
-        _enough_bytes(taken, own_bytes),
+        _enough_bytes(taken, now, own_bytes),
         ahead,
         taken.page_bytes,
         any(trace.manifest["loss"].values()),
@@ -129,27 +149,40 @@ def answer_memory(
 
 
 def _capacities(
-    taken: Recorded, memory: list[list[int]], own: dict[str, int | None]
+    taken: Recorded, under: Sharing, own: dict[str, int | None], memory: list[list[int]]
 ) -> NDArray[np.int64]:
-    """Returns the pages of each tenant's cache (int64[tenant, amount]); others have room."""
-    found = np.empty((len(taken.targets), len(memory)), np.int64)
-    for at, amounts in enumerate(memory):
-        for tenant, (name, amount) in enumerate(zip(taken.targets, amounts, strict=True)):
-            free = max(0, amount - (own.get(name) or 0)) if name is not None else _MOST
-            found[tenant, at] = min(free // taken.page_bytes, max(1, taken.runs.all_pages))
+    """Returns the pages that fit below each limit (int64[limit, amount]); others have room."""
+    found = np.empty((under.limits, len(memory)), np.int64)
+    for number in range(under.limits):
+        names = under.members(number)
+        for at, amounts in enumerate(memory):
+            free = max(0, amounts[number] - _own(names, own)) if names else _MOST
+            found[number, at] = min(free // taken.page_bytes, max(1, taken.runs.all_pages))
     return found
+
+
+def _own(names: Sequence[str], own: dict[str, int | None]) -> int:
+    """Returns the bytes of these targets that are not page cache, as far as they are known."""
+    return sum(own.get(name) or 0 for name in names)
 
 
 def _frame(
     taken: Recorded,
     memory: Sequence[int],
+    under: Sharing,
     own: dict[str, int | None],
     found: dict[str, NDArray[np.int64]],
 ) -> pd.DataFrame:
     used = taken.runs.accessed()
+    owns = {
+        name: _own(names, own)
+        for number in range(under.limits)
+        for names in [under.members(number)]
+        for name in names
+    }
     parts = []
     for at, amount in enumerate(memory):
-        free = {name: max(0, amount - (mine or 0)) for name, mine in own.items()}
+        free = {name: max(0, amount - mine) for name, mine in owns.items()}
         part = taken.groups.assign(
             memory_bytes=amount,
             used_pages=_padded(used, len(taken.groups)),
@@ -159,6 +192,20 @@ def _frame(
         for model, pages in found.items():
             part[f"{model}_pages"] = _padded(pages[:, at], len(taken.groups))
         parts.append(part[part["target"].notna()].drop(columns="tenant"))
+    return pd.concat(parts, ignore_index=True)
+
+
+def _sums(reads: pd.DataFrame, under: Sharing) -> pd.DataFrame:
+    """Returns the reads of targets that share a limit, added up."""
+    counts = [str(column) for column in reads if str(column).endswith("_pages")]
+    parts = []
+    for names in under.shared:
+        mine = reads[reads["target"].isin(names)]
+        part = mine.groupby(["memory_bytes", "cache_bytes"], as_index=False)[counts].sum()
+        part.insert(0, "targets", pd.Series([names] * len(part), dtype=object))
+        parts.append(part)
+    if not parts:
+        return pd.DataFrame(columns=["targets", "memory_bytes", "cache_bytes", *counts])
     return pd.concat(parts, ignore_index=True)
 
 
@@ -185,11 +232,12 @@ def _error(
     return error, warm
 
 
-def _enough_bytes(taken: Recorded, own: dict[str, int | None]) -> dict[str, int]:
+def _enough_bytes(taken: Recorded, under: Sharing, own: dict[str, int | None]) -> dict[str, int]:
     """Returns the least memory of each target at which LRU misses only pages that are new."""
+    pages = enough_pages(taken, under.limit)
     return {
-        name: int(pages) * taken.page_bytes + (own.get(name) or 0)
-        for name, pages in zip(taken.targets, enough_pages(taken), strict=True)
+        name: int(pages[number]) * taken.page_bytes + _own(under.members(number), own)
+        for name, number in zip(taken.targets, under.limit.tolist(), strict=True)
         if name is not None
     }
 

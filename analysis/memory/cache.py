@@ -1,9 +1,10 @@
-"""The state of a simulated page cache: pages, lists, tenants, readers.
+"""The state of a simulated page cache: pages, lists, tenants, limits, readers.
 
 All state is in arrays of records that a compiled loop changes. Pages that were read together may be
 one folio: an aligned group of 1, 2, 4 ... pages that is in a list, active and evicted as a whole. A
 folio is known by its first page. It is in one list of its owner, the tenant that read it first and
-is charged for it until it is evicted (mm/memcontrol.c).
+is charged for it until it is evicted (mm/memcontrol.c). A tenant is a memory cgroup with lists of
+its own. Several of them may be below one cgroup that has the limit, as the containers of a pod are.
 Numba's cache of compiled code contains these types, but does not notice when they change: after a
 change here, also change every file that uses them.
 """
@@ -34,7 +35,7 @@ PAGE = np.dtype(
 )
 """A page. newer, older: for the first page of a folio, its neighbours in its list (NONE at the
 ends). left: the order of the folio (it has 1 << order pages); if the page was evicted (SHADOW), the
-age of its owner then."""
+age of its owner's limit then."""
 
 NONE = -1
 
@@ -67,20 +68,33 @@ MEMORY = np.dtype(
     (
         np.record,
         [
-            *((name, np.int64) for name in ("capacity", "inactive", "active", "age", "refaults")),
-            *((name, np.int64) for name in ("refaults_seen", "evicted", "refaulted")),
-            *((name, np.int64) for name in ("activated", "unused")),
-            *((name, np.int64) for name in ("known_inactive", "known_active", "known_refaults")),
+            *((name, np.int64) for name in ("inactive", "active")),
+            *((name, np.int64) for name in ("evicted", "refaulted", "activated", "unused")),
             *((name, np.int32) for name in ("newest_inactive", "oldest_inactive")),
             *((name, np.int32) for name in ("newest_active", "oldest_active")),
+            *((name, np.int32) for name in ("limit", "following")),
         ],
     )
 )
-"""The memory of a tenant. inactive, active: pages in the lists. age: evictions and activations
-(nonresident_age of mm/workingset.c). refaults: pages activated when they were read again
-(WORKINGSET_ACTIVATE_FILE); refaults_seen: their known number at the end of the last reclaim.
-evicted to unused: totals. known_*: the statistics of the cgroup, which `publish` brings up to
-date."""
+"""The memory of a tenant. inactive, active: pages in the lists. evicted to unused: totals. limit:
+the number of its limit; following: the next tenant with the same limit (NONE after the last)."""
+
+LIMIT = np.dtype(
+    (
+        np.record,
+        [
+            *((name, np.int64) for name in ("capacity", "cached", "age", "refaults")),
+            *((name, np.int64) for name in ("refaults_seen",)),
+            *((name, np.int64) for name in ("known_inactive", "known_active", "known_refaults")),
+            *((name, np.int32) for name in ("first", "turn")),
+        ],
+    )
+)
+"""A memory limit, and the state of all its tenants together. capacity, cached: pages. age:
+evictions and activations (nonresident_age of mm/workingset.c). refaults: pages activated when they
+were read again (WORKINGSET_ACTIVATE_FILE); refaults_seen: their known number at the end of the last
+reclaim. known_*: the statistics of the cgroup, which `publish` brings up to date. first: its first
+tenant; turn: the tenant at which the next reclaim begins (NONE: at the first)."""
 
 READER = np.dtype(
     (
@@ -117,6 +131,7 @@ class Cache(NamedTuple):
 
     page: Any
     memory: Any
+    limit: Any
     reader: Any
     setting: Any
 
@@ -128,10 +143,18 @@ def new_cache(
     ra_pages: int,
     io_pages: int,
     large_folios: bool,
+    limits: NDArray[np.int32],
 ) -> Cache:
-    """Returns an empty cache for `runs`; `capacity` (int64[tenant]) is in pages."""
+    """Returns an empty cache for `runs`; `capacity` (int64[limit]) is in pages, `limits`
+    (int32[tenant]) has the number of each tenant's limit."""
     memory = np.zeros(runs.tenants, MEMORY)
-    memory["capacity"] = capacity
+    memory["limit"] = limits
+    limit = np.zeros(len(capacity), LIMIT)
+    limit["capacity"] = capacity
+    limit["first"] = limit["turn"] = NONE
+    for tenant in range(runs.tenants - 1, -1, -1):
+        memory[tenant]["following"] = limit[limits[tenant]]["first"]
+        limit[limits[tenant]]["first"] = tenant
     for end in ("newest_inactive", "oldest_inactive", "newest_active", "oldest_active"):
         memory[end] = NONE
     reader = np.zeros(runs.readers, READER)
@@ -141,7 +164,7 @@ def new_cache(
     setting = np.zeros(1, SETTING)
     setting[0] = (int(kernel), ra_pages, io_pages, int(large_folios), 0, int(not len(runs.ts)))
     page = np.zeros(runs.all_pages, PAGE)
-    return Cache(*(a.view(np.recarray) for a in (page, memory, reader, setting)))
+    return Cache(*(a.view(np.recarray) for a in (page, memory, limit, reader, setting)))
 
 
 @compiled_lean
@@ -151,12 +174,18 @@ def pages_of(cache: Cache, p: int) -> Any:
 
 
 @compiled_lean
-def publish(cache: Cache, tenant: int) -> None:
-    """Brings the statistics of a tenant's cgroup up to date."""
-    memory = cache.memory
-    memory[tenant].known_inactive = memory[tenant].inactive
-    memory[tenant].known_active = memory[tenant].active
-    memory[tenant].known_refaults = memory[tenant].refaults
+def publish(cache: Cache, number: int) -> None:
+    """Brings the statistics of a limit's cgroup, which are those of all its tenants, up to date."""
+    memory, limit = cache.memory, cache.limit
+    inactive = active = np.int64(0)
+    tenant = limit[number].first
+    while tenant != NONE:
+        inactive += memory[tenant].inactive
+        active += memory[tenant].active
+        tenant = memory[tenant].following
+    limit[number].known_inactive = inactive
+    limit[number].known_active = active
+    limit[number].known_refaults = limit[number].refaults
 
 
 @compiled_lean
@@ -215,18 +244,20 @@ def evict(cache: Cache, p: int) -> Any:
     """Evicts a folio and leaves shadow entries (workingset_eviction). Returns its pages."""
     take(cache, p)
     page = cache.page
-    memory = cache.memory
+    memory, limit = cache.memory, cache.limit
     tenant = page[p].owner
+    number = memory[tenant].limit
     pages = pages_of(cache, p)
     kept = SHADOW | (page[p].state & WORKINGSET)
     for q in range(p, p + pages):
         if page[q].state & UNUSED:
             memory[tenant].unused += 1
-        page[q].left = memory[tenant].age & 0xFFFFFFFF
+        page[q].left = limit[number].age & 0xFFFFFFFF
         page[q].owner = tenant
         page[q].state = kept
     memory[tenant].evicted += pages
-    memory[tenant].age += pages
+    limit[number].age += pages
+    limit[number].cached -= pages
     return pages
 
 
@@ -239,8 +270,10 @@ def admit(cache: Cache, p: int, order: int, tenant: int, read: bool) -> None:
     evicted pages, the last counts. A write forgets the evictions (filemap_add_folio).
     """
     page = cache.page
-    memory = cache.memory
+    memory, limit = cache.memory, cache.limit
+    number = memory[tenant].limit
     pages = 1 << order
+    limit[number].cached += pages
     flags = PRESENT
     if read:
         cache.setting[0].read += pages
@@ -249,15 +282,16 @@ def admit(cache: Cache, p: int, order: int, tenant: int, read: bool) -> None:
         while last >= p and not page[last].state & SHADOW:
             last -= 1
         if cache.setting[0].kernel and last >= p:
-            before = page[last].owner
+            before = memory[page[last].owner].limit
             memory[tenant].refaulted += pages
-            distance = (memory[before].age - np.int64(page[last].left)) & 0xFFFFFFFF
+            distance = (limit[before].age - np.int64(page[last].left)) & 0xFFFFFFFF
             if cache.setting[0].exact:
                 publish(cache, before)
-            if distance <= memory[before].known_active:
+            if distance <= limit[before].known_active:
                 flags |= ACTIVE | (page[last].state & WORKINGSET)
-                memory[tenant].age += pages
-                memory[tenant].refaults += pages
+                memory[tenant].activated += pages
+                limit[number].age += pages
+                limit[number].refaults += pages
     for q in range(p, p + pages):
         page[q].owner = tenant
         page[q].state = flags & (PRESENT | UNUSED)
@@ -285,5 +319,5 @@ def touch(cache: Cache, p: int) -> None:
         put_newest(cache, p)
         pages = pages_of(cache, p)
         tenant = page[p].owner
-        cache.memory[tenant].age += pages
+        cache.limit[cache.memory[tenant].limit].age += pages
         cache.memory[tenant].activated += pages

@@ -10,12 +10,18 @@ from tracer.analysis.memory.recorded import Recorded, recorded
 from tracer.store.trace import Trace
 
 
-def enough_pages(taken: Recorded) -> NDArray[np.int64]:
-    """Returns the least capacity of each tenant at which LRU misses only pages that are new."""
-    runs = taken.runs.only_used()
-    low = np.zeros(len(taken.targets), np.int64)
-    high = np.full(len(taken.targets), max(1, runs.all_pages), np.int64)
-    tenants = taken.groups["tenant"].to_numpy(np.int64)
+def enough_pages(taken: Recorded, limits: NDArray[np.int32] | None = None) -> NDArray[np.int64]:
+    """Returns the least capacity of each memory limit at which LRU misses only pages that are new.
+
+    `limits`: the number of each tenant's limit (int32[tenant]); None: each has its own.
+    """
+    if limits is None:
+        limits = np.arange(len(taken.targets), dtype=np.int32)
+    runs = taken.runs.as_one(limits[: taken.runs.tenants]).only_used()
+    count = int(limits.max(initial=-1)) + 1
+    low = np.zeros(count, np.int64)
+    high = np.full(count, max(1, runs.all_pages), np.int64)
+    tenants = limits[taken.groups["tenant"].to_numpy(np.int64)]
     while np.any(low < high):
         middle = (low + high) // 2
         found = lru_misses(runs, middle[: runs.tenants, None])

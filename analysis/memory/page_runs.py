@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from tracer.probes.errors import BadTrace
+from tracer.probes.errors import BadTrace, UsageError
 
 READ = 0
 """A read through the cache by a call (read, pread, sendfile)."""
@@ -59,7 +59,7 @@ class PageRuns:
     """Holder of a read-ahead state: a number per open file. A file that is opened again has a new
     state, so it should have a new number."""
     tenant: NDArray[np.int32]
-    """Owner of the memory limit."""
+    """A memory cgroup: the owner of lists of pages, and by default of a memory limit."""
     kind: NDArray[np.int8]
     """READ, FAULT or WRITE."""
     group: NDArray[np.int32]
@@ -135,12 +135,35 @@ class PageRuns:
             size_pages=used,
         )
 
+    def as_one(self, limits: ArrayLike | None) -> PageRuns:
+        """Returns these runs with tenants that have the same limit (see `limits_of`) as one."""
+        if limits is None:
+            return self
+        return replace(self, tenant=limits_of(self, limits)[self.tenant])
+
     def accessed(self) -> NDArray[np.int64]:
         """Returns the pages read or faulted in, by group (int64[groups])."""
         reads = self.kind != WRITE
         counts = np.zeros(self.groups, np.int64)
         np.add.at(counts, self.group[reads], self.pages[reads])
         return counts
+
+
+def limits_of(runs: PageRuns, limits: ArrayLike | None) -> NDArray[np.int32]:
+    """Returns the number of each tenant's memory limit (int32[tenant]); None: each has its own.
+
+    Raises UsageError unless there is one for each tenant, numbered from 0 on without gaps.
+    """
+    if limits is None:
+        return np.arange(runs.tenants, dtype=np.int32)
+    found = np.asarray(limits, np.int32)
+    numbers = np.unique(found)
+    if found.shape != (runs.tenants,) or np.any(numbers != np.arange(len(numbers))):
+        raise UsageError(
+            f"limits {found.tolist()[:9]} do not fit {runs.tenants} tenants",
+            "give the number of each tenant's limit, without gaps",
+        )
+    return found
 
 
 def _codes(code: NDArray[np.int32]) -> int:

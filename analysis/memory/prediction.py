@@ -80,33 +80,37 @@ MODELS = {
 
 def predict(
     runs: PageRuns,
-    capacities_by_tenant: ArrayLike,
+    capacities: ArrayLike,
     ra_pages: int = RA_PAGES,
     model: str = "two-lists",
     io_pages: int = IO_PAGES,
     large_folios: bool = True,
     threads: int | None = None,
+    limits: ArrayLike | None = None,
 ) -> Predicted:
     """Predicts what page caches of other sizes would have missed and read from disk.
 
-    `capacities_by_tenant`: pages, int[tenant, capacity], or int[capacity] for all tenants alike;
-    one result per capacity. `model`: a name in MODELS. `ra_pages`, `io_pages`, `large_folios`: see
+    `capacities`: pages, int[limit, capacity], or int[capacity] for all limits alike; one result per
+    capacity. `limits`: the number of each tenant's memory limit (int[tenant]); None: each has its
+    own. Tenants of one limit have lists of their own in the model of the kernel; all other models
+    treat them as one tenant. `model`: a name in MODELS. `ra_pages`, `io_pages`, `large_folios`: see
     `two_lists`; unused by a model without read-ahead. `threads`: simulations at a time; default:
     the processors of this process. Raises UsageError for an unknown model, or numbers that cannot
     be.
     """
     if model not in MODELS:
         raise UsageError(f"there is no model {model!r}", f"known: {', '.join(MODELS)}")
-    wanted = by_tenant(runs, capacities_by_tenant)
+    shared = runs.as_one(limits)
+    wanted = by_tenant(shared, capacities)
     accessed = runs.accessed()
     simulate = MODELS[model].simulate
     if simulate is None:
-        used = runs.only_used()
+        used = shared.only_used()
         count = lru_misses(used, wanted).missed if model == "lru" else best_misses(used, wanted)
         return Predicted(accessed, count, count)
 
     def one(capacity: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        found = simulate(runs, capacity, ra_pages, io_pages, large_folios)
+        found = simulate(runs, capacity, ra_pages, io_pages, large_folios, limits)
         return _by_group(runs, found.missed), _by_group(runs, found.read)
 
     with ThreadPoolExecutor(threads or len(os.sched_getaffinity(0))) as pool:

@@ -44,7 +44,7 @@ MANY_MISSES = 100
 
 
 class Opened(NamedTuple):
-    """An open file: its reader, who is charged, and the place of the file among all pages."""
+    """An open file: its reader, the tenant that is charged, the file's place among all pages."""
 
     reader: int
     tenant: int

@@ -1,16 +1,20 @@
 """Room for new pages: what a cache evicts at its limit.
 
 The kernel's two lists, as mm/memcontrol.c and mm/vmscan.c of Linux 6.18 keep them for the file
-pages of one memory cgroup, without MGLRU and without swap:
+pages of a memory cgroup with a limit, and of those below it, without MGLRU and without swap:
 
 - a charge that does not fit reclaims at least 32 pages (try_charge_memcg, SWAP_CLUSTER_MAX);
-- priorities go from 12 down to 0; each scans the lists' sizes >> priority, 32 pages or one larger
-  folio of a list at a time, until enough is reclaimed (do_try_to_free_pages, get_scan_count,
+- at a limit of several tenants, reclaim takes them in turn: it goes on with the tenant after the
+  last one, up to the last tenant or until enough is reclaimed; if nothing was, it takes all
+  (shrink_node_memcgs, mem_cgroup_iter);
+- priorities go from 12 down to 0; each scans the tenant's lists' sizes >> priority, 32 pages or one
+  larger folio of a list at a time, until enough is reclaimed (do_try_to_free_pages, get_scan_count,
   shrink_lruvec);
 - the active list is scanned only if it is larger than the inactive one (times a ratio that grows
   with the memory), or if pages were activated as they were read again since the last reclaim
-  (prepare_scan_control, inactive_is_low), by statistics that are brought up to date every 2 s
-  (mem_cgroup_flush_stats_ratelimited) or, if the accesses have no times, always;
+  (prepare_scan_control, inactive_is_low), all tenants of the limit together, by statistics that are
+  brought up to date every 2 s (mem_cgroup_flush_stats_ratelimited) or, if the accesses have no
+  times, always;
 - an inactive folio that was accessed through its mapping gets another round, the second time in the
   active list; others go (folio_check_references);
 - an active folio becomes inactive, and is marked as part of the working set (shrink_active_list).
@@ -27,6 +31,7 @@ from typing import Any
 from tracer.analysis.memory.cache import (
     ACTIVE,
     ALL,
+    NONE,
     REFERENCED,
     WORKINGSET,
     YOUNG,
@@ -45,57 +50,85 @@ PRIORITY = 12
 """The first priority (DEF_PRIORITY)."""
 RETRIES = 16
 """Tries of one charge (MAX_RECLAIM_RETRIES)."""
+ALL_TENANTS = -1
+"""Given for a number of pages, it leaves no tenant out (memcg_full_walk)."""
 PAGES_OF_GIB = 18
 """Bits of the number of pages of 1 GiB."""
 
 
 @compiled_lean
 def make_room(cache: Cache, tenant: int, pages: int) -> Any:
-    """Evicts until `pages` more fit into a tenant's memory. Returns False if they cannot."""
-    memory = cache.memory
-    if pages > memory[tenant].capacity:
+    """Evicts until `pages` more fit below a tenant's limit. Returns False if they cannot."""
+    memory, limit = cache.memory, cache.limit
+    number = memory[tenant].limit
+    if pages > limit[number].capacity:
         return False
-    limit = memory[tenant].capacity - pages
+    most = limit[number].capacity - pages
     if not cache.setting[0].kernel:
-        while memory[tenant].inactive > limit:
+        while limit[number].cached > most:
             evict(cache, memory[tenant].oldest_inactive)
         return True
     for _ in range(RETRIES):
-        if memory[tenant].inactive + memory[tenant].active <= limit:
+        if limit[number].cached <= most:
             break
-        _reclaim(cache, tenant, max(pages, CLUSTER))
-    return memory[tenant].inactive + memory[tenant].active <= limit
+        _reclaim(cache, number, max(pages, CLUSTER))
+    return limit[number].cached <= most
 
 
 @compiled_lean
-def _reclaim(cache: Cache, tenant: int, target: int) -> None:
+def _reclaim(cache: Cache, number: int, target: int) -> None:
     force = False
     for attempt in range(3):
         skipped = False
         reclaimed = 0
         for priority in range(PRIORITY, -1, -1):
-            more, passed = _shrink(cache, tenant, priority, target, force)
+            wanted = target - reclaimed if attempt == 0 else ALL_TENANTS
+            more, passed = _shrink_node(cache, number, priority, target, wanted, force)
             reclaimed += more
             skipped |= passed
             if reclaimed >= target:
                 break
-        cache.memory[tenant].refaults_seen = cache.memory[tenant].known_refaults
+        cache.limit[number].refaults_seen = cache.limit[number].known_refaults
         if reclaimed or (attempt == 1 and not skipped):
             break
         force = attempt == 1
 
 
 @compiled_lean
-def _shrink(cache: Cache, tenant: int, priority: int, target: int, force: bool) -> Any:
-    # Returns the pages reclaimed, and if active pages were passed over.
-    memory = cache.memory
+def _shrink_node(
+    cache: Cache, number: int, priority: int, target: int, wanted: int, force: bool
+) -> Any:
+    # Takes the tenants in turn until `wanted` pages are reclaimed, or all from the first one on if
+    # it is ALL_TENANTS. Returns the pages reclaimed, and if active pages were passed over.
+    memory, limit = cache.memory, cache.limit
     if cache.setting[0].exact:
-        publish(cache, tenant)
+        publish(cache, number)
     deactivates = (
         force
-        or memory[tenant].known_refaults != memory[tenant].refaults_seen
-        or inactive_is_low(memory[tenant].known_inactive, memory[tenant].known_active)
+        or limit[number].known_refaults != limit[number].refaults_seen
+        or inactive_is_low(limit[number].known_inactive, limit[number].known_active)
     )
+    tenant = limit[number].turn
+    if wanted == ALL_TENANTS or tenant == NONE:
+        tenant = limit[number].first
+    reclaimed = 0
+    skipped = False
+    while tenant != NONE:
+        more, passed = _shrink(cache, tenant, priority, target, deactivates)
+        reclaimed += more
+        skipped |= passed
+        tenant = memory[tenant].following
+        if wanted != ALL_TENANTS:
+            limit[number].turn = tenant
+            if reclaimed >= wanted:
+                break
+    return reclaimed, skipped
+
+
+@compiled_lean
+def _shrink(cache: Cache, tenant: int, priority: int, target: int, deactivates: bool) -> Any:
+    # Returns the pages reclaimed, and if active pages were passed over (shrink_lruvec).
+    memory = cache.memory
     inactive = memory[tenant].inactive >> priority
     active = memory[tenant].active >> priority
     reclaimed = 0
@@ -150,7 +183,7 @@ def _shrink_inactive(cache: Cache, tenant: int, pages: int) -> int:
         else:
             reclaimed += evict(cache, p)
     # Folios go back to the lists after the evictions of the batch.
-    memory[tenant].age += activated
+    cache.limit[memory[tenant].limit].age += activated
     memory[tenant].activated += activated
     return reclaimed
 

@@ -24,7 +24,7 @@ from tracer.analysis.memory.cache import (
     publish,
     touch,
 )
-from tracer.analysis.memory.page_runs import FAULT, WRITE, PageRuns
+from tracer.analysis.memory.page_runs import FAULT, WRITE, PageRuns, limits_of
 from tracer.analysis.memory.read_ahead import (
     Opened,
     fault,
@@ -78,16 +78,18 @@ def two_lists(
     ra_pages: int = RA_PAGES,
     io_pages: int = IO_PAGES,
     large_folios: bool = True,
+    limits: ArrayLike | None = None,
 ) -> Simulated:
     """Simulates the kernel's active and inactive lists, one pair per tenant.
 
-    `capacity`: pages of each tenant's cache (int[tenant]), or one number for all. `ra_pages`: the
+    `capacity`: pages of each memory limit (int[limit]), or one number for all. `limits`: the number
+    of each tenant's limit (int[tenant]); None: each has its own. `ra_pages`: the
     device's read_ahead_kb / 4; 0: none. `io_pages`: its max_sectors_kb / 4. `large_folios`: True
     if the file system has large folios (ext4 since Linux 6.16, XFS): windows are aligned, and
     pages that were read together are evicted together. The state takes 16 bytes for each page of
     the files that is accessed. Raises UsageError for numbers below 0.
     """
-    return _simulated(runs, capacity, True, ra_pages, io_pages, large_folios)
+    return _simulated(runs, capacity, True, ra_pages, io_pages, large_folios, limits)
 
 
 def lru_with_read_ahead(
@@ -96,9 +98,12 @@ def lru_with_read_ahead(
     ra_pages: int = RA_PAGES,
     io_pages: int = IO_PAGES,
     large_folios: bool = True,
+    limits: ArrayLike | None = None,
 ) -> Simulated:
-    """Simulates plain LRU with the kernel's read-ahead; arguments are those of `two_lists`."""
-    return _simulated(runs, capacity, False, ra_pages, io_pages, large_folios)
+    """Simulates plain LRU with the kernel's read-ahead; arguments are those of `two_lists`.
+    Tenants of one limit are one tenant."""
+    merged = runs.as_one(limits)
+    return _simulated(merged, capacity, False, ra_pages, io_pages, large_folios, None)
 
 
 def _simulated(
@@ -108,18 +113,22 @@ def _simulated(
     ra_pages: int,
     io_pages: int,
     large_folios: bool,
+    limits: ArrayLike | None,
 ) -> Simulated:
     given = np.asarray(capacity, np.int64)
-    if given.shape not in ((), (runs.tenants,)):
+    of_tenants = limits_of(runs, limits)
+    count = int(of_tenants.max(initial=-1)) + 1
+    if given.shape not in ((), (count,)):
         raise UsageError(
-            f"capacities of shape {given.shape} do not fit {runs.tenants} tenants",
-            "give one capacity, or one for each tenant",
+            f"capacities of shape {given.shape} do not fit {count} tenants or limits",
+            "give one capacity, or one for each",
         )
     if min(given.min(initial=0), ra_pages, io_pages) < 0:
         raise UsageError("a number of pages below 0 cannot be", "give 0 or more")
     most = 1 << 20  # of read-ahead, so that no window leads beyond int32
     ra_pages, io_pages = min(ra_pages, most), min(io_pages, most)
-    cache = new_cache(runs, given, kernel, ra_pages, io_pages, large_folios)
+    capacities = np.broadcast_to(given, (count,))
+    cache = new_cache(runs, capacities, kernel, ra_pages, io_pages, large_folios, of_tenants)
     missed = np.zeros(len(runs.first), np.int32)
     read = np.zeros(len(runs.first), np.int32)
     _run(
@@ -130,7 +139,7 @@ def _simulated(
     memory = cache.memory
     return Simulated(
         *(missed, read, memory["evicted"].copy(), memory["refaulted"].copy()),
-        *(memory["activated"] + memory["refaults"], memory["unused"].copy()),
+        *(memory["activated"].copy(), memory["unused"].copy()),
     )
 
 
@@ -225,8 +234,8 @@ def _run(
     for i in range(len(firsts)):
         if len(times) and times[i] - published >= FLUSH_NS:
             published = times[i]
-            for tenant in range(len(cache.memory)):
-                publish(cache, tenant)
+            for number in range(len(cache.limit)):
+                publish(cache, number)
         file = files[i]
         opened = Opened(readers[i], tenants[i], bases[file], sizes[file])
         index = firsts[i] - opened.base

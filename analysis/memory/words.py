@@ -15,6 +15,8 @@ NOTE = (
     "the page whose next use is the farthest away, kept never evicts."
 )
 _MIB = 1 << 20
+_MOST_NAMES = 4
+"""Names in a list of targets."""
 
 
 def rows(reads: pd.DataFrame, page_bytes: int) -> list[tuple[object, ...]]:
@@ -28,6 +30,24 @@ def rows(reads: pd.DataFrame, page_bytes: int) -> list[tuple[object, ...]]:
             mean = epochs[["used_pages", "recorded_pages", *models]].mean() * page_bytes / _MIB
             found.append((size(memory), size(cache), label, *mean.tolist()))
     return found
+
+
+def sum_rows(sums: pd.DataFrame, page_bytes: int) -> list[tuple[object, ...]]:
+    """Returns the rows of targets that share the memory, by memory, in MiB."""
+    columns = [f"{column}_pages" for column in ("used", "recorded", KERNEL, *BOUNDS)]
+    return [
+        (size(int(row["memory_bytes"])), size(int(row["cache_bytes"])), "all",
+         *(row[columns] * page_bytes / _MIB).tolist())
+        for _, row in sums.sort_values("memory_bytes").iterrows()
+    ]  # fmt: skip
+
+
+def together(targets: list[str]) -> str:
+    """Returns the names of several targets, some of them if there are many."""
+    shown = [name(target) for target in targets[:_MOST_NAMES]]
+    more = len(targets) - len(shown)
+    last = f"{more} more" if more else shown.pop()
+    return f"{', '.join(shown)} and {last}"
 
 
 def _split(part: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
@@ -52,30 +72,44 @@ def basis(found: MemoryAnswer) -> list[str]:
         said.append("The prediction lacks these reads.")
     if found.lossy:
         said.append("Events were lost, so the prediction lacks some accesses.")
+    said += [f"{together(names)} share each amount of memory." for names in found.shared]
     for target in sorted(found.own_bytes):
-        mine, shown = found.own_bytes[target], name(target)
-        if mine is None:
-            said.append(
-                f"{shown}: its own memory is not known, so all memory is page cache (give"
-                " --own-memory)."
-            )
-        else:
-            said.append(f"{shown}: {size(mine)} of the memory are its own, the rest page cache.")
-        if target in found.enough_bytes:
-            said.append(
-                f"{shown}: with {size(found.enough_bytes[target])}, LRU reads no page twice."
-            )
-        if target in found.error:
-            limit = found.limit_bytes.get(target)
-            at = f"at its limit of {size(limit)}" if limit else "without a limit"
-            said.append(
-                f"{shown}: of the recording itself, {at}, the kernel's model reads"
-                f" {_compared(found.error[target])}."
-            )
+        said += _basis_of(target, found)
+    for names in found.shared:
+        said.append(
+            f"{together(names)}: with {size(found.enough_bytes[names[0]])} together, LRU reads no"
+            " page twice."
+        )
     if found.warm_pages:
         said.append(
             f"Up to {size(found.warm_pages * found.page_bytes)} were in memory before the"
             " recording; the prediction begins with an empty cache."
         )
     said.append(f"Read-ahead: {size(found.read_ahead_bytes)}.")
+    return said
+
+
+def _basis_of(target: str, found: MemoryAnswer) -> list[str]:
+    """Returns the sentences on one target."""
+    mine, shown = found.own_bytes[target], name(target)
+    shares = any(target in names for names in found.shared)
+    said = []
+    if mine is None:
+        so = "it counts as 0" if shares else "all memory is page cache"
+        said.append(f"{shown}: its own memory is not known, so {so} (give --own-memory).")
+    elif shares:
+        said.append(f"{shown}: {size(mine)} of the memory are its own.")
+    else:
+        said.append(f"{shown}: {size(mine)} of the memory are its own, the rest page cache.")
+    if target in found.enough_bytes and not shares:
+        said.append(f"{shown}: with {size(found.enough_bytes[target])}, LRU reads no page twice.")
+    if target in found.error:
+        limit = found.limit_bytes.get(target)
+        at = f"at its limit of {size(limit)}" if limit else "without a limit"
+        if limit and any(target in names for names in found.recorded_shared):
+            at = f"at the limit of {size(limit)} that it shares"
+        said.append(
+            f"{shown}: of the recording itself, {at}, the kernel's model reads"
+            f" {_compared(found.error[target])}."
+        )
     return said

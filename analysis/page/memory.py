@@ -7,7 +7,7 @@ import pandas as pd
 from tracer.analysis.figures.memory import by_memory
 from tracer.analysis.findings.finding import name, size
 from tracer.analysis.memory.answer import BOUNDS, KERNEL, MemoryAnswer
-from tracer.analysis.memory.words import HEADINGS, NOTE, basis
+from tracer.analysis.memory.words import HEADINGS, NOTE, basis, together
 from tracer.analysis.page.base import TEMPLATES, render
 from tracer.analysis.page.explanation import Section
 from tracer.analysis.page.summary import Tile
@@ -33,6 +33,18 @@ def memory_page(title: str, found: MemoryAnswer) -> str:
                 page_table(f"reads-{number}", table, "", NOTE),
             )
         )
+    for number, names in enumerate(found.shared):
+        reads = found.sums[[one == names for one in found.sums["targets"]]]
+        table = _table(reads.assign(epoch="all"), found.page_bytes)
+        sections.append(
+            Section(
+                f"together-{number}",
+                f"Reads of {together(names)}, with other memory for all of them",
+                f"All epochs together. {NOTE}",
+                by_memory(_means(reads, found.page_bytes), HEADINGS),
+                page_table(f"sums-{number}", table, "", NOTE),
+            )
+        )
     return render(
         _TEMPLATE,
         TEMPLATES,
@@ -48,6 +60,14 @@ def _tiles(found: MemoryAnswer) -> list[Tile]:
     return [
         Tile("enough", size(amount), f"{name(target)} reads no page twice (LRU)")
         for target, amount in sorted(found.enough_bytes.items())
+        if not any(target in names for names in found.shared)
+    ] + [
+        Tile(
+            "enough together",
+            size(found.enough_bytes[names[0]]),
+            f"{together(names)} read no page twice (LRU)",
+        )
+        for names in found.shared
     ]
 
 

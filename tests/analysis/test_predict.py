@@ -67,6 +67,67 @@ def test_the_terminal_has_a_table_per_target_in_80_columns(tracer, tmp_path):
     ]
 
 
+def make_two(folder, *names):
+    """Makes the trace of two targets that read 1 MiB each in three epochs; returns its path."""
+    made = PageEvents()
+    for epoch in range(3):
+        for at in range(256):
+            made.read(at, ino=7)
+            made.read(at, ino=9, tid=9)
+        for tid in (7, 9):
+            made.end_epoch(epoch, tid)
+    named = dict(zip(("job", "peer"), names, strict=True))
+    processes = [
+        {**one, "target": named.get(one.get("target"))} for one in made.tables["processes"]
+    ]
+    tables = {**made.tables, "processes": processes}
+    make_trace(folder, tables, targets=TWO, clock=made.clock).close()
+    return folder
+
+
+def test_targets_can_share_the_memory(tracer, tmp_path):
+    make_two(tmp_path / "a.trace", "job", "peer")
+    verb = ("predict", "a.trace", "--memory", "1M,2M", "--read-ahead", 0)
+    told = tracer(*verb, "--shared", "--json").json
+    assert told["shared"] == [["job", "peer"]] and told["recorded_shared"] == []
+    sums = [(one["targets"], one["memory_bytes"], one["lru_pages"]) for one in told["sums"]]
+    assert sums == [(["job", "peer"], 1 << 20, 1536), (["job", "peer"], 2 << 20, 512)]
+    assert told["enough_bytes"] == {"job": 2 << 20, "peer": 2 << 20}
+    for option in ("--apart", None):
+        apart = tracer(*verb, *filter(None, [option]), "--json").json
+        assert (apart["shared"], apart["sums"]) == ([], [])
+        assert apart["enough_bytes"] == {"job": 1 << 20, "peer": 1 << 20}
+
+
+def test_the_terminal_has_a_table_of_targets_that_share_the_memory(tracer, tmp_path):
+    make_two(tmp_path / "a.trace", "job", "peer")
+    verb = ("predict", "a.trace", "--memory", "1M,2M", "--read-ahead", 0)
+    said = tracer(*verb, "--shared").out
+    assert max(map(len, said.splitlines())) <= 80
+    text = " ".join(said.split())
+    assert "job and peer share each amount of memory." in text
+    assert "job: its own memory is not known, so it counts as 0" in text
+    assert "job and peer: with 2.0 MiB together, LRU reads no page twice." in text
+    rows = [re.split(r"\s{2,}", line.strip()) for line in said.splitlines()]
+    all_of = [row[:4] + row[6:7] for row in rows if row[2:3] == ["all"]]
+    assert all_of == [
+        ["1.0 MiB", "1.0 MiB", "all", "6.000", "6.000"],
+        ["2.0 MiB", "2.0 MiB", "all", "6.000", "2.000"],
+    ]
+    assert "for all of them" in text and "for all of them" not in tracer(*verb).out
+
+
+@pytest.mark.slow
+def test_hostile_names_of_targets_that_share_are_text(tracer, tmp_path):
+    make_two(tmp_path / "a.trace", EVIL, "b" + EVIL)
+    verb = ("predict", "a.trace", "--memory", "1M", "--shared")
+    said = tracer(*verb).out
+    assert all(one.isprintable() for one in said.split("\n"))
+    assert max(map(len, said.splitlines())) <= 80
+    page = tracer(*verb, "--html", "-").out
+    assert "<script>alert" not in page and "\x1b" not in page and "\u202e" not in page
+
+
 def test_lost_events_are_said(tracer, tmp_path):
     made = looped(pages=256, epochs=3)
     lost = {"events": 3, "windows": 1, "unknown": 0}

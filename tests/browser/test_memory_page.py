@@ -12,7 +12,7 @@ EVIL = "<img src=http://evil.example/a.png onerror=alert(1)><script>alert(1)</sc
 LINES = "document.querySelector('#target-{} .js-plotly-plot')._fullData"
 
 
-def write_page(folder, name):
+def write_page(folder, name, shared=None):
     """Writes the page of two targets, the second with this name; returns its path."""
     made = looped(pages=256, epochs=3)
     made.read(0, 9, ino=99, tid=9)  # in no epoch
@@ -22,7 +22,8 @@ def write_page(folder, name):
     ]
     tables = {**made.tables, "processes": processes}
     with make_trace(folder / "a.trace", tables, targets=TWO, clock=made.clock) as trace:
-        found = answer_memory(trace, [256 << 10, 512 << 10, 2 << 20], read_ahead=0)
+        amounts = [256 << 10, 512 << 10, 2 << 20]
+        found = answer_memory(trace, amounts, read_ahead=0, shared=shared)
     (folder / "x.html").write_text(memory_page(f"{name}.trace", found))
     return folder / "x.html"
 
@@ -76,6 +77,19 @@ def test_the_table_has_each_epoch_and_sorts(page):
         assert memory in (sorted(memory), sorted(memory, reverse=True))
     said = page.js("document.querySelector('#basis').innerText")
     assert "job: with 1.0 MiB, LRU reads no page twice." in said
+
+
+def test_targets_that_share_the_memory_have_a_figure_together(tab, tmp_path):
+    path = write_page(tmp_path, "peer", shared=True)
+    with tab() as page:
+        page.size(1200)
+        page.open(path)
+        lines = "document.querySelector('#together-0 .js-plotly-plot')._fullData"
+        # All epochs of both: three times 256 pages and 9, of which 256 and 9 fit into 2 MiB.
+        assert page.js(f"Array.from({lines}[1].y)") == [3 + 9 / 256] * 2 + [1 + 9 / 256]
+        said = page.js("document.querySelector('#basis').innerText")
+        assert "job and peer share each amount of memory." in said
+        assert page.console == [] and page.asked == []
 
 
 def test_a_hostile_name_runs_and_loads_nothing(tab, tmp_path):

@@ -86,81 +86,108 @@ class Folio:
 
 @dataclass
 class Tenant:
-    """A memory cgroup: its lists, oldest first, and its counters."""
+    """A memory cgroup: its lists, oldest first."""
 
-    capacity: int
     inactive: list[Folio] = field(default_factory=list)
     active: list[Folio] = field(default_factory=list)
+
+    def sizes(self):
+        return sum(f.size for f in self.inactive), sum(f.size for f in self.active)
+
+
+@dataclass
+class Limit:
+    """A cgroup with a memory limit, the cgroups below it, and its counters."""
+
+    capacity: int
+    tenants: list[Tenant]
+    waiting: list[Tenant] = field(default_factory=list)  # of a walk that has stopped
     age: int = 0
     refaults: int = 0
     seen: int = 0
     known: tuple[int, int, int] = (0, 0, 0)
 
     def sizes(self):
-        return sum(f.size for f in self.inactive), sum(f.size for f in self.active)
+        return [sum(both) for both in zip(*(one.sizes() for one in self.tenants), strict=True)]
 
 
 class SlowCache:
     """A page cache: the kernel's two lists, or LRU."""
 
-    def __init__(self, capacities, kernel, exact):
-        self.tenants = [Tenant(capacity) for capacity in capacities]
+    def __init__(self, capacities, kernel, exact, limits):
+        self.tenants = [Tenant() for _ in limits]
+        self.limits = [
+            Limit(capacity, [t for t, its in zip(self.tenants, limits, strict=True) if its == n])
+            for n, capacity in enumerate(capacities)
+        ]
+        self.limit_of = [self.limits[number] for number in limits]
         self.kernel, self.exact = kernel, exact
         self.folios = {}  # by (file, index)
         self.shadows = {}
-        self.totals = [Counter() for _ in capacities]
+        self.totals = [Counter() for _ in limits]
         self.read = 0
 
-    def publish(self, tenant):
-        tenant.known = (*tenant.sizes(), tenant.refaults)
+    def publish(self, limit):
+        limit.known = (*limit.sizes(), limit.refaults)
 
     def evict(self, folio):
-        tenant = self.tenants[folio.tenant]
+        tenant, limit = self.tenants[folio.tenant], self.limit_of[folio.tenant]
         (tenant.active if folio.active else tenant.inactive).remove(folio)
         for index in range(folio.index, folio.index + folio.size):
             del self.folios[folio.file, index]
-            self.shadows[folio.file, index] = tenant, tenant.age, folio.workingset
-        tenant.age += folio.size
+            self.shadows[folio.file, index] = limit, limit.age, folio.workingset
+        limit.age += folio.size
         self.totals[folio.tenant]["evicted"] += folio.size
         self.totals[folio.tenant]["unused"] += len(folio.unused)
         return folio.size
 
     def has_room(self, number, pages):
-        tenant = self.tenants[number]
-        if pages > tenant.capacity:
+        limit = self.limit_of[number]
+        if pages > limit.capacity:
             return False
         for _ in range(16 if self.kernel else 10**9):
-            if sum(tenant.sizes()) + pages <= tenant.capacity:
+            if sum(limit.sizes()) + pages <= limit.capacity:
                 return True
             if self.kernel:
-                self.reclaim(number, max(32, pages))
+                self.reclaim(limit, max(32, pages))
             else:
-                self.evict(tenant.inactive[0])
-        return sum(tenant.sizes()) + pages <= tenant.capacity
+                self.evict(self.tenants[number].inactive[0])
+        return sum(limit.sizes()) + pages <= limit.capacity
 
-    def reclaim(self, number, target):
-        tenant = self.tenants[number]
+    def reclaim(self, limit, target):
         for attempt in range(3):
             force = attempt == 2
             freed, passed_over = 0, False
             for priority in range(12, -1, -1):
-                more, passed = self.shrink(number, priority, target, force)
+                more, passed = self.walk(limit, priority, target, freed, attempt > 0, force)
                 freed += more
                 passed_over |= passed
                 if freed >= target:
                     break
-            tenant.seen = tenant.known[2]
+            limit.seen = limit.known[2]
             if freed or (attempt == 1 and not passed_over):
                 return
 
-    def shrink(self, number, priority, target, force):
-        tenant = self.tenants[number]
+    def walk(self, limit, priority, target, freed_before, full, force):
         if self.exact:
-            self.publish(tenant)
-        inactive, active, refaults = tenant.known
+            self.publish(limit)
+        inactive, active, refaults = limit.known
         gib = (inactive + active) >> 18
         low = inactive * (isqrt(10 * gib) if gib else 1) < active
-        deactivate = force or refaults != tenant.seen or low
+        deactivate = force or refaults != limit.seen or low
+        freed, passed_over = 0, False
+        if full:
+            left = list(limit.tenants)
+        else:
+            limit.waiting = left = limit.waiting or list(limit.tenants)
+        while left and (full or freed_before + freed < target):
+            more, passed = self.shrink(left.pop(0), priority, target, deactivate)
+            freed += more
+            passed_over |= passed
+        return freed, passed_over
+
+    def shrink(self, tenant, priority, target, deactivate):
+        number = next(n for n, one in enumerate(self.tenants) if one is tenant)
         inactive, active = (size >> priority for size in tenant.sizes())
         freed, passed = 0, False
         while (inactive or active) and freed < target:
@@ -196,7 +223,7 @@ class SlowCache:
             if activate:
                 folio.active = True
                 tenant.active.append(folio)
-                tenant.age += folio.size
+                self.limit_of[number].age += folio.size
                 self.totals[number]["activated"] += folio.size
             else:
                 tenant.inactive.append(folio)
@@ -226,8 +253,8 @@ class SlowCache:
                     self.publish(before)
                 if before.age - age <= before.known[1]:
                     folio.active, folio.workingset = True, workingset
-                    tenant.age += folio.size
-                    tenant.refaults += folio.size
+                    self.limit_of[number].age += folio.size
+                    self.limit_of[number].refaults += folio.size
                     self.totals[number]["activated"] += folio.size
         for p in pages:
             self.folios[file, p] = folio
@@ -245,7 +272,7 @@ class SlowCache:
             tenant.inactive.remove(folio)
             tenant.active.append(folio)
             folio.active, folio.referenced = True, False
-            tenant.age += folio.size
+            self.limit_of[folio.tenant].age += folio.size
             self.totals[folio.tenant]["activated"] += folio.size
 
 
@@ -325,9 +352,10 @@ def write_run(file, index, pages, large_folios):
         at += 2**order
 
 
-def simulate(runs, capacities, kernel, ra_pages, io_pages, large_folios):
+def simulate(runs, capacities, kernel, ra_pages, io_pages, large_folios, limits=None):
     """Returns missed and read of each run, and the totals of each tenant."""
-    cache = SlowCache(capacities, kernel, not len(runs.ts))
+    own = range(len(capacities)) if limits is None else limits
+    cache = SlowCache(capacities, kernel, not len(runs.ts), own)
     random = runs.random.tolist() or [False] * runs.readers
     readers = [Reader(flag) for flag in random]
     missed, reads = [], []
@@ -335,8 +363,8 @@ def simulate(runs, capacities, kernel, ra_pages, io_pages, large_folios):
     for row in range(len(runs.first)):
         if len(runs.ts) and runs.ts[row] - runs.ts[published] >= 2_000_000_000:
             published = row
-            for tenant in cache.tenants:
-                cache.publish(tenant)
+            for limit in cache.limits:
+                cache.publish(limit)
         number = int(runs.file[row])
         file = File(cache, number, int(runs.size_pages[number]), int(runs.tenant[row]))
         ahead = ReadAhead(file, readers[runs.reader[row]], ra_pages, io_pages, large_folios)

@@ -104,6 +104,13 @@ def test_inference_numbers_its_batches(run: Train, marks):
     assert steps == [0, 1, 2, 3]
 
 
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_the_epochs_read_in_one_order_unless_shuffled(run: Train, tmp_path: Path, shuffle: bool):
+    run(epochs=2, samples=64, lr=1e-30, shuffle=shuffle)  # so that the weights stay
+    losses = [loss for _, _, loss in logged(tmp_path / "output")]
+    assert len(losses) == 8 and (losses[:4] == losses[4:]) != shuffle
+
+
 def test_the_loss_falls(run: Train, tmp_path: Path):
     summary = run(steps=200, samples=1024)
     losses = [loss for _, _, loss in logged(tmp_path / "output")]

@@ -18,11 +18,11 @@ from tracer.probes.errors import UsageError
 each_model = pytest.mark.parametrize("model", [two_lists, lru_with_read_ahead])
 
 
-def assert_same(model, runs, capacities, ra_pages=32, io_pages=320, large_folios=True):
-    fast = model(runs, capacities, ra_pages, io_pages, large_folios)
+def assert_same(model, runs, capacities, ra_pages=32, io_pages=320, large_folios=True, limits=None):
+    fast = model(runs, capacities, ra_pages, io_pages, large_folios, limits)
     kernel = model is two_lists
     missed, read, totals = slow.simulate(
-        runs, list(capacities), kernel, ra_pages, io_pages, large_folios
+        runs, list(capacities), kernel, ra_pages, io_pages, large_folios, limits
     )
     assert fast.missed.tolist() == missed
     assert fast.read.tolist() == read
@@ -52,6 +52,53 @@ def varied(seed):
 @given(seed=st.integers(0, 2**32))
 def test_reads_faults_and_writes_of_several_tenants(model, seed):
     assert_same(model, *varied(seed))
+
+
+def shared(seed):
+    """Draws runs of three tenants, the second and third with one limit, and all arguments."""
+    draw = np.random.default_rng(seed)
+    runs, _, *settings = varied(seed)
+    tenant = draw.choice([0, 1, 2], len(runs.first), p=draw.dirichlet([1, 1, 1])).astype("i4")
+    tenant[:3] = 0, 1, 2  # each has a run
+    capacities = draw.integers(0, draw.choice([60, 400]), 2)
+    return dataclasses.replace(runs, tenant=tenant), capacities.tolist(), *settings, [0, 1, 1]
+
+
+@settings(deadline=None, max_examples=25)
+@given(seed=st.integers(0, 2**32))
+def test_tenants_that_share_a_limit_have_lists_of_their_own(seed):
+    assert_same(two_lists, *shared(seed))
+
+
+@pytest.mark.slow
+def test_many_streams_of_tenants_that_share_a_limit():
+    for seed in range(300):
+        assert_same(two_lists, *shared(seed))
+
+
+def test_reclaim_at_a_shared_limit_takes_the_tenants_in_turn():
+    # Tenant 0 has read 500 pages, tenant 1 reads on. One list of all would lose those of tenant 0
+    # first; in turns, both lose pages, and tenant 1 its oldest.
+    first = [(0, at, 1, READ, 0, 0) for at in range(500)]
+    more = [(1, at, 1, READ, 1, 1) for at in range(600)]
+    found = two_lists(made([*first, *more], [500, 600]), [600], ra_pages=0, limits=[0, 0])
+    assert found.evicted.min() > 100 and 500 <= found.evicted.sum() < 600
+    one = two_lists(made([*first, *more], [500, 600]).as_one([0, 0]), [600], ra_pages=0)
+    assert one.evicted.sum() == pytest.approx(found.evicted.sum(), abs=50)
+
+
+@each_model
+def test_limits_of_one_tenant_each_change_nothing(model):
+    runs = drawn(9, 200, [40, 90], tenants=3)
+    alone, given = model(runs, [5, 60, 20]), model(runs, [5, 60, 20], limits=[0, 1, 2])
+    assert alone.read.tolist() == given.read.tolist()
+
+
+@pytest.mark.parametrize("limits", [[0], [0, 2], [0, -1], [[0, 0]], [1, 1]])
+def test_limits_that_do_not_fit_the_tenants_are_refused(limits):
+    runs = made([(0, 0, 1, READ, 0, 0), (0, 0, 1, READ, 0, 1)], sizes=[1])
+    with pytest.raises(UsageError):
+        two_lists(runs, 5, limits=limits)
 
 
 @pytest.mark.slow

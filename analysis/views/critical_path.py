@@ -20,13 +20,14 @@ from tracer.analysis.views.segments import make_segments
 from tracer.analysis.views.steps import steps
 from tracer.analysis.views.stretches import Ints
 from tracer.analysis.views.threads import owns
-from tracer.analysis.views.view import View
+from tracer.analysis.views.view import View, is_made
 from tracer.analysis.views.wait_rows import CERTAINTY, JOIN_STACKS, JOINS, KINDS
 from tracer.analysis.views.waits import LINE_COLUMNS, waits
 from tracer.probes.schema import PID, TID, TS, Column, Type
 from tracer.store.trace import Trace
 
 VIEW = "critical_path"
+SUMS = "path_sums"
 RUN = "run"
 """The kind of a segment in which its thread runs."""
 
@@ -94,16 +95,16 @@ FROM path_rows w JOIN path_steps s USING (span) {_JOINS} {JOIN_STACKS}
 
 # Rows are added up by their numbers, and only the sums get their texts.
 _SUMS = f"""
-CREATE OR REPLACE TEMP TABLE path_sums AS
+CREATE OR REPLACE TEMP TABLE {SUMS} AS
 WITH sums AS (
-    SELECT s.tid AS step_tid, s.of_step, w.phase, w.life, w.kind, w.detail, w.call, w.by_tid,
+    SELECT s.tid AS step_tid, s.typical, w.phase, w.life, w.kind, w.detail, w.call, w.by_tid,
         w.by_life, w.certainty, w.owner, l.row, sum(w.dur_ns) AS dur_ns
-    FROM path_rows w JOIN (SELECT *, {{of_step}} AS of_step FROM path_steps WHERE {{which}}) s
+    FROM path_rows w JOIN (SELECT *, {{typical}} AS typical FROM path_steps WHERE {{which}}) s
         USING (span)
     LEFT JOIN waiting_lines l ON w.row = l.row
     GROUP BY ALL
 )
-SELECT w.step_tid, w.of_step, n.name AS phase, w.dur_ns, {_TEXTS} FROM sums w {_JOINS}
+SELECT w.step_tid, w.typical, n.name AS phase, w.dur_ns, {_TEXTS} FROM sums w {_JOINS}
 """
 
 
@@ -227,14 +228,18 @@ def main_steps(trace: Trace) -> str:
     return "stage = 'train'" if trace.rows(trains) else "true"
 
 
-def make_path_sums(trace: Trace, which: str, of_step: str) -> None:
-    """Makes the table `path_sums`: segments with the same values, added up over steps.
+def path_sums(trace: Trace, typical: str = "") -> str:
+    """Makes the table `path_sums` and returns its name: segments of `main_steps`, added up.
 
-    Columns: those of `critical_path` from phase to stack, but ts and all of the step's,
-    except step_tid; `of_step`, an SQL expression over columns of `steps`, and `dur_ns`. `which` is
-    an SQL condition over columns of `steps`. Needs the view `critical_path`.
+    Columns: those of `critical_path` from phase to stack, but ts and all of the step's, except
+    step_tid; and `typical`: true for steps for which `typical`, an SQL condition over columns of
+    `steps`, holds. `dur_ns` is the sum of all segments with the same values. A table that exists is
+    made anew only for another `typical` than "".
     """
-    trace.execute(_SUMS.format(which=which, of_step=of_step))
+    which = main_steps(trace)
+    if typical or not is_made(trace, SUMS):
+        trace.execute(_SUMS.format(which=which, typical=typical or "false"))
+    return SUMS
 
 
 def critical_path(trace: Trace) -> str:

@@ -147,9 +147,7 @@ class _Phases:
 def _keep(trace: Trace, window: Window, pieces: Pieces, phase: pa.Array) -> None:
     """Adds pieces of spans to the table path_rows."""
     waited = pieces.wait != NO_WAIT
-    place = np.zeros(len(waited), np.int64)
-    place[waited] = window.place[pieces.wait[waited]]
-    waits = window.rows.select(_OF_WAITS).take(pa.array(place, mask=~waited))
+    waits = window.rows.select(_OF_WAITS).take(pa.array(pieces.wait, mask=~waited))
     found = {
         "span": pieces.span + window.first,
         "ts": pieces.begin,

@@ -16,7 +16,7 @@ from tracer.analysis.explain.meanwhile import add_meanwhile
 from tracer.analysis.findings.finding import Finding
 from tracer.analysis.findings.waits import waits
 from tracer.analysis.findings.window import Scope, lossy, whole
-from tracer.analysis.views.critical_path import main_steps, make_path_sums
+from tracer.analysis.views.critical_path import main_steps, path_sums
 from tracer.analysis.views.sync_parts import DATA
 from tracer.analysis.views.threads import same_work
 from tracer.probes.errors import BadTrace, UsageError
@@ -56,7 +56,7 @@ SELECT step_tid, step_start, {_COLUMNS}, dur_ns AS ns FROM critical_path WHERE {
 # Few rows, whatever the number of steps.
 _ALL_PARTS = f"""
 CREATE OR REPLACE TEMP TABLE all_parts AS
-SELECT of_step AS typical, {_COLUMNS}, sum(dur_ns)::BIGINT AS ns FROM path_sums GROUP BY ALL
+SELECT typical, {_COLUMNS}, sum(dur_ns)::BIGINT AS ns FROM path_sums GROUP BY ALL
 """
 
 _STEPS = """
@@ -159,9 +159,8 @@ def explain(
     typical = trace.sql(
         f"SELECT count(*) AS steps, avg(total_ns) AS ns FROM explained_steps WHERE {within}"
     ).iloc[0]
-    make_path_sums(trace, main, within)
+    path_sums(trace, within)
     trace.execute(_ALL_PARTS)
-    trace.execute("DROP TABLE path_sums")
     means = _means(trace, columns, int(typical["steps"]))
     certainty = _certainties(trace)
     chosen = _chosen(trace, slowest, step)

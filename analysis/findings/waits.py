@@ -7,6 +7,7 @@ import pandas as pd
 from tracer.analysis.findings.finding import (
     EXACT,
     INFERRED,
+    Answer,
     Finding,
     ask,
     file_name,
@@ -15,7 +16,7 @@ from tracer.analysis.findings.finding import (
     percent,
 )
 from tracer.analysis.findings.window import Scope, Window, window
-from tracer.analysis.views.critical_path import RUN, main_steps
+from tracer.analysis.views.critical_path import RUN, main_steps, path_sums
 from tracer.analysis.views.sync_parts import AWAITED
 from tracer.store.trace import Trace
 
@@ -68,24 +69,32 @@ def waits(trace: Trace) -> list[Finding]:
     over = window(trace)
     if over is None:
         return []
-    path = f"SELECT * FROM critical_path WHERE {main_steps(trace)}"
+    sums = path_sums(trace)
     found = []
     shares = trace.sql(
         f"SELECT kind, tid = step_tid AS own, 100 * sum(dur_ns) / sum(sum(dur_ns)) OVER () AS share"
-        f" FROM ({path}) GROUP BY ALL"
+        f" FROM {sums} GROUP BY ALL"
     )
     for kind in _SAID:
         if shares.loc[shares["kind"] == kind, "share"].sum() >= _LEAST:
-            found += _of_kind(trace, over, path, kind)
+            found += _of_kind(trace, over, kind)
     elsewhere = (shares["kind"] == RUN) & (shares["own"] == False)  # noqa: E712 nulls are neither
     if shares.loc[elsewhere, "share"].sum() >= _LEAST:
-        found += _of_helpers(trace, over, path)
+        found += _of_helpers(trace, over)
     return found
 
 
-def _of_kind(trace: Trace, over: Window, path: str, kind: str) -> list[Finding]:
-    query = _QUERY.format(path=path, who=_WHO, which=f"kind = '{kind}'")
-    answer = ask(trace, query)
+def _ask(trace: Trace, who: str, which: str) -> Answer | None:
+    path = f"SELECT * FROM critical_path WHERE {main_steps(trace)}"
+    exact, quick = (
+        _QUERY.format(path=rows, who=who, which=which)
+        for rows in (path, f"FROM {path_sums(trace)}")
+    )
+    return ask(trace, exact, quick)
+
+
+def _of_kind(trace: Trace, over: Window, kind: str) -> list[Finding]:
+    answer = _ask(trace, _WHO, f"kind = '{kind}'")
     if answer is None:
         return []
     sentence = f"in {percent(answer.value)} of the steps' time, the thread that they depend on"
@@ -109,9 +118,8 @@ def _of_kind(trace: Trace, over: Window, path: str, kind: str) -> list[Finding]:
     return [finding(trace, over, tuple(Scope), topic, answer, sentence, "%", weight, certainty)]
 
 
-def _of_helpers(trace: Trace, over: Window, path: str) -> list[Finding]:
-    which = f"kind = '{RUN}' AND tid != step_tid"
-    answer = ask(trace, _QUERY.format(path=path, who="comm", which=which))
+def _of_helpers(trace: Trace, over: Window) -> list[Finding]:
+    answer = _ask(trace, "comm", f"kind = '{RUN}' AND tid != step_tid")
     if answer is None:
         return []
     who = name(answer.row["who"], "a thread without a name")

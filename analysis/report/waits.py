@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from tracer.analysis.report.table import Column, MergedTable
-from tracer.analysis.views.critical_path import RUN, main_steps
+from tracer.analysis.views.critical_path import RUN, main_steps, path_sums
 from tracer.analysis.views.threads import same_work
 from tracer.analysis.views.waits import waits
 from tracer.store.trace import Trace
@@ -48,7 +48,7 @@ def path_times(trace: Trace) -> tuple[pd.DataFrame, int]:
     Columns: kind (run, or that of a wait), whose (own or another thread, for run; else as in
     `WAITS`), ns. Steps of training count; others if there are none.
     """
-    path = f"(SELECT * FROM critical_path WHERE {main_steps(trace)})"
+    path = path_sums(trace)
     frame = trace.sql(
         f"""
         SELECT kind, whose, sum(dur_ns)::DOUBLE AS ns FROM ({_BLAMED.format(rows=path)})
@@ -58,7 +58,9 @@ def path_times(trace: Trace) -> tuple[pd.DataFrame, int]:
         FROM {path} WHERE kind = '{RUN}' GROUP BY ALL
         """
     )
-    steps = trace.rows(f"SELECT count(*) FROM (SELECT DISTINCT step_tid, step_start FROM {path})")
+    steps = trace.rows(
+        f"SELECT count(DISTINCT (tid, start)) FROM path_steps WHERE {main_steps(trace)}"
+    )
     return frame, int(steps[0][0])
 
 
@@ -72,10 +74,9 @@ def _parts(trace: Trace) -> pd.DataFrame:
     )
     found["path_ns"] = None
     if "phases" in trace.tables:
-        path = f"(SELECT * FROM critical_path WHERE {main_steps(trace)})"
         on_path = trace.sql(
             f"SELECT {keys}, sum(dur_ns)::DOUBLE AS path_ns"
-            f" FROM ({_BLAMED.format(rows=path)}) GROUP BY ALL"
+            f" FROM ({_BLAMED.format(rows=path_sums(trace))}) GROUP BY ALL"
         )
         found = found.drop(columns="path_ns").merge(on_path, on=list(_KEYS), how="outer")
         steps = trace.sql("SELECT sum(total_ns)::DOUBLE AS ns FROM steps")["ns"].iloc[0]

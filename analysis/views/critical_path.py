@@ -13,25 +13,26 @@ import numpy as np
 import pyarrow as pa
 
 from tracer.analysis.views.chain_walk import NO_WAIT, Pieces, SpansOfLanes, pieces_of
+from tracer.analysis.views.cuts import Cuts
 from tracer.analysis.views.data_owners import COLUMNS as OWNER_COLUMNS
 from tracer.analysis.views.path_windows import Window, windows
 from tracer.analysis.views.segments import make_segments
 from tracer.analysis.views.steps import steps
 from tracer.analysis.views.stretches import Ints
 from tracer.analysis.views.threads import owns
-from tracer.analysis.views.view import View
+from tracer.analysis.views.view import View, is_made
 from tracer.analysis.views.wait_rows import CERTAINTY, JOIN_STACKS, JOINS, KINDS
 from tracer.analysis.views.waits import LINE_COLUMNS, waits
 from tracer.probes.schema import PID, TID, TS, Column, Type
 from tracer.store.trace import Trace
 
 VIEW = "critical_path"
+SUMS = "path_sums"
 RUN = "run"
 """The kind of a segment in which its thread runs."""
 
 _FOLLOWED = ("lock", "ipc", "child", "disk", "sync", "fault", "other")
 """Kinds of waits that the thread `by_tid` ended, if there is one."""
-_NEVER = 1 << 62
 
 _MOST_PIECES = 1 << 18
 """Pieces of steps that are in memory at a time, unless one step has more."""
@@ -54,6 +55,11 @@ FROM phase_segments g JOIN phase_lanes l USING (lane) JOIN threads t
 ORDER BY ALL
 """
 
+_PHASES = "SELECT lane, ts, coalesce(name, -1) FROM phase_segments ORDER BY segment"
+
+_OF_WAITS = ["row", "kind", "detail", "call", "by_tid", "by_life", "certainty", "owner"]
+"""Columns of `wait_rows` that a segment has of its wait."""
+
 _KIND = f"ENUM {(RUN, *KINDS)}"
 
 _ROWS = f"""
@@ -64,19 +70,10 @@ CREATE OR REPLACE TEMP TABLE path_rows (
 )
 """
 
-# `wait_rows` is in order of time, so a condition on it spares reading most of its blocks.
-_PIECES = f"""
+_APPEND = f"""
 INSERT INTO path_rows BY NAME
-SELECT p.span, p.ts, p.dur_ns, p.lane + 1 AS life, coalesce(w.kind::{_KIND}, '{RUN}') AS kind,
-    w.detail, w.call, w.by_tid, w.by_life, coalesce(w.certainty, 'exact') AS certainty, w.owner,
-    w.row, g.name AS phase
-FROM path_pieces p
-JOIN (SELECT span, marking FROM path_steps WHERE span BETWEEN {{first}} AND {{last}}) s USING (span)
-LEFT JOIN (
-    SELECT rowid AS number, * FROM wait_rows WHERE ts BETWEEN {{since}} AND {{until}}
-) w ON w.number = p.wait
-LEFT JOIN phase_segments g ON g.segment = phase_segment(s.marking, p.ts)
-ORDER BY p.span, p.ts
+SELECT * REPLACE (coalesce(kind, '{RUN}') AS kind, coalesce(certainty, 'exact') AS certainty)
+FROM path_pieces
 """
 
 _TEXTS = """
@@ -98,16 +95,16 @@ FROM path_rows w JOIN path_steps s USING (span) {_JOINS} {JOIN_STACKS}
 
 # Rows are added up by their numbers, and only the sums get their texts.
 _SUMS = f"""
-CREATE OR REPLACE TEMP TABLE path_sums AS
+CREATE OR REPLACE TEMP TABLE {SUMS} AS
 WITH sums AS (
-    SELECT s.tid AS step_tid, s.of_step, w.phase, w.life, w.kind, w.detail, w.call, w.by_tid,
+    SELECT s.tid AS step_tid, s.typical, w.phase, w.life, w.kind, w.detail, w.call, w.by_tid,
         w.by_life, w.certainty, w.owner, l.row, sum(w.dur_ns) AS dur_ns
-    FROM path_rows w JOIN (SELECT *, {{of_step}} AS of_step FROM path_steps WHERE {{which}}) s
+    FROM path_rows w JOIN (SELECT *, {{typical}} AS typical FROM path_steps WHERE {{which}}) s
         USING (span)
     LEFT JOIN waiting_lines l ON w.row = l.row
     GROUP BY ALL
 )
-SELECT w.step_tid, w.of_step, n.name AS phase, w.dur_ns, {_TEXTS} FROM sums w {_JOINS}
+SELECT w.step_tid, w.typical, n.name AS phase, w.dur_ns, {_TEXTS} FROM sums w {_JOINS}
 """
 
 
@@ -117,38 +114,51 @@ def _build(trace: Trace) -> None:
     make_segments(trace)
     trace.execute(_STEPS.replace("$begun", str(trace.manifest["clock"]["start_ns"])))
     trace.execute(_ROWS)
-    spans = SpansOfLanes(*_arrays(trace, 'SELECT lane, start, "end" FROM path_steps ORDER BY span'))
+    *spans, marking = _arrays(
+        trace, 'SELECT lane, start, "end", coalesce(marking, -1) FROM path_steps ORDER BY span'
+    )
     lane, ts = _arrays(trace, _CUTS)
-    for window in windows(trace, spans, _FOLLOWED):
+    phases = _Phases(trace)
+    for window in windows(trace, SpansOfLanes(*spans), _FOLLOWED):
         for pieces in pieces_of(window.waits, window.spans, (lane, ts), _MOST_PIECES):
-            _keep(trace, window, pieces)
+            _keep(
+                trace, window, pieces, phases.of(marking[window.first + pieces.span], pieces.begin)
+            )
     trace.execute(_VIEW)
 
 
-def _keep(trace: Trace, window: Window, pieces: Pieces) -> None:
-    """Adds pieces of spans, which there is at least one of, to the table path_rows."""
+class _Phases:
+    """The phases of threads."""
+
+    def __init__(self, trace: Trace) -> None:
+        lane, ts, name = _arrays(trace, _PHASES)
+        self._cuts = Cuts(lane, ts)
+        self._name = name.astype(np.int32)
+
+    def of(self, lane: Ints, ts: Ints) -> pa.Array:
+        """Returns the codes of the innermost phases at times; null: there is none."""
+        at = self._cuts.last(lane, ts)
+        known = np.flatnonzero(at >= 0)
+        found = np.full(len(at), -1, np.int32)
+        found[known] = self._name[at[known]]
+        return pa.array(found, mask=found < 0)
+
+
+def _keep(trace: Trace, window: Window, pieces: Pieces, phase: pa.Array) -> None:
+    """Adds pieces of spans to the table path_rows."""
     waited = pieces.wait != NO_WAIT
-    wait = pieces.wait[waited]
-    rows = np.full(len(pieces.wait), -1)
-    rows[waited] = window.number[wait]
-    began = window.waits.begin[wait]
-    found = pa.table(
-        {
-            "span": pieces.span + window.first,
-            "ts": pieces.begin,
-            "dur_ns": pieces.end - pieces.begin,
-            "lane": pieces.lane,
-            "wait": pa.array(rows, mask=~waited),
-        }
-    )
-    some = {
-        "first": window.first + pieces.span[0],
-        "last": window.first + pieces.span[-1],
-        "since": began.min(initial=_NEVER),
-        "until": began.max(initial=-_NEVER),
+    waits = window.rows.select(_OF_WAITS).take(pa.array(pieces.wait, mask=~waited))
+    found = {
+        "span": pieces.span + window.first,
+        "ts": pieces.begin,
+        "dur_ns": pieces.end - pieces.begin,
+        "life": pieces.lane + 1,
+        "phase": phase,
     }
-    with trace.lent("path_pieces", found):
-        trace.execute(_PIECES.format(**some))
+    for name, column in zip(waits.column_names, waits.columns, strict=True):
+        found[name] = column
+    with trace.lent("path_pieces", pa.table(found)):
+        trace.execute(_APPEND)
 
 
 def _arrays(trace: Trace, query: str) -> list[Ints]:
@@ -216,14 +226,18 @@ def main_steps(trace: Trace) -> str:
     return "stage = 'train'" if trace.rows(trains) else "true"
 
 
-def make_path_sums(trace: Trace, which: str, of_step: str) -> None:
-    """Makes the table `path_sums`: segments with the same values, added up over steps.
+def path_sums(trace: Trace, typical: str = "") -> str:
+    """Makes the table `path_sums` and returns its name: segments of `main_steps`, added up.
 
-    Columns: those of `critical_path` from phase to stack, but ts and all of the step's,
-    except step_tid; `of_step`, an SQL expression over columns of `steps`, and `dur_ns`. `which` is
-    an SQL condition over columns of `steps`. Needs the view `critical_path`.
+    Columns: those of `critical_path` from phase to stack, but ts and all of the step's, except
+    step_tid; and `typical`: true for steps for which `typical`, an SQL condition over columns of
+    `steps`, holds. `dur_ns` is the sum of all segments with the same values. A table that exists is
+    made anew only for another `typical` than "".
     """
-    trace.execute(_SUMS.format(which=which, of_step=of_step))
+    which = main_steps(trace)
+    if typical or not is_made(trace, SUMS):
+        trace.execute(_SUMS.format(which=which, typical=typical or "false"))
+    return SUMS
 
 
 def critical_path(trace: Trace) -> str:

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
 from tracer.analysis.views.chain_walk import SpansOfLanes, WaitsOfLanes
 from tracer.analysis.views.stretches import Ints
@@ -14,21 +16,14 @@ from tracer.store.trace import Trace
 _MOST = 1 << 19
 _NEVER = 1 << 62
 
+# `wait_rows` is nearly in order of time, so a condition on it spares reading most of its blocks.
 _ROWS = f"""
-SELECT life - 1 AS lane, rowid AS number, ts AS "begin",
+SELECT life - 1 AS lane, ts AS "begin",
     coalesce(try_cast(ts::HUGEINT + dur_ns AS BIGINT), {_NEVER}) AS "end",
-    if(kind IN {{followed}}, coalesce(by_life, 0), 0) AS by_life
+    if(kind IN {{followed}}, coalesce(by_life, 0), 0) AS "by",
+    row, kind, detail, call, by_tid, by_life, certainty, owner
 FROM wait_rows WHERE life IS NOT NULL AND ts >= {{since}} AND ts < {{until}}
 """
-
-# A wait that began before a window reaches into it only if it is its thread's last one.
-_BEFORE = """
-SELECT lane, max(number) AS number, arg_max("begin", number) AS "begin",
-    arg_max("end", number) AS "end", arg_max(by_life, number) AS by_life
-FROM (FROM path_before UNION ALL {rows}) GROUP BY lane
-"""
-
-_WAITS = "FROM (FROM path_before UNION ALL {rows}) ORDER BY lane, number"
 
 
 @dataclass(frozen=True)
@@ -39,8 +34,8 @@ class Window:
     """Number of the first span."""
     spans: SpansOfLanes
     waits: WaitsOfLanes
-    number: Ints
-    """Row of each wait in the table `wait_rows`."""
+    rows: pa.Table
+    """Rows of the table `wait_rows`, one for each of `waits`."""
 
 
 def windows(
@@ -48,7 +43,7 @@ def windows(
 ) -> Iterator[Window]:
     """Yields all spans, which are in order of their begins, in windows.
 
-    At most `most` waits begin in a window; more if one span has more.
+    About `most` waits begin in a window; more if one span has more.
 
     A wait of a kind in `followed` is followed into the thread that it waits for, if that is a
     target's. A wait of unknown length lasts until the thread's next one at most. Other queries may
@@ -57,31 +52,52 @@ def windows(
     threads = trace.arrow("SELECT begun, target IS NOT NULL AS followed FROM threads ORDER BY life")
     born = threads["begun"].to_numpy()
     targets = threads["followed"].to_numpy()
-    borders = trace.arrow(f"SELECT ts FROM wait_rows WHERE rowid % {most} = 0 ORDER BY ts")
-    group = np.searchsorted(borders["ts"].to_numpy(), spans.begin, "right")
+    found = trace.arrow(f"SELECT ts FROM wait_parts WHERE rowid % {most} = 0 ORDER BY ts")
+    borders = found["ts"].to_numpy()
+    group = np.searchsorted(borders, spans.begin, "right")
     bounds = [*(np.flatnonzero(group[1:] != group[:-1]) + 1), len(group)] if len(group) else []
-    rows = _ROWS.replace("{followed}", str(followed))
-    before = trace.arrow(f"{rows.format(since=0, until=0)} LIMIT 0")
-    since = -_NEVER
+    query = _ROWS.replace("{followed}", str(followed))
+    rows = trace.arrow(query.format(since=0, until=0))
+    upto = -_NEVER
     for first, last in zip([0, *bounds[:-1]], bounds, strict=False):
         some = spans.part(first, last)
         begin, end = int(some.begin[0]), int(some.end.max())
-        with trace.lent("path_before", before):
-            before = trace.arrow(_BEFORE.format(rows=rows.format(since=since, until=begin)))
-        with trace.lent("path_before", before):
-            found = trace.arrow(_WAITS.format(rows=rows.format(since=begin, until=end)))
-        lane, began, ended, life = (
-            found[name].to_numpy() for name in ("lane", "begin", "end", "by_life")
-        )
-        following = np.full(len(began), _NEVER)
-        following[:-1] = np.where(lane[1:] == lane[:-1], began[1:], _NEVER)
-        follows = (life > 0) & targets[np.maximum(life, 1) - 1]
-        waits = WaitsOfLanes(
-            np.searchsorted(lane, np.arange(len(born) + 1)),
-            began,
-            np.maximum(began, np.minimum(ended, following)),
-            np.where(follows, life - 1, -1).astype(np.int32),
-            born,
-        )
-        yield Window(int(first), some, waits, found["number"].to_numpy())
-        since = begin
+        for edge in (*borders[(borders > upto) & (borders < begin)], begin, end):
+            if edge > upto:
+                more = trace.arrow(query.format(since=upto, until=edge))
+                rows, upto = _in_order(pa.concat_tables([rows, more])), int(edge)
+            if edge <= begin:
+                rows = _reaching(rows, int(edge))
+        yield Window(int(first), some, _waits(rows, born, targets), rows)
+
+
+def _in_order(rows: pa.Table) -> pa.Table:
+    """Returns rows in order of lanes, and of time in each lane."""
+    row, begin, lane = (rows[name].to_numpy() for name in ("row", "begin", "lane"))
+    short = lane.astype(np.min_scalar_type(int(lane.max(initial=0))))  # sorts in one pass
+    return rows.combine_chunks().take(pa.array(np.lexsort((row, begin, short))))
+
+
+def _reaching(rows: pa.Table, begin: int) -> pa.Table:
+    """Returns the waits that may last until `begin`.
+
+    A wait that began before reaches so far only if it is its thread's last one.
+    """
+    lane, began = (rows[name].to_numpy() for name in ("lane", "begin"))
+    reaches = np.ones(len(lane), np.bool_)
+    reaches[:-1] = (lane[1:] != lane[:-1]) | (began[1:] >= begin)
+    return rows.filter(pa.array(reaches | (began >= begin)))
+
+
+def _waits(rows: pa.Table, born: Ints, targets: NDArray[np.bool_]) -> WaitsOfLanes:
+    lane, began, ended, life = (rows[name].to_numpy() for name in ("lane", "begin", "end", "by"))
+    following = np.full(len(began), _NEVER)
+    following[:-1] = np.where(lane[1:] == lane[:-1], began[1:], _NEVER)
+    follows = (life > 0) & targets[np.maximum(life, 1) - 1]
+    return WaitsOfLanes(
+        np.searchsorted(lane, np.arange(len(born) + 1)),
+        began,
+        np.maximum(began, np.minimum(ended, following)),
+        np.where(follows, life - 1, -1).astype(np.int32),
+        born,
+    )

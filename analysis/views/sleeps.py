@@ -7,7 +7,7 @@ memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -39,18 +39,29 @@ FROM off_cpu_rows
 
 
 class Marks:
-    """Moments of threads, which have numbers from 0: the last one up to any time is found."""
+    """Moments of threads with what is known of each."""
 
-    def __init__(self, lane: Ints, ts: Ints) -> None:
-        """Takes the moments: `lane` (-1: none) ascends, and `ts` (ns) within each lane."""
-        self._number = np.flatnonzero(lane >= 0)
-        self._cuts = Cuts(lane[self._number], ts[self._number])
+    def __init__(self, lane: Ints, ts: Ints, known: pa.Table) -> None:
+        """Takes the moments: `lane` (-1: none) ascends, and `ts` (ns) within each lane.
 
-    def last(self, lane: Ints, ts: Ints) -> pa.Array:
-        """Returns the number of the last moment up to each time; null: there is none."""
+        `known` has a row per moment.
+        """
+        kept = np.flatnonzero(lane >= 0)
+        self._ts = ts[kept]
+        self._known = known.take(pa.array(kept)).combine_chunks()
+        self._cuts = Cuts(lane[kept], self._ts)
+
+    def last(self, lane: Ints, ts: Ints) -> pa.Table:
+        """Returns what is known of the last moment up to each time; null: there is none."""
         at = self._cuts.last(lane, ts)
-        known = at >= 0
-        return pa.array(self._number[at] if len(self._number) else at, mask=~known)
+        return self._known.take(pa.array(at, mask=at < 0))
+
+    def exact(self, lane: Ints, ts: Ints) -> pa.Table:
+        """Returns what is known of the moment at each time; null: there is none."""
+        at = self._cuts.last(lane, ts)
+        found = at >= 0
+        found[found] = self._ts[at[found]] == ts[found]
+        return self._known.take(pa.array(at, mask=~found))
 
 
 class Sleeps:
@@ -104,14 +115,15 @@ class Sleeps:
         self._result = around.result
         del self._around, self._ts
 
-    def batches(self, marks: Mapping[str, Marks]) -> Iterator[pa.Table]:
+    def batches(self, marks: Sequence[Marks], of_calls: Marks) -> Iterator[pa.Table]:
         """Yields the intervals in stored order, with more columns; other queries may run meanwhile.
 
         - since: end of the thread's interval before (ns); null: there is none;
         - entered: time of entry of its last call up to `ts` (ns), and call: that call's code; null:
           it had returned by then, or there was none; returned: when it had (ns);
         - zero: true if the call that it is in returned 0;
-        - a column for each of `marks`: number of the thread's last mark up to `ts`;
+        - the columns of each of `marks` for the thread's last moment up to `ts`, and those of
+          `of_calls` for the moment at which the call that it is in was entered;
         - life, late_life: row of `threads` at `ts` and at `wake_ns`, as `life` there; waker_life,
           ran_life, late_ran_life: the same of the waker at `ts`, and of `ran_tid` at both times.
         """
@@ -119,10 +131,14 @@ class Sleeps:
             place = self._place[batch["row"].to_numpy()]
             kept = np.flatnonzero(place >= 0)
             if len(kept):
-                yield self._around_rows(batch.take(pa.array(kept)), place[kept], marks)
+                yield self._around_rows(batch.take(pa.array(kept)), place[kept], marks, of_calls)
 
     def _around_rows(
-        self, batch: pa.RecordBatch, at: NDArray[np.int32], marks: Mapping[str, Marks]
+        self,
+        batch: pa.RecordBatch,
+        at: NDArray[np.int32],
+        marks: Sequence[Marks],
+        of_calls: Marks,
     ) -> pa.Table:
         names = ("ts", "woken", "number", "waker", "ran")
         ts, woken, tid, waker, ran = (batch[name].to_numpy() for name in names)
@@ -131,14 +147,13 @@ class Sleeps:
         inside = place == _INSIDE
         alone = at == self._first[lane]
         call, result = self._call[at], self._result[at]
-        told = {
+        told: dict[str, pa.Array | pa.ChunkedArray] = {
             "since": pa.array(self._until[np.where(alone, at, at - 1)], mask=alone),
             "calls_known": pa.array(place != _NO_CALL),
             "entered": pa.array(edge, mask=~inside),
             "returned": pa.array(edge, mask=place != _AFTER),
             "call": pa.array(call, mask=~inside | (call < 0)),
             "zero": pa.array(result == 1, mask=~inside | (result < 0)),
-            **{name: mark.last(lane, ts) for name, mark in marks.items()},
         }
         for name, number, moment in (
             ("life", tid, ts),
@@ -149,6 +164,10 @@ class Sleeps:
         ):
             life = self.lives.of(number, moment)
             told[name] = pa.array((life + 1).astype(np.int32), mask=life < 0)
+        found = [one.last(lane, ts) for one in marks]
+        found.append(of_calls.exact(np.where(inside, lane, -1), edge))
+        for known in found:
+            told |= dict(zip(known.column_names, known.columns, strict=True))
         rows = pa.Table.from_batches([batch]).drop_columns(list(names[1:]))
         for name, column in told.items():
             rows = rows.append_column(name, column)

@@ -1,7 +1,8 @@
-"""The rows of waits as they are kept: numbers for names and threads, ordered by time.
+"""The rows of waits as they are kept: numbers for names and threads, in the order of `off_cpu`.
 
 A long recording has millions of waits. A row with its texts takes some 300 bytes, with numbers 60.
-`wait_events` puts the texts back as it is read.
+`wait_events` puts the texts back as it is read. Waits that were split are in a table of their own,
+since a table of millions of rows is neither sorted nor copied.
 """
 
 from __future__ import annotations
@@ -89,38 +90,36 @@ ASOF JOIN throttled_times q ON l.target = q.target AND l.moment <= q.upto
 WHERE l.moment >= q.since
 """
 
-_ROWS = f"""
-CREATE OR REPLACE TEMP TABLE wait_rows AS
-SELECT row, ts, dur_ns, pid, tid, life, kind::{KIND} AS kind, detail, call, state, by_tid, by_life,
-    certainty::{CERTAINTY} AS certainty, owner
-FROM (
-    SELECT *, NULL::INTEGER AS owner FROM {{whole}} WHERE coalesce(NOT ({_OF_JOURNAL}), true)
-    UNION ALL BY NAME
-    SELECT p.* REPLACE (n.code AS detail), o.life, b.life AS by_life, w.number AS owner
-    FROM {{pieces}} p LEFT JOIN wait_names n ON p.detail = n.name
-    LEFT JOIN threads o ON {owns("o", "p")}
-    LEFT JOIN threads b ON {owns("b", "p", "by_tid")}
-    LEFT JOIN wait_owners w ON p.row = w.row AND p.ts = w.ts AND p.detail = '{DATA}'
-)
-ORDER BY ts, tid, row
+_JUDGED = f"""
+SELECT p.* REPLACE (if(t.row IS NULL, p.kind::VARCHAR, 'throttled')::{KIND} AS kind,
+    if(t.row IS NULL, p.certainty::VARCHAR, 'inferred')::{CERTAINTY} AS certainty)
+FROM {{rows}} p LEFT JOIN throttled_late t ON p.row = t.row AND p.ts = t.ts
+"""
+_THROTTLED_PARTS = f"""
+CREATE OR REPLACE TEMP TABLE throttled_parts AS
+{_JUDGED.format(rows="(FROM wait_parts ANTI JOIN throttled_pieces USING (row, ts, kind))")}
+"""
+_ALSO_THROTTLED = f"UNION ALL BY NAME {_JUDGED.format(rows='throttled_waits')}"
+"""Of a trace with times in which a quota was used up."""
+
+_PIECES = f"""
+CREATE OR REPLACE TEMP TABLE wait_pieces AS
+SELECT row, p.ts, dur_ns, p.pid, p.tid, o.life, kind::{KIND} AS kind, n.code AS detail, call, state,
+    by_tid, b.life AS by_life, certainty::{CERTAINTY} AS certainty, w.number AS owner
+FROM (SELECT * FROM sync_waits {{more}}) p LEFT JOIN wait_names n ON p.detail = n.name
+LEFT JOIN threads o ON {owns("o", "p")}
+LEFT JOIN threads b ON {owns("b", "p", "by_tid")}
+LEFT JOIN (SELECT row AS of_row, ts AS of_ts, number FROM wait_owners) w
+    ON row = of_row AND p.ts = of_ts AND p.detail = '{DATA}'
+ORDER BY p.ts, p.tid, row
 """
 
-_WHOLE = "wait_parts"
-_PIECES = "sync_waits"
-# Of a trace with times in which a quota was used up.
-_WHOLE_LATE = """(
-    SELECT * REPLACE (if(t.row IS NULL, kind::VARCHAR, 'throttled') AS kind,
-        if(t.row IS NULL, certainty::VARCHAR, 'inferred') AS certainty)
-    FROM (FROM wait_parts ANTI JOIN throttled_pieces USING (row, ts, kind)) p
-    LEFT JOIN throttled_late t ON p.row = t.row AND p.ts = t.ts
-)"""
-_PIECES_LATE = """(
-    SELECT * FROM sync_waits
-    UNION ALL BY NAME
-    SELECT p.* REPLACE (if(t.row IS NULL, p.kind, 'throttled') AS kind,
-        if(t.row IS NULL, certainty, 'inferred') AS certainty)
-    FROM throttled_waits p LEFT JOIN throttled_late t ON p.row = t.row AND p.ts = t.ts
-)"""
+_ROWS = f"""
+CREATE OR REPLACE TEMP VIEW wait_rows AS
+SELECT *, NULL::INTEGER AS owner FROM wait_parts WHERE coalesce(NOT ({_OF_JOURNAL}), true)
+UNION ALL BY NAME
+FROM wait_pieces
+"""
 
 _EVENTS = """
 CREATE OR REPLACE TEMP VIEW wait_events AS
@@ -148,7 +147,7 @@ CREATE OR REPLACE TEMP TABLE sleeping_stacks AS
 SELECT row, kernel_stack FROM off_cpu_rows WHERE kernel_stack IS NOT NULL
 """
 
-_ON_THE_WAY = ("wait_parts", "sync_waits", "data_owners", "throttled_waits", "throttled_pieces")
+_ON_THE_WAY = ("sync_waits", "data_owners", "throttled_waits", "throttled_pieces")
 
 
 def make_wait_tables(trace: Trace) -> None:
@@ -174,8 +173,12 @@ def make_wait_events(trace: Trace) -> None:
     quotas = trace.rows("SELECT 1 FROM throttled_times LIMIT 1")
     if quotas:
         trace.execute(_LATE)
-    whole, pieces = (_WHOLE_LATE, _PIECES_LATE) if quotas else (_WHOLE, _PIECES)
-    trace.execute(_ROWS.format(whole=whole, pieces=pieces))
+    trace.execute(_PIECES.format(more=_ALSO_THROTTLED if quotas else ""))
+    if quotas:
+        trace.execute(_THROTTLED_PARTS)
+        trace.execute("DROP TABLE wait_parts")
+        trace.execute("ALTER TABLE throttled_parts RENAME TO wait_parts")
+    trace.execute(_ROWS)
     for table in (*_ON_THE_WAY, "throttled_late"):
         trace.execute(f"DROP TABLE IF EXISTS {table}")
     joins = f"{JOINS} {JOIN_STACKS} LEFT JOIN wait_names s ON w.state = s.code"

@@ -109,47 +109,38 @@ _IN_CALLS = ("read", "sync", "flush", "fast commit")
 """Evidence that tells of the call that it lies in."""
 
 _OF_CALLS = f"""
-CREATE OR REPLACE TEMP TABLE evidence_of_calls AS
-SELECT e.tid, c.entered, min(e.ts) FILTER (what = 'read') AS read_ns,
+SELECT e.tid::BIGINT AS tid, c.entered AS ts,
+    min(e.ts) FILTER (what = 'read') AS read_ns,
     arg_min(n.code, e.ts) FILTER (what = 'read') AS device,
     min(e.ts) FILTER (what = 'sync') AS sync_ns, min(e.ts) FILTER (what = 'flush') AS flush_ns,
     min(e.ts) FILTER (what = 'sync' AND detail = 'fsync_start') AS ext4_ns,
     min(e.ts) FILTER (what = 'fast commit') AS commit_ns
 FROM wait_evidence e JOIN calls_at_evidence c ON e.tid = c.tid AND e.ts = c.ts
 LEFT JOIN wait_names n ON e.detail = n.name
-WHERE what IN {_IN_CALLS} GROUP BY ALL
+WHERE what IN {_IN_CALLS} GROUP BY ALL ORDER BY 1, 2
 """
+"""Evidence by the calls that it lies in, and the calls' times of entry."""
 
-_MARKS = {
-    "fault": "SELECT tid, ts, arg_max(n.code, ts) AS detail FROM wait_evidence"
-    " LEFT JOIN wait_names n ON detail = n.name WHERE what = 'fault' GROUP BY ALL",
-    "pause": "SELECT tid, ts, any_value(n.code) AS detail FROM wait_evidence"
-    " LEFT JOIN wait_names n ON detail = n.name WHERE what = 'dirty' GROUP BY ALL",
-    "reclaim": "SELECT tid, ts, what = 'reclaim' AS begins FROM wait_evidence"
-    " WHERE what IN ('reclaim', 'reclaimed')",
-}
-"""Evidence of which the last one up to a time counts, by what it tells."""
-
-_MARK = """
-CREATE OR REPLACE TEMP TABLE {name}_marks AS
-SELECT row_number() OVER (ORDER BY tid, ts) - 1 AS number, * FROM ({query})
-"""
+_MARKS = (
+    "SELECT tid::BIGINT AS tid, ts, ts AS fault_ns, arg_max(n.code, ts) AS file FROM wait_evidence"
+    " LEFT JOIN wait_names n ON detail = n.name WHERE what = 'fault' GROUP BY ALL ORDER BY 1, 2",
+    "SELECT tid::BIGINT AS tid, ts, ts AS pause_ns, any_value(n.code) AS dirtied FROM wait_evidence"
+    " LEFT JOIN wait_names n ON detail = n.name WHERE what = 'dirty' GROUP BY ALL ORDER BY 1, 2",
+    "SELECT tid::BIGINT AS tid, ts, what = 'reclaim' AS begins FROM wait_evidence"
+    " WHERE what IN ('reclaim', 'reclaimed') ORDER BY 1, 2",
+)
+"""Evidence of which the last one up to a time counts."""
 
 _TOLD = """
-SELECT s.*, n.code AS state_code, e.read_ns <= s.ts AS reads, e.device, e.sync_ns <= s.ts AS syncs,
-    e.flush_ns <= s.ts AS flushes, e.ext4_ns <= s.ts AS on_ext4, e.commit_ns <= s.ts AS commits,
+SELECT s.*, n.code AS state_code, read_ns <= s.ts AS reads, sync_ns <= s.ts AS syncs,
+    flush_ns <= s.ts AS flushes, ext4_ns <= s.ts AS on_ext4, commit_ns <= s.ts AS commits,
     -- A fault lasts until the call that it happened in returns, or until the next call.
-    f.ts >= coalesce(s.entered, s.returned, s.since, f.ts) AS faults, f.detail AS file,
-    d.ts >= coalesce(greatest(s.since, s.entered), s.entered, s.since, d.ts) AS pauses,
-    d.detail AS dirtied, coalesce(m.begins, false) AS reclaims,
-    state IS NULL OR contains(state, 'D') AS deep, c.*,
+    fault_ns >= coalesce(s.entered, s.returned, s.since, fault_ns) AS faults,
+    pause_ns >= coalesce(greatest(s.since, s.entered), s.entered, s.since, pause_ns) AS pauses,
+    coalesce(begins, false) AS reclaims, state IS NULL OR contains(state, 'D') AS deep, c.*,
     w.role AS waker_role, coalesce(w.kernel, waker_tid = 0) AS by_kernel,
     coalesce(w.role = 'journal', false) AS by_journal
 FROM sleeps_in_calls s
-LEFT JOIN evidence_of_calls e ON s.tid = e.tid AND s.entered = e.entered
-LEFT JOIN fault_marks f ON s.fault = f.number
-LEFT JOIN pause_marks d ON s.pause = d.number
-LEFT JOIN reclaim_marks m ON s.reclaim = m.number
 LEFT JOIN wait_calls c ON s.call = c.code
 LEFT JOIN wait_names n ON s.state = n.name
 LEFT JOIN threads w ON s.waker_life = w.life AND NOT coalesce(interrupt, false)
@@ -253,10 +244,7 @@ SELECT s.row, s.ts, if(s.dur_ns >= 0, s.dur_ns, NULL) AS dur_ns, s.pid, s.tid
 FROM off_cpu_rows s SEMI JOIN waiting_threads o ON {owns("o", "s")}
 """
 
-_ON_THE_WAY = (
-    *("waiting_threads", "wait_evidence", "calls_at_evidence", "evidence_of_calls"),
-    *("fault_marks", "pause_marks", "reclaim_marks", "throttled_times"),
-)
+_ON_THE_WAY = ("waiting_threads", "wait_evidence", "calls_at_evidence", "throttled_times")
 
 
 def _build(trace: Trace) -> None:
@@ -291,17 +279,17 @@ def _make_parts(trace: Trace) -> None:
     waiting[trace.arrow("SELECT life - 1 AS at FROM waiting_threads")["at"].to_numpy()] = True
     sleeps = Sleeps(trace, waiting)
     _see_calls(trace, sleeps)
-    trace.execute(_OF_CALLS)
     numbers = Numbers(sleeps.tids)
-    marks = {}
-    for name, query in _MARKS.items():
-        trace.execute(_MARK.format(name=name, query=query))
-        times = trace.arrow(f"SELECT tid::BIGINT AS tid, ts FROM {name}_marks ORDER BY number")
-        tid, ts = (times[column].to_numpy() for column in times.column_names)
-        marks[name] = Marks(numbers.of(tid, ts), ts)
-    for rows in sleeps.batches(marks):
+    marks = [_marks(trace, numbers, query) for query in _MARKS]
+    for rows in sleeps.batches(marks, _marks(trace, numbers, _OF_CALLS)):
         with trace.lent("sleeps_in_calls", rows):
             trace.execute(_PARTS)
+
+
+def _marks(trace: Trace, numbers: Numbers, query: str) -> Marks:
+    found = trace.arrow(query)
+    tid, ts = (found[column].to_numpy() for column in ("tid", "ts"))
+    return Marks(numbers.of(tid, ts), ts, found.drop_columns(["tid", "ts"]))
 
 
 def _see_calls(trace: Trace, sleeps: Sleeps) -> None:

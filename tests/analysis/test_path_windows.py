@@ -47,7 +47,7 @@ def paths(trace, spans, most):
             for span, begin, end, lane, wait in zip(
                 pieces.span, pieces.begin, pieces.end, pieces.lane, pieces.wait, strict=True
             ):
-                number = None if wait == NO_WAIT else int(window.number[wait])
+                number = None if wait == NO_WAIT else window.rows["row"][int(wait)].as_py()
                 found.append((int(window.first + span), int(begin), int(end), int(lane), number))
     return found
 

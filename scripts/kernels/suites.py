@@ -96,7 +96,7 @@ them in the guest.
 - Missed pages are compared where the kernel reads nothing ahead. The guest tells the names of
   files, which the recorder finds when it makes tables; one file has none.
 - Each sleep of a target's thread has a stack, and nothing else has one. The stacks of the loads
-  have the entry of the system call, and a function of what the thread waits for.
+  have a function of what the thread waits for. An fsync may sleep several times, or not at all.
 
 {table}
 """,

@@ -175,13 +175,14 @@ def sleeping() -> Said:
 
 
 def asking() -> Said:
-    """Waits for answers from another process, through a pipe."""
-    there, back = os.pipe(), os.pipe()
+    """Waits for answers from another process, which sees it asleep before it answers."""
+    there, back, asker = os.pipe(), os.pipe(), Path(f"/proc/{os.getpid()}/stat")
     child = os.fork()
     if child == 0:
         for _ in range(ANSWERS):
             os.read(there[0], 1)
-            time.sleep(_PAUSE_S)
+            while asker.read_text().rpartition(")")[2].split()[0] != "S":
+                time.sleep(_PAUSE_S)
             os.write(back[1], b"x")
         os._exit(0)
     for _ in range(ANSWERS):

@@ -26,6 +26,7 @@ from tracer.analysis.views.open_files import (
     FORK,
     NOT_KNOWN,
     OPENING,
+    THERE,
     TO_ANOTHER,
     OpenFiles,
 )
@@ -43,6 +44,9 @@ HIT, MIXED = False, True
 """Values of `continues` of an inferred access: whether its call has added pages."""
 
 _ACCESSES = (page_cache.ACCESS, page_cache.FAULT, page_cache.MAP)
+_MOVING = ("read", "readv", "preadv2", "write", "writev", "pwritev2", "lseek", *TO_ANOTHER)
+# All descriptors of one description are there when the first of them is looked at. Its position is
+# not known if a call may have moved it during that look.
 _CALLED = f"""
 WITH calls AS (
     SELECT if(name = 'close', ts, ts + dur_ns) AS moment, pid, tid, name, ts, fd, "offset", length,
@@ -57,15 +61,34 @@ WITH calls AS (
     SELECT c.number, o.path FROM opening c ASOF JOIN $opens o ON c.tid = o.tid AND c.ts >= o.ts
     WHERE o.ts > c.previous
         AND (starts_with(o.path, '/') OR c.name = 'open' OR c.fd = {CURRENT_FOLDER})
+), held AS (
+    SELECT *, coalesce(description, -row_number() OVER ()) AS key FROM $descriptors
+    WHERE ts BETWEEN 0 AND {1 << 61} AND dur_ns BETWEEN 0 AND {1 << 61}
+), looks AS (
+    SELECT key, min(ts) AS ts, arg_min(ts + dur_ns, ts) AS until, arg_min(position, ts) AS position
+    FROM held GROUP BY key
+), moved AS (
+    SELECT DISTINCT key FROM calls c JOIN held h ON c.pid = h.pid AND c.fd = h.fd
+    JOIN looks l USING (key)
+    WHERE c.name IN {_MOVING} AND c.ts <= l.until AND c.moment >= l.ts
 )
 SELECT moment, pid, tid, name, ts, fd, "offset", length, flags, ret, path, number
 FROM calls LEFT JOIN named USING (number)
+UNION ALL
+SELECT l.ts, h.pid, h.pid, '{THERE}', l.ts, h.fd, if(m.key IS NULL, l.position, NULL),
+    h.description, h.flags, 0, h.path, -1
+FROM held h JOIN looks l USING (key) LEFT JOIN moved m USING (key)
 UNION ALL
 SELECT start_ns, pid, ppid, '{FORK}', start_ns, NULL, NULL, NULL, NULL, 0, NULL, -1
 FROM processes WHERE tid = pid AND start_ns IS NOT NULL AND ppid IS NOT NULL
 ORDER BY moment, number
 """
-_NO_OPENS = "(SELECT 0 AS tid, 0::BIGINT AS ts, '' AS path WHERE false)"
+_NONE = {
+    "opens": "(SELECT 0 AS tid, 0::BIGINT AS ts, '' AS path WHERE false)",
+    "descriptors": "(SELECT 0::BIGINT AS ts, 0::BIGINT AS dur_ns, 0 AS pid, 0::BIGINT AS fd, "
+    "0::BIGINT AS description, 0::BIGINT AS position, 0::BIGINT AS flags, '' AS path WHERE false)",
+}
+"""Tables without rows in place of those that a trace lacks."""
 _TRANSFERS = """
 CREATE OR REPLACE TEMP TABLE transfers (
     ts BIGINT, until BIGINT, pid INTEGER, tid INTEGER, opened BIGINT, "offset" BIGINT,
@@ -206,6 +229,9 @@ def _follow(trace: Trace) -> None:
             if name == FORK:
                 files.fork(pid, tid)
                 continue
+            if name == THERE:
+                files.there(pid, fd, offset, flags, path, length)
+                continue
             moved = files.call(pid, name, fd, offset, length, flags, ret, path)
             if moved is not None:
                 found.append(
@@ -244,7 +270,9 @@ def _follow(trace: Trace) -> None:
 
 def _batches(trace: Trace) -> Iterator[list[tuple[Any, ...]]]:
     """Yields the calls and forks in the order in which they take effect."""
-    query = _CALLED.replace("$opens", "opens" if "opens" in trace.tables else _NO_OPENS)
+    query = _CALLED
+    for table, none in _NONE.items():
+        query = query.replace(f"${table}", table if table in trace.tables else none)
     for batch in trace.batches(query, _BATCH, beside=True):
         columns = [
             column.fill_null(NOT_KNOWN).to_pylist() if not pa.types.is_string(column.type)

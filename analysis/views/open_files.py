@@ -3,8 +3,8 @@
 A descriptor is a number of a process, an open file description is what the kernel keeps for each
 open(): dup and fork share it, with its position (man 2 open, "Open file descriptions").
 
-- open, openat and creat make a description at position 0. Descriptors that no such call made
-  (pipes, sockets, files of before the recording) get one of unknown origin and position.
+- open, openat and creat make a description at position 0. Files of before the recording are listed
+  when it begins. All other descriptors (pipes, sockets) get one of unknown origin and position.
 - read, write, sendfile and splice move the position by the bytes that they return. pread64 and
   pwrite64 do not. lseek returns the new position. A write with O_APPEND leaves it unknown.
 - fork copies the descriptors. exec closes those with O_CLOEXEC.
@@ -22,8 +22,9 @@ OPENING = ("open", "openat", "openat2", "creat")
 MOVED = ("chdir", "fchdir", "chroot", "pivot_root", "unshare", "setns")
 """Calls after which a name may stand for another file."""
 _FOLDERS = ("chdir", "fchdir")
-FORK = "forked"
-"""The name of a row that is no call: a process is made by another one."""
+FORK, THERE = "forked", "there"
+"""Names of rows that are no calls: a process is made by another one; a descriptor is open when the
+recording begins."""
 CALLS = (
     *(*READING, *WRITING, *OPENING, *MOVED, "lseek", "close", "close_range"),
     *("dup", "dup2", "dup3", "fcntl", "mmap", "execve", "execveat"),
@@ -95,6 +96,7 @@ class OpenFiles:
         """Takes the recorded machine's architecture, for the value of O_DIRECT."""
         self._direct = _DIRECT.get(machine, _DIRECT_ELSEWHERE)
         self._processes: dict[int, _Process] = {}
+        self._there: dict[int, Opened] = {}
         self._places = 0
         self.opened: list[Opened] = []
 
@@ -102,6 +104,26 @@ class OpenFiles:
         """Gives a new process copies of the descriptors of another one."""
         made = self._of(parent)
         self._processes[pid] = _Process(dict(made.files), made.place, made.moved)
+
+    def there(self, pid: int, fd: int, position: int, flags: int, path: str, number: int) -> None:
+        """Tells of a descriptor that is open when the recording begins.
+
+        `position` may be NOT_KNOWN. Descriptors with the same `number` share one description.
+        """
+        process = self._of(pid)
+        found = process.files.get(fd, (None, False))[0]
+        if found is not None and found.opened:
+            return  # it was opened since
+        shared = self._there.get(number) if number != NOT_KNOWN else None
+        if shared is None:
+            shared = found or self._new()
+            shared.opened, shared.pid, shared.name = True, pid, (process.place, path)
+            if shared.position == NOT_KNOWN:
+                shared.position = position
+            shared.flags = flags
+            if number != NOT_KNOWN:
+                self._there[number] = shared
+        self._put(process, fd, shared, flags & _CLOEXEC)
 
     def call(
         self, pid: int, name: str, fd: int, offset: int, length: int, flags: int, ret: int,

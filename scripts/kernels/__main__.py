@@ -17,7 +17,7 @@ from scripts.kernels.errors import CannotTest
 from scripts.kernels.facts import FACTS, Facts
 from scripts.kernels.recorded import Failed, Recorded, Skipped
 from scripts.kernels.roots import PROJECT
-from scripts.kernels.suites import ALL, CGROUPS, Suite
+from scripts.kernels.suites import ALL, CGROUPS, WAITING, Suite
 from scripts.kernels.table import FAILS, OK, SKIPPED, Column, Result, lines
 from tracer.probes.backends.choice import BACKENDS
 from tracer.probes.errors import TracerError
@@ -52,6 +52,13 @@ def main() -> int:
         const=CGROUPS,
         default=ALL,
         help="test cgroups of version 2 in place of everything else",
+    )
+    parser.add_argument(
+        "--waiting",
+        action="store_const",
+        dest="suite",
+        const=WAITING,
+        help="test reads of files and kernel stacks of sleeps in place of everything else",
     )
     parser.add_argument("--write", type=Path, metavar="FILE", help="write the table as a page")
     chosen = parser.parse_args()
@@ -98,7 +105,7 @@ def _tested(
         if not again:
             _say(f"{name}: {kernel.release} records; see {share / machine.CONSOLE}")
             disks = make(cache / name)
-            job = {"backends": backends, "cgroups": suite is CGROUPS}
+            job = {"backends": backends, "suite": suite.results}
             boot(kernel, cache / name, share, "scripts.kernels.guest", job, disks, limit_s)
         _check(column, share, suite, backends)
     except CannotTest as error:
@@ -151,8 +158,7 @@ def _looked(share: Path, facts: Facts, suite: Suite, backend: str) -> dict[str, 
     with recorded.trace:
         for check in suite.checks:
             try:
-                check.look(recorded)
-                found[check.title] = Result(OK)
+                found[check.title] = Result(OK, check.look(recorded) or "")
             except Skipped as reason:
                 found[check.title] = Result(SKIPPED, str(reason))
             except Failed as reason:

@@ -13,5 +13,5 @@ class Check:
     """A question to a recording."""
 
     title: str
-    look: Callable[[Recorded], None]
-    """Raises Failed or Skipped."""
+    look: Callable[[Recorded], str | None]
+    """Returns a note on its success, or none. Raises Failed or Skipped."""

@@ -9,6 +9,8 @@ SHARED = Path("/run/tracer/share")
 """The folder for results, in the guest."""
 JOB, ALIVE, FACTS = "job.json", "alive", "facts.json"
 """Files in it: what the guest is to do (`Job`), its first sign of life, what it found (`Facts`)."""
+ALL, CGROUPS, WAITING = "results", "cgroups", "waiting"
+"""Names of the suites, and of their folders for what a guest hands over."""
 
 
 class Job(TypedDict):
@@ -21,8 +23,8 @@ class Job(TypedDict):
     libraries: str | None
     """Folder of Python's packages, unless the interpreter knows it."""
     backends: list[str]
-    cgroups: bool
-    """True: it tests cgroups (`scripts.kernels.cgroups`) in place of everything else."""
+    suite: str
+    """What it tests (`Suite.results`)."""
 
 
 class Load(TypedDict):

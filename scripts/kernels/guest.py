@@ -14,7 +14,7 @@ from pathlib import Path
 
 from scripts.kernels.cgroups import guest as cgroups
 from scripts.kernels.disks import KINDS, MOUNT_OPTIONS
-from scripts.kernels.facts import Disk, Facts, Job, Load, Recording, Verdict
+from scripts.kernels.facts import CGROUPS, WAITING, Disk, Facts, Job, Load, Recording, Verdict
 from scripts.kernels.recording import (
     PLACE,
     PYTHON,
@@ -24,6 +24,7 @@ from scripts.kernels.recording import (
     hand_over,
     record,
 )
+from scripts.kernels.waiting import guest as waiting
 
 _CGROUP = Path("/sys/fs/cgroup/tracer-kernels")
 
@@ -38,10 +39,10 @@ def work(job: Job) -> None:
         "tried": {},
     }
     hand_over(facts)
-    if job["cgroups"]:
+    if job["suite"] == CGROUPS:
         facts["tried"] = cgroups.tried(facts["disks"])
         hand_over(facts)
-    recorded = cgroups.recorded if job["cgroups"] else _recorded
+    recorded = {CGROUPS: cgroups.recorded, WAITING: waiting.recorded}.get(job["suite"], _recorded)
     for backend in job["backends"]:
         facts["recordings"][backend] = recorded(backend, facts["disks"])
         hand_over(facts)

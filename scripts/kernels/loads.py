@@ -14,7 +14,7 @@ import mmap
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -152,21 +152,27 @@ def _in_child(load: Callable[..., Said], arguments: list[str]) -> dict[str, Any]
     return {"pid": pid, "status": os.waitstatus_to_exitcode(status), "said": said}
 
 
+def run(job: Path, known: Iterable[Callable[..., Said]]) -> None:
+    """Runs the loads of a job: {"ran": FILE, "loads": {NAME: [FUNCTION, ARGUMENT, ...]}}.
+
+    `known`: the functions that a job may name.
+    """
+    told = json.loads(job.read_text())
+    functions = {load.__name__: load for load in known}
+    ran = {
+        name: _in_child(functions[function], arguments)
+        for name, (function, *arguments) in told["loads"].items()
+    }
+    Path(told["ran"]).write_text(json.dumps(ran))
+
+
 def main() -> None:
-    """Runs the loads of a job: {"ran": FILE, "loads": {NAME: [FUNCTION, ARGUMENT, ...]}}."""
+    """Runs the loads of a job, or the member of a cgroup."""
     if sys.argv[1] == "member":
         member(*sys.argv[2:])
         return
-    job = json.loads(Path(sys.argv[1]).read_text())
-    known = {
-        load.__name__: load
-        for load in (calls, faults, shared_faults, syncs, written, direct, joined)
-    }
-    ran = {
-        name: _in_child(known[function], arguments)
-        for name, (function, *arguments) in job["loads"].items()
-    }
-    Path(job["ran"]).write_text(json.dumps(ran))
+    loads = (calls, faults, shared_faults, syncs, written, direct, joined)
+    run(Path(sys.argv[1]), loads)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,16 @@
-"""The two sets of loads and checks, each with the page that its table is on."""
+"""The sets of loads and checks, each with the page that its table is on."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from scripts.kernels import checks
+from scripts.kernels import checks, facts
 from scripts.kernels.cgroups import checks as of_cgroups
 from scripts.kernels.check import Check
+from scripts.kernels.waiting import checks as of_waiting
 from tracer.analysis.views.flushes import flushes
+from tracer.analysis.views.reads import reads
 from tracer.analysis.views.requests import requests
 from tracer.analysis.views.waits import waits
 from tracer.store.trace import Trace
@@ -29,7 +31,7 @@ class Suite:
 
 
 ALL = Suite(
-    "results",
+    facts.ALL,
     checks.CHECKS,
     (flushes, requests),
     """\
@@ -41,13 +43,14 @@ boots Debian's kernels in QEMU without hardware support, records the same loads 
 the guest, makes the tables outside it, and compares exact numbers. "ok" holds for every backend
 unless some are named. A number in brackets names the note with the reason. The seconds are those of
 a whole test, most of them in the guest. Access to memory is not compared on arm64: its kernel does
-not tell whether a fault read or wrote. Limits of cgroups are on a [page of their own](cgroups.md).
+not tell whether a fault read or wrote. There are pages of their own for limits of
+[cgroups](cgroups.md) and for [reads and sleeps](waiting.md).
 
 {table}
 """,
 )
 CGROUPS = Suite(
-    "cgroups",
+    facts.CGROUPS,
     of_cgroups.CHECKS,
     (waits,),
     """\
@@ -73,4 +76,29 @@ The seconds are those of a whole test, most of them in the guest.
 {table}
 """,
     ("--cgroups",),
+)
+WAITING = Suite(
+    facts.WAITING,
+    of_waiting.CHECKS,
+    (reads,),
+    """\
+# Reads and sleeps on other kernels
+
+    {command}
+
+boots Debian's kernels in QEMU without hardware support, and records by each backend the events that
+only options record: pages of files that are read (`-e page_cache`, the view [reads](reads.md)), and
+kernel stacks of sleeps ([--stacks](explain.md#functions-of-the-kernel)). The numbers are those of
+the loads, which count the pages that they use. "ok" holds for every backend unless some are named.
+A number in brackets names the note with the reason. The seconds are those of a whole test, most of
+them in the guest.
+
+- Missed pages are compared where the kernel reads nothing ahead. The guest tells the names of
+  files, which the recorder finds when it makes tables; one file has none.
+- Each sleep of a target's thread has a stack, and nothing else has one. The stacks of the loads
+  have a function of what the thread waits for. An fsync may sleep several times, or not at all.
+
+{table}
+""",
+    ("--waiting",),
 )

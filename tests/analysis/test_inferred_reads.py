@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests.support.page_events import ONE, PAGE
 from tests.support.traces import make_trace
 from tracer.analysis.memory.knowledge import knowledge
@@ -27,7 +29,7 @@ class Story:
 
     def __init__(self):
         self.now = 0
-        self.calls, self.events, self.opens = [], [], []
+        self.calls, self.events, self.opens, self.looks = [], [], [], []
 
     def call(self, name, ret, adds=(), ino=12, **more):
         begun = self.now
@@ -47,10 +49,16 @@ class Story:
             self.now += 1
         self.call("openat", fd, fd=-100, flags=0)
 
+    def there(self, fd, position, description=None, dur_ns=5, pid=JOB):
+        self.looks.append({"ts": self.now, "dur_ns": dur_ns, "pid": pid, "fd": fd, "flags": 0,
+                           "position": position, "description": description,
+                           "path": "/data/a"})  # fmt: skip
+        self.now += 10
+
     @property
     def tables(self):
         return {"processes": [PROCESS], "page_cache": self.events, "files": FILES, "block": [],
-                "syscalls": self.calls, "opens": self.opens}  # fmt: skip
+                "syscalls": self.calls, "opens": self.opens, "descriptors": self.looks}  # fmt: skip
 
     def trace(self, folder):
         clock = {"name": "mono", "start_ns": 0, "end_ns": self.now + 10}
@@ -171,3 +179,30 @@ def test_a_recording_without_arguments_of_calls_has_no_accesses(tmp_path):
     made = Story()
     made.call("read", PAGE, (0,))
     assert made.sums(tmp_path / "t", "accessed", "read") == (0, 1)
+
+
+def test_a_cached_file_that_was_open_before_is_read_on_from_its_position(tmp_path):
+    made = Story()
+    made.there(3, PAGE // 2)
+    made.call("read", PAGE, fd=3, length=PAGE)
+    made.call("read", PAGE // 2, fd=3, length=PAGE)
+    assert made.sums(tmp_path / "t", *NAMES) == (3, 0, 0, 0)
+
+
+def test_descriptors_of_one_description_move_its_position_before_they_are_looked_at(tmp_path):
+    made = Story()
+    made.there(3, 0, description=1)
+    made.call("read", 2 * PAGE, fd=4, length=2 * PAGE)
+    made.there(4, 2 * PAGE, description=1)
+    made.call("read", PAGE // 2, fd=3, length=PAGE // 2)
+    made.call("read", PAGE, fd=4, length=PAGE)
+    assert made.sums(tmp_path / "t", *NAMES) == (5, 0, 0, 0)
+
+
+@pytest.mark.parametrize(("name", "known"), [("read", 0), ("pread64", 2)])
+def test_a_position_that_a_call_may_have_moved_during_the_look_is_not_known(tmp_path, name, known):
+    made = Story()
+    made.there(3, 0, dur_ns=15)
+    made.call(name, PAGE, fd=3, length=PAGE, offset=0)
+    made.call("read", PAGE, fd=3, length=PAGE)
+    assert made.sums(tmp_path / "t", *NAMES) == (known, 0, 0, (2 - known) * PAGE)

@@ -141,3 +141,42 @@ def test_names_hold_for_a_process_and_its_children_until_it_moves():
     first, second, *others = [one.name for one in made.files.opened]
     assert first == second
     assert len({first, *others}) == 3
+
+
+def test_a_file_that_was_open_before_has_its_position_which_all_of_its_descriptors_share():
+    made = Calls()
+    for pid, fd in ((JOB, 3), (CHILD, 3), (CHILD, 4)):
+        made.files.there(pid, fd, 500, 0, "/data/a", 1)
+    made.files.there(JOB, 5, 500, 0, "/data/a", 2)
+    assert [made.at(3), made.at(3, pid=CHILD), made.at(4, pid=CHILD), made.at(5)] == [
+        *(500, 600, 700, 500),
+    ]
+    assert {(one.opened, one.name[1]) for one in made.files.opened} == {(True, "/data/a")}
+
+
+def test_a_position_that_is_not_known_is_known_after_a_seek():
+    made = Calls()
+    made.files.there(JOB, 3, NOT_KNOWN, 0, "/data/a", NONE)
+    assert made.at(3) == NOT_KNOWN
+    made.call("lseek", 3, ret=4096)
+    assert made.at(3) == 4096
+
+
+def test_a_descriptor_that_was_opened_since_is_another_file():
+    made = Calls()
+    made.open(3)
+    made.at(3, ret=10)
+    made.files.there(JOB, 3, 500, 0, "/data/a", 1)
+    assert made.at(3) == 10
+    assert made.files.opened[0].name is None
+
+
+def test_flags_of_files_that_were_open_before_count():
+    made = Calls()
+    made.files.there(JOB, 3, 0, APPEND | CLOEXEC, "/data/a", 1)
+    made.files.there(JOB, 4, 0, DIRECT, "/data/b", 2)
+    assert made.at(3, name="write") == NOT_KNOWN
+    assert made.at(4) is None
+    kept = made.file(3)
+    made.call("execve")
+    assert made.file(3) != kept

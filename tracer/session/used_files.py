@@ -36,13 +36,17 @@ _NAMING = {
 
 
 _OPENED = """
-SELECT o.path FROM (OPENS) o LEFT JOIN (
+SELECT o.path FROM (NAMES) o LEFT JOIN (
     SELECT pid, bool_or(container_id IS NOT NULL) AS elsewhere FROM (PROCESSES) GROUP BY pid
 ) p ON o.pid = p.pid
 WHERE starts_with(o.path, '/') AND NOT coalesce(p.elsewhere, false)
 GROUP BY o.path ORDER BY count(*) DESC, o.path
 """
-"""Names by which processes outside of containers opened files."""
+"""Names by which processes outside of containers opened files, or have them open."""
+_NAMES = {
+    "opens": "SELECT pid, path FROM (OPENS)",
+    "descriptors": "SELECT pid, path FROM (DESCRIPTORS)",
+}
 
 
 def used_files(tables: Path) -> list[tuple[str, str | None, int | None, int]]:
@@ -61,10 +65,12 @@ def used_files(tables: Path) -> list[tuple[str, str | None, int | None, int]]:
 
 def opened_names(tables: Path) -> list[str]:
     """Returns absolute names of opened files, the most frequent first."""
-    needed = ("opens", "processes")
-    if not all(_exists_table(tables, name) for name in needed):
+    queries = {name: query for name, query in _NAMES.items() if _exists_table(tables, name)}
+    if not queries or not _exists_table(tables, "processes"):
         return []
-    return [name for (name,) in _asked(tables, f"{_OPENED} LIMIT {_MOST_FILES}", needed)]
+    query = _OPENED.replace("NAMES", " UNION ALL ".join(queries.values()))
+    rows = _asked(tables, f"{query} LIMIT {_MOST_FILES}", (*queries, "processes"))
+    return [name for (name,) in rows]
 
 
 def _exists_table(tables: Path, name: str) -> bool:

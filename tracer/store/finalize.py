@@ -27,6 +27,7 @@ from tracer.probes.backends.ftrace.page_stream import PageStream
 from tracer.probes.backends.perf_events import records, tracepoints
 from tracer.probes.backends.timeline import RawStream, Timeline, no_events
 from tracer.probes.catalogue import ALWAYS, PROBES
+from tracer.probes.descriptors import TABLE as DESCRIPTORS_TABLE
 from tracer.probes.errors import BadTrace, TracerError
 from tracer.probes.extents import EXTENT_MAP
 from tracer.probes.files import TABLE as FILES_TABLE
@@ -39,7 +40,7 @@ from tracer.probes.rows.event_rows import Assembler, EventRows
 from tracer.probes.rows.membership import Membership
 from tracer.probes.rows.threads import Threads
 from tracer.probes.sched import STACKS
-from tracer.probes.schema import AssemblyContext, Probe, Scope
+from tracer.probes.schema import AssemblyContext, Probe, Scope, Table
 from tracer.probes.symbols.mappings import MappedFile
 from tracer.probes.symbols.resolver import Resolver
 from tracer.store import left_out, listed, loss, perf, phases, python_stacks, samples, summary
@@ -48,6 +49,7 @@ from tracer.store.checked import Pid
 from tracer.store.files import allow_open_files, make_folder
 from tracer.store.layers import Layers
 from tracer.store.lists import (
+    DescriptorFacts,
     ExtentFacts,
     FileFacts,
     MarkFacts,
@@ -70,6 +72,7 @@ COMPAT = "compat.json"
 """The list of the targets' processes that ran a 32-bit program at the start."""
 FILES = "files.json"
 EXTENTS = "extents.json"
+DESCRIPTORS = "descriptors.json"
 MARKS = "marks"
 LIVE_MARKS = MARKS + LIVE
 """Folder for the marks of a recorded command; its processes may write anything there."""
@@ -104,6 +107,7 @@ def finalize(
         make_folder(building)
         with _resolver(manifest) or contextlib.nullcontext() as symbols:
             tables, gaps, last_event = _decode(folder, manifest, building, progress, symbols)
+        _add(tables, folder, building, DESCRIPTORS_TABLE, DESCRIPTORS, DescriptorFacts)
         if find_files is not None:
             files, extents, lost = find_files(building, manifest)
             listed.write(folder / RAW, FILES, files)
@@ -111,13 +115,8 @@ def finalize(
             left_out.note(folder / RAW, FILES_TABLE.name, lost)
             clock = manifest["clock"]
             gaps += left_out.of(FILES_TABLE.name, lost, clock["start_ns"], clock["end_ns"])
-        for table, name, kind in (
-            (FILES_TABLE, FILES, FileFacts),
-            (EXTENT_MAP, EXTENTS, ExtentFacts),
-        ):
-            if (folder / RAW / name).exists():
-                rows = listed.read(folder / RAW / name, kind)
-                tables[table.name] = {"rows": write_rows(table, building, rows)}
+        _add(tables, folder, building, FILES_TABLE, FILES, FileFacts)
+        _add(tables, folder, building, EXTENT_MAP, EXTENTS, ExtentFacts)
         write_table(LOSS_TABLE, building, loss.rows(gaps))
         final = folder / EVENTS
         if final.exists():
@@ -142,6 +141,15 @@ def finalize(
     finally:
         shutil.rmtree(building, ignore_errors=True)
     return manifest
+
+
+def _add(
+    tables: dict[str, TableFacts], folder: Path, building: Path, table: Table, name: str, kind: Any
+) -> None:
+    """Makes a table of a list, if the recording has that list."""
+    if (folder / RAW / name).exists():
+        rows = listed.read(folder / RAW / name, kind)
+        tables[table.name] = {"rows": write_rows(table, building, rows)}
 
 
 def _remove_unfinished(folder: Path) -> None:

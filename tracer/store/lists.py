@@ -38,6 +38,9 @@ MapFacts = tuple[Pid, Count, Listed[MappedFacts], Listed[tuple[Count, Count, Cou
 FileFacts = tuple[str, Inode | None, Inode, str, Whole | None, Count, str]
 """A used file at the recording's end: the columns of `tracer.probes.files.TABLE`."""
 
+DescriptorFacts = tuple[Count, Count, Pid, Pid, Count | None, Count, Count, str]
+"""A file that was open at the start: the columns of `tracer.probes.descriptors.TABLE`."""
+
 ExtentFacts = tuple[str, Inode, Count, Count, Count]
 """An extent of such a file: the columns of `tracer.probes.extents.EXTENT_MAP`."""
 

@@ -4,7 +4,7 @@
 
 MobileNet trains for some epochs on JPEG files, without DataLoader workers, on a file system of its
 own on a loop device that the kernel limits to a medium's speed. Each file has few pixels and is
-padded to 1 MiB, so that the stall is due to reading, not to decoding. Each order of the samples
+padded to 2 MiB, so that the stall is due to reading, not to decoding. Each order of the samples
 (shuffled, in-order) is recorded once without a memory limit. `tracer predict` tells from that
 recording alone what each epoch reads with other limits. Then the training runs with each of these
 limits, is recorded again, and the views of the trace give its fetch stall. The libraries are in
@@ -55,7 +55,7 @@ _MOST_BYTES = (1 << 63) - 4096
 _SHARES = (0.25, 0.5, 0.75, 0.9, 1.1)
 _ORDERS = ("shuffled", "in-order")
 _NOISY = 1.3
-_FILE_BYTES = 1 << 20
+_FILE_BYTES = 2 << 20
 _PROBES = "default,page_cache,sched"
 _WAITED = """
 SELECT w.epoch, sum(w.dur_ns) / 1e9 AS disk_s FROM waits w
@@ -114,8 +114,10 @@ class Training:
                 key = self.folder
                 stack.enter_context(Throttle(self.scratch.device, self.medium.speed, key))
             began = os.times().elapsed
+            marks = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=self.folder)))
             job = subprocess.Popen(
                 cgroups.entering([self.cgroup], waiting),
+                env={**os.environ, "TRACER_MARKS": str(marks)},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
             )
@@ -222,6 +224,8 @@ def _measured(training: Training, order: str, shares: list[float]) -> Iterator[d
     shutil.rmtree(trace)
     yield {"order": order, "share": None, "limit_bytes": None, "others_share": others,
            "own_bytes": own, "epochs": base}  # fmt: skip
+    if len(base) < 2 or not base[0]["read_bytes"]:
+        raise OSError("the recording has no epochs that read data")
     later = statistics.mean(epoch["stall_s"] for epoch in base[1:])
     per_byte = (base[0]["stall_s"] - later) / base[0]["read_bytes"]
     for share, size in zip(shares, sizes, strict=True):
@@ -256,7 +260,7 @@ def main() -> None:
     """Records, predicts and runs, for each order."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--samples", type=int, default=128)
+    parser.add_argument("--samples", type=int, default=64)
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--medium", default="hdd", help="a medium of workloads/studies")
     parser.add_argument("--order", choices=_ORDERS, help="this order only")

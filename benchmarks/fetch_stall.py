@@ -4,7 +4,7 @@
 
 MobileNet trains for some epochs on JPEG files, without DataLoader workers, on a file system of its
 own on a loop device that the kernel limits to a medium's speed. Each file has few pixels and is
-padded to 2 MiB, so that the stall is due to reading, not to decoding. Each order of the samples
+padded to 4 MiB, so that the stall is due to reading, not to decoding. Each order of the samples
 (shuffled, in-order) is recorded once without a memory limit. `tracer predict` tells from that
 recording alone what each epoch reads with other limits. Then the training runs with each of these
 limits, is recorded again, and the views of the trace give its fetch stall. The libraries are in
@@ -46,7 +46,7 @@ from PIL import Image
 from tracer.workloads.modes import cgroups
 from tracer.workloads.studies.media import find_medium
 from tracer.workloads.studies.others import others_cpu
-from tracer.workloads.studies.scratch import Scratch
+from tracer.workloads.studies.scratch import Scratch, drop_caches
 from tracer.workloads.studies.throttle import Throttle, take_down
 
 TRACER = [sys.executable, "-c", "from tracer.cli.main import main; main()"]
@@ -55,7 +55,7 @@ _MOST_BYTES = (1 << 63) - 4096
 _SHARES = (0.25, 0.5, 0.75, 0.9, 1.1)
 _ORDERS = ("shuffled", "in-order")
 _NOISY = 1.3
-_FILE_BYTES = 2 << 20
+_FILE_BYTES = 4 << 20
 _PROBES = "default,page_cache,sched"
 _WAITED = """
 SELECT w.epoch, sum(w.dur_ns) / 1e9 AS disk_s FROM waits w
@@ -101,7 +101,7 @@ class Training:
         output = self.scratch.mount / "output"
         command = [
             sys.executable, "-m", "tracer.workloads", "train", "mobilenet", "--data",
-            str(self.data), "--workers", "0", "--threads", "1", "--batch-size", "8", "--epochs",
+            str(self.data), "--workers", "0", "--threads", "1", "--batch-size", "4", "--epochs",
             str(self._epochs), "--output", str(output), "--checkpoint-every", "end",
             "--shuffle" if order == "shuffled" else "--in-order",
         ]  # fmt: skip
@@ -143,12 +143,8 @@ class Training:
         return trace, others["others_cpu_s"] / wall / (os.cpu_count() or 1)
 
     def _warm(self) -> None:
-        """Takes the data out of the page cache, and brings in the libraries of the training."""
-        os.sync()
-        for path in self.scratch.mount.rglob("*"):
-            if path.is_file():
-                with path.open("rb") as file:
-                    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        """Empties the page cache, and brings in the libraries of the training."""
+        drop_caches()
         code = "import tracer.workloads.train, torchvision.models, PIL.JpegImagePlugin"
         subprocess.run([sys.executable, "-c", code], check=False, stderr=subprocess.DEVNULL)
 
@@ -260,7 +256,7 @@ def main() -> None:
     """Records, predicts and runs, for each order."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--samples", type=int, default=64)
+    parser.add_argument("--samples", type=int, default=32)
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--medium", default="hdd", help="a medium of workloads/studies")
     parser.add_argument("--order", choices=_ORDERS, help="this order only")

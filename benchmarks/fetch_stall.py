@@ -2,8 +2,9 @@
 
     sudo python benchmarks/fetch_stall.py --json [--samples N] [--order O] [--work DIR]
 
-MobileNet trains for some epochs on drawn photographs, without DataLoader workers, on a file system
-of its own on a loop device that the kernel limits to a medium's speed. Each order of the samples
+MobileNet trains for some epochs on JPEG files, without DataLoader workers, on a file system of its
+own on a loop device that the kernel limits to a medium's speed. Each file has few pixels and is
+padded to 4 MiB, so that the stall is due to reading, not to decoding. Each order of the samples
 (shuffled, in-order) is recorded once without a memory limit. `tracer predict` tells from that
 recording alone what each epoch reads with other limits. Then the training runs with each of these
 limits, is recorded again, and the views of the trace give its fetch stall. The libraries are in
@@ -25,6 +26,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import io
 import json
 import os
 import shutil
@@ -38,10 +40,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from PIL import Image
+
 from tracer.workloads.modes import cgroups
 from tracer.workloads.studies.media import find_medium
 from tracer.workloads.studies.others import others_cpu
-from tracer.workloads.studies.scratch import Scratch
+from tracer.workloads.studies.scratch import Scratch, drop_caches
 from tracer.workloads.studies.throttle import Throttle, take_down
 
 TRACER = [sys.executable, "-c", "from tracer.cli.main import main; main()"]
@@ -50,6 +55,7 @@ _MOST_BYTES = (1 << 63) - 4096
 _SHARES = (0.25, 0.5, 0.75, 0.9, 1.1)
 _ORDERS = ("shuffled", "in-order")
 _NOISY = 1.3
+_FILE_BYTES = 4 << 20
 _PROBES = "default,page_cache,sched"
 _WAITED = """
 SELECT w.epoch, sum(w.dur_ns) / 1e9 AS disk_s FROM waits w
@@ -66,27 +72,20 @@ class Training:
 
     def __init__(self, folder: Path, options: argparse.Namespace, stack: Any) -> None:
         """Makes the file system, the data and the cgroup; `stack` removes them."""
-        self.folder, self._epochs, self._samples = folder, options.epochs, options.samples
+        self.folder, self._epochs = folder, options.epochs
         self.medium = find_medium(options.medium)
-        size = options.samples * 200_000 + (512 << 20)
+        size = options.samples * _FILE_BYTES + (256 << 20)
         self.scratch = stack.enter_context(Scratch(folder, size, self.medium))
         self.data = self.scratch.mount / "data"
-        self._run("prepare", "--output", str(folder / "prepared"))
+        self.data_bytes = options.samples * _FILE_BYTES
+        _draw(self.data / "train", options.samples)
+        _draw(self.data / "val", 4)
         os.sync()
-        self.files = [path for path in (self.data / "train").rglob("*") if path.is_file()]
-        self.data_bytes = sum(-path.stat().st_size // 4096 * -4096 for path in self.files)
         name = f"tracer-fetch-stall-{os.getpid()}"
         planned = cgroups.plan(cgroups.Share(), name, memory=cgroups.Memory(_MOST_BYTES))
         (self.cgroup,) = cgroups.make(planned)
         stack.callback(cgroups.remove, planned)
         stack.callback(take_down, folder, [])  # a recorder may have been in it a while longer
-
-    def _run(self, mode: str, *more: str) -> None:
-        subprocess.run(self._command(mode, *more), check=True, stdout=subprocess.DEVNULL)
-
-    def _command(self, mode: str, *more: str) -> list[str]:
-        own = ["--data", str(self.data), "--samples", str(self._samples)]
-        return [sys.executable, "-m", "tracer.workloads", mode, "mobilenet", *own, *more]
 
     def limit(self, limit: int | None) -> None:
         """Sets the memory limit in bytes; None: none."""
@@ -100,10 +99,12 @@ class Training:
         self._warm()
         self.limit(limit)
         output = self.scratch.mount / "output"
-        command = self._command(
-            "train", "--workers", "0", "--epochs", str(self._epochs), "--output", str(output),
-            "--checkpoint-every", "end", *([] if order == "shuffled" else [f"--{order}"]),
-        )  # fmt: skip
+        command = [
+            sys.executable, "-m", "tracer.workloads", "train", "mobilenet", "--data",
+            str(self.data), "--workers", "0", "--threads", "1", "--batch-size", "4", "--epochs",
+            str(self._epochs), "--output", str(output), "--checkpoint-every", "end",
+            "--shuffle" if order == "shuffled" else "--in-order",
+        ]  # fmt: skip
         waiting = ["/bin/sh", "-c", 'read line; exec "$@"', "wait", *command]
         with (
             contextlib.ExitStack() as stack,
@@ -113,8 +114,10 @@ class Training:
                 key = self.folder
                 stack.enter_context(Throttle(self.scratch.device, self.medium.speed, key))
             began = os.times().elapsed
+            marks = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=self.folder)))
             job = subprocess.Popen(
                 cgroups.entering([self.cgroup], waiting),
+                env={**os.environ, "TRACER_MARKS": str(marks)},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
             )
@@ -140,14 +143,22 @@ class Training:
         return trace, others["others_cpu_s"] / wall / (os.cpu_count() or 1)
 
     def _warm(self) -> None:
-        """Takes the data out of the page cache, and brings in the libraries of the training."""
-        os.sync()
-        for path in self.scratch.mount.rglob("*"):
-            if path.is_file():
-                with path.open("rb") as file:
-                    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        """Empties the page cache, and brings in the libraries of the training."""
+        drop_caches()
         code = "import tracer.workloads.train, torchvision.models, PIL.JpegImagePlugin"
         subprocess.run([sys.executable, "-c", code], check=False, stderr=subprocess.DEVNULL)
+
+
+def _draw(folder: Path, count: int) -> None:
+    """Writes padded JPEG files of two classes."""
+    random = np.random.default_rng(count)
+    for number in range(count):
+        pixels = random.integers(0, 256, (224, 224, 3), np.uint8)
+        encoded = io.BytesIO()
+        Image.fromarray(pixels).save(encoded, "JPEG")
+        path = folder / str(number % 2) / f"{number:06}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(encoded.getvalue().ljust(_FILE_BYTES, b"\0"))
 
 
 def _epochs(path: Path, dev: str) -> list[dict[str, Any]]:
@@ -209,6 +220,8 @@ def _measured(training: Training, order: str, shares: list[float]) -> Iterator[d
     shutil.rmtree(trace)
     yield {"order": order, "share": None, "limit_bytes": None, "others_share": others,
            "own_bytes": own, "epochs": base}  # fmt: skip
+    if len(base) < 2 or not base[0]["read_bytes"]:
+        raise OSError("the recording has no epochs that read data")
     later = statistics.mean(epoch["stall_s"] for epoch in base[1:])
     per_byte = (base[0]["stall_s"] - later) / base[0]["read_bytes"]
     for share, size in zip(shares, sizes, strict=True):
@@ -243,7 +256,7 @@ def main() -> None:
     """Records, predicts and runs, for each order."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--samples", type=int, default=400)
+    parser.add_argument("--samples", type=int, default=32)
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--medium", default="hdd", help="a medium of workloads/studies")
     parser.add_argument("--order", choices=_ORDERS, help="this order only")

@@ -19,6 +19,7 @@ LATEST = (1 << 63) - 1
 """The latest possible time, in ns."""
 _NEVER = -LATEST - 1
 """Marks the length of a call that did not return."""
+_RECENT = 1 << 10
 
 
 @dataclass(frozen=True)
@@ -57,10 +58,10 @@ class Numbers:
 
     def of(self, tid: Ints, ts: Ints) -> Ints:
         """Returns the place of each event's thread in `self.tid`; -1: it is not among them."""
-        if not len(self.tid):
-            return np.full(len(tid), -1)
-        at = np.minimum(np.searchsorted(self.tid, tid), len(self.tid) - 1)
-        return np.where(self.tid[at] == tid, at, -1)
+        found = np.full(len(tid), -1)
+        if len(self.tid):
+            _places(tid, self.tid, found)
+        return found
 
 
 def calls_of(
@@ -250,6 +251,18 @@ def _is_first(lane: Ints, entered: Ints) -> NDArray[np.bool_]:
     found = np.ones(len(lane), np.bool_)
     found[1:] = (lane[1:] != lane[:-1]) | (entered[1:] != entered[:-1])
     return found
+
+
+@compiled
+def _places(tid: Ints, tids: Ints, found: Ints) -> None:
+    recent = np.zeros(_RECENT, np.int64)  # the last place that was found, by the tid's last bits
+    for row in range(len(tid)):
+        at = recent[tid[row] % _RECENT]
+        if tids[at] != tid[row]:
+            at = min(np.searchsorted(tids, tid[row]), len(tids) - 1)
+            recent[tid[row] % _RECENT] = at
+        if tids[at] == tid[row]:
+            found[row] = at
 
 
 @compiled

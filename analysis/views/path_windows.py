@@ -13,7 +13,7 @@ from tracer.analysis.views.chain_walk import SpansOfLanes, WaitsOfLanes
 from tracer.analysis.views.stretches import Ints
 from tracer.store.trace import Trace
 
-_MOST = 1 << 19
+_MOST = 1 << 18
 _NEVER = 1 << 62
 
 # `wait_rows` is nearly in order of time, so a condition on it spares reading most of its blocks.

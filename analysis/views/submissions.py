@@ -74,22 +74,34 @@ WITH named AS (
         CASE WHEN event IN ('work_start', 'work_end') THEN {{'ts': ts, 'place': place,
             'work': CASE WHEN event = 'work_start' THEN work END}} END AS run
     FROM begun
+), numbered AS MATERIALIZED (
+    SELECT *, row_number() OVER (PARTITION BY tid ORDER BY ts, row) AS n FROM packed
+), told AS (
+    SELECT ts, tid, work, place,
+        max(n) FILTER (event != 'direct_end' AND step IS NOT NULL) OVER until AS latest,
+        max(n) FILTER (own_direct AND step IS NOT NULL) OVER until AS direct,
+        max(n) FILTER (event IN ('fsync', 'fsync_start', 'fsync_end') AND step IS NOT NULL)
+            OVER until AS synced,
+        max(n) FILTER (event IN ('fast_commit_start', 'fast_commit_end') AND step IS NOT NULL)
+            OVER until AS committed,
+        max(n) FILTER (run IS NOT NULL) OVER until AS run,
+        -- A worker makes compressed extents itself: take the last one within its task, if any.
+        max(n) FILTER (event = 'ordered_extent' OR run IS NOT NULL) OVER until AS extent
+    FROM numbered WINDOW until AS (PARTITION BY tid ORDER BY n ROWS UNBOUNDED PRECEDING),
+        by_thread AS (PARTITION BY tid ORDER BY n)
+    QUALIFY {rows}
 )
-SELECT ts, tid, work, place,
-    last_value(CASE WHEN event != 'direct_end' THEN step END IGNORE NULLS) OVER until AS latest,
-    last_value(CASE WHEN own_direct THEN step END IGNORE NULLS) OVER until AS direct,
-    last_value(CASE WHEN event IN ('fsync', 'fsync_start', 'fsync_end') THEN step END
-        IGNORE NULLS) OVER until AS synced,
-    last_value(CASE WHEN event IN ('fast_commit_start', 'fast_commit_end') THEN step END
-        IGNORE NULLS) OVER until AS committed,
-    last_value(run IGNORE NULLS) OVER until AS run,
-    -- A worker makes compressed extents itself: take the last one within its task, if any.
-    last_value(CASE WHEN event = 'ordered_extent' THEN {{'made': step}}
-        WHEN run IS NOT NULL THEN {{'made': step}} END IGNORE NULLS) OVER until AS extent
-FROM packed
-WINDOW until AS (PARTITION BY tid ORDER BY ts, row ROWS UNBOUNDED PRECEDING),
-    by_thread AS (PARTITION BY tid ORDER BY ts, row)
-QUALIFY {rows}
+SELECT t.ts, t.tid, t.work, t.place, latest.step AS latest, direct.step AS direct,
+    synced.step AS synced, committed.step AS committed, run.run,
+    CASE WHEN extent.event = 'ordered_extent' THEN {{'made': extent.step}}
+        WHEN extent.run IS NOT NULL THEN {{'made': extent.step}} END AS extent
+FROM told t
+LEFT JOIN numbered latest ON t.tid = latest.tid AND t.latest = latest.n
+LEFT JOIN numbered direct ON t.tid = direct.tid AND t.direct = direct.n
+LEFT JOIN numbered synced ON t.tid = synced.tid AND t.synced = synced.n
+LEFT JOIN numbered committed ON t.tid = committed.tid AND t.committed = committed.n
+LEFT JOIN numbered run ON t.tid = run.tid AND t.run = run.n
+LEFT JOIN numbered extent ON t.tid = extent.tid AND t.extent = extent.n
 """
 
 

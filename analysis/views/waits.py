@@ -40,14 +40,14 @@ from tracer.analysis.views.context import COLUMNS, make_in_context
 from tracer.analysis.views.data_owners import COLUMNS as OWNER_COLUMNS
 from tracer.analysis.views.requests import OPERATION
 from tracer.analysis.views.sleeps import Marks, Sleeps
-from tracer.analysis.views.sync_parts import AWAITED, FLUSH, JOURNAL, PAGES
+from tracer.analysis.views.sync_parts import AWAITED
 from tracer.analysis.views.threads import make_threads, owns
 from tracer.analysis.views.throttled import split_throttled
 from tracer.analysis.views.view import View, apart
+from tracer.analysis.views.wait_causes import Causes
 from tracer.analysis.views.wait_rows import (
     CALL_CODE,
     CALLS,
-    CODES,
     KINDS,
     make_wait_events,
     make_wait_tables,
@@ -131,102 +131,6 @@ _MARKS = (
 )
 """Evidence of which the last one up to a time counts."""
 
-_TOLD = """
-SELECT s.*, n.code AS state_code, read_ns <= s.ts AS reads, sync_ns <= s.ts AS syncs,
-    flush_ns <= s.ts AS flushes, ext4_ns <= s.ts AS on_ext4, commit_ns <= s.ts AS commits,
-    -- A fault lasts until the call that it happened in returns, or until the next call.
-    fault_ns >= coalesce(s.entered, s.returned, s.since, fault_ns) AS faults,
-    pause_ns >= coalesce(greatest(s.since, s.entered), s.entered, s.since, pause_ns) AS pauses,
-    coalesce(begins, false) AS reclaims, state IS NULL OR contains(state, 'D') AS deep, c.*,
-    w.role AS waker_role, coalesce(w.kernel, waker_tid = 0) AS by_kernel,
-    coalesce(w.role = 'journal', false) AS by_journal
-FROM sleeps_in_calls s
-LEFT JOIN wait_calls c ON s.call = c.code
-LEFT JOIN wait_names n ON s.state = n.name
-LEFT JOIN threads w ON s.waker_life = w.life AND NOT coalesce(interrupt, false)
-"""
-
-# Thread 0 is the idle thread of a CPU.
-_KIND = """
-CASE
-    WHEN state IS NULL THEN 'other'
-    WHEN state = 'new' OR starts_with(state, 'R') THEN 'cpu'
-    WHEN pauses THEN 'dirty'
-    WHEN reclaims THEN 'reclaim'
-    WHEN is_sync OR syncs THEN 'sync'
-    -- A fault that writes to a mapped file waits for the journal, too.
-    WHEN deep AND waker_role = 'journal' AND (interrupt = false OR reads IS NOT TRUE) THEN 'sync'
-    WHEN name IS NULL THEN
-        CASE WHEN faults THEN 'fault' WHEN NOT deep OR NOT calls_known THEN 'other'
-            WHEN interrupt THEN 'fault' WHEN interrupt = false THEN 'lock' ELSE 'other' END
-    WHEN is_lock THEN 'lock'
-    WHEN is_timer THEN 'timer'
-    WHEN is_child THEN 'child'
-    WHEN is_poll AND zero AND interrupt IS DISTINCT FROM false THEN 'timer'
-    WHEN deep AND reads THEN 'disk'
-    WHEN deep AND faults THEN 'fault'
-    WHEN deep AND interrupt = false AND NOT by_kernel THEN 'lock'
-    WHEN deep AND wake_ns IS NOT NULL THEN 'disk'
-    WHEN is_ipc AND NOT deep THEN 'ipc'
-    ELSE 'other'
-END
-"""
-
-# ext4 writes the file's pages, waits for the journal, and then has the device empty its cache. A
-# fast commit is written by the thread itself.
-_PART_OF_SYNC = f"""
-CASE
-    WHEN waker_role = 'journal' THEN {CODES[JOURNAL]}
-    WHEN NOT deep OR interrupt = false AND NOT by_kernel THEN NULL
-    WHEN flushes AND waker_role IS DISTINCT FROM 'flusher' THEN {CODES[FLUSH]}
-    WHEN commits THEN {CODES[JOURNAL]}
-    WHEN on_ext4 THEN {CODES[PAGES]}
-END
-"""
-
-_CERTAINTY = """
-CASE
-    WHEN kind = 'other' THEN 'unknown'
-    WHEN kind IN ('cpu', 'dirty', 'reclaim', 'timer', 'child') THEN 'exact'
-    WHEN kind = 'sync' AND (is_sync OR syncs) THEN 'exact'
-    WHEN kind = 'fault' AND faults OR kind = 'disk' AND reads THEN 'exact'
-    WHEN kind = 'lock' AND is_lock THEN 'exact'
-    WHEN kind = 'ipc' AND interrupt = false THEN 'exact'
-    ELSE 'inferred'
-END
-"""
-
-# An interrupt wakes on behalf of nobody. Where interrupts cannot be told from threads, only the
-# calls that threads end name the waker.
-_BY_WAKER = """
-waker_tid > 0 AND (interrupt = false OR interrupt IS NULL
-    AND (kind IN ('lock', 'ipc', 'child') OR kind = 'sync' AND by_journal))
-"""
-
-_PARTS = f"""
-INSERT INTO wait_parts BY NAME
-WITH causes AS MATERIALIZED (
-    SELECT *, {_KIND} AS kind, {_PART_OF_SYNC} AS part, {_CERTAINTY} AS certainty,
-        CASE kind WHEN 'disk' THEN if(reads, device, NULL) WHEN 'fault' THEN if(faults, file, NULL)
-            WHEN 'dirty' THEN dirtied WHEN 'sync' THEN part END AS detail,
-        CASE WHEN kind != 'cpu' AND run_delay_ns > 0 AND run_delay_ns <= dur_ns
-            THEN run_delay_ns END AS delay,
-        {_BY_WAKER} AS by_waker
-    FROM ({_TOLD})
-)
-SELECT row, ts, {apart("dur_ns", "coalesce(delay, 0)")} AS dur_ns, pid, tid, life, kind, detail,
-    call, state_code AS state,
-    CASE WHEN kind = 'cpu' THEN nullif(ran_tid, 0) WHEN by_waker THEN waker_tid END AS by_tid,
-    CASE WHEN kind = 'cpu' THEN if(ran_tid = 0, NULL, ran_life) WHEN by_waker THEN waker_life END
-        AS by_life,
-    certainty
-FROM causes WHERE delay IS NULL OR delay < dur_ns
-UNION ALL
-SELECT row, wake_ns, delay, pid, tid, late_life, 'cpu', NULL, call, {CODES["R"]},
-    nullif(ran_tid, 0), if(ran_tid = 0, NULL, late_ran_life), 'exact'
-FROM causes WHERE delay IS NOT NULL
-"""
-
 # The times between two readings in which a target's cgroup was throttled.
 _QUOTAS = f"""
 CREATE OR REPLACE TEMP TABLE throttled_times AS
@@ -281,9 +185,9 @@ def _make_parts(trace: Trace) -> None:
     _see_calls(trace, sleeps)
     numbers = Numbers(sleeps.tids)
     marks = [_marks(trace, numbers, query) for query in _MARKS]
+    causes = Causes(trace)
     for rows in sleeps.batches(marks, _marks(trace, numbers, _OF_CALLS)):
-        with trace.lent("sleeps_in_calls", rows):
-            trace.execute(_PARTS)
+        trace.append("wait_parts", causes.parts(rows))
 
 
 def _marks(trace: Trace, numbers: Numbers, query: str) -> Marks:

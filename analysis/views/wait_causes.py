@@ -1,0 +1,237 @@
+"""The causes of intervals off the CPU, and the waits that each interval is made of.
+
+The rules are SQL. Many intervals are alike in all that the rules ask about, so they are asked once
+for each case among some thousands of intervals.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tracer.analysis.views.stretches import Ints
+from tracer.analysis.views.sync_parts import FLUSH, JOURNAL, PAGES
+from tracer.analysis.views.wait_rows import CODES
+from tracer.store.trace import Trace
+
+# Thread 0 is the idle thread of a CPU.
+_KIND = """
+CASE
+    WHEN state IS NULL THEN 'other'
+    WHEN state = 'new' OR starts_with(state, 'R') THEN 'cpu'
+    WHEN pauses THEN 'dirty'
+    WHEN reclaims THEN 'reclaim'
+    WHEN is_sync OR syncs THEN 'sync'
+    -- A fault that writes to a mapped file waits for the journal, too.
+    WHEN deep AND waker_role = 'journal' AND (interrupt = false OR reads IS NOT TRUE) THEN 'sync'
+    WHEN name IS NULL THEN
+        CASE WHEN faults THEN 'fault' WHEN NOT deep OR NOT calls_known THEN 'other'
+            WHEN interrupt THEN 'fault' WHEN interrupt = false THEN 'lock' ELSE 'other' END
+    WHEN is_lock THEN 'lock'
+    WHEN is_timer THEN 'timer'
+    WHEN is_child THEN 'child'
+    WHEN is_poll AND zero AND interrupt IS DISTINCT FROM false THEN 'timer'
+    WHEN deep AND reads THEN 'disk'
+    WHEN deep AND faults THEN 'fault'
+    WHEN deep AND interrupt = false AND NOT by_kernel THEN 'lock'
+    WHEN deep AND wake_ns IS NOT NULL THEN 'disk'
+    WHEN is_ipc AND NOT deep THEN 'ipc'
+    ELSE 'other'
+END
+"""
+
+# ext4 writes the file's pages, waits for the journal, and then has the device empty its cache. A
+# fast commit is written by the thread itself.
+_PART_OF_SYNC = f"""
+CASE
+    WHEN waker_role = 'journal' THEN {CODES[JOURNAL]}
+    WHEN NOT deep OR interrupt = false AND NOT by_kernel THEN NULL
+    WHEN flushes AND waker_role IS DISTINCT FROM 'flusher' THEN {CODES[FLUSH]}
+    WHEN commits THEN {CODES[JOURNAL]}
+    WHEN on_ext4 THEN {CODES[PAGES]}
+END
+"""
+
+_CERTAINTY = """
+CASE
+    WHEN kind = 'other' THEN 'unknown'
+    WHEN kind IN ('cpu', 'dirty', 'reclaim', 'timer', 'child') THEN 'exact'
+    WHEN kind = 'sync' AND (is_sync OR syncs) THEN 'exact'
+    WHEN kind = 'fault' AND faults OR kind = 'disk' AND reads THEN 'exact'
+    WHEN kind = 'lock' AND is_lock THEN 'exact'
+    WHEN kind = 'ipc' AND interrupt = false THEN 'exact'
+    ELSE 'inferred'
+END
+"""
+
+# An interrupt wakes on behalf of nobody. Where interrupts cannot be told from threads, only the
+# calls that threads end name the waker.
+_BY_WAKER = """
+waker_tid > 0 AND (interrupt = false OR interrupt IS NULL
+    AND (kind IN ('lock', 'ipc', 'child') OR kind = 'sync' AND by_journal))
+"""
+
+_CASES = f"""
+WITH told AS (
+    SELECT s.*, state IS NULL OR contains(state, 'D') AS deep, c.*, w.role AS waker_role,
+        coalesce(w.kernel, waker_tid = 0) AS by_kernel,
+        coalesce(w.role = 'journal', false) AS by_journal
+    FROM sleeps_in_calls s
+    LEFT JOIN wait_calls c ON s.call = c.code
+    LEFT JOIN threads w ON s.waker_life = w.life AND NOT coalesce(interrupt, false)
+)
+SELECT {_KIND} AS kind, {_CERTAINTY} AS certainty, coalesce({_BY_WAKER}, false) AS by_waker,
+    kind = 'cpu' AS by_cpu, kind = 'disk' AND reads AS of_device,
+    kind = 'fault' AND faults AS of_file, kind = 'dirty' AS of_dirtied, CASE WHEN kind = 'sync' THEN {_PART_OF_SYNC} END::INTEGER AS part
+FROM told ORDER BY "case"
+"""
+
+_FLAGS = (
+    *("reads", "syncs", "flushes", "on_ext4", "commits", "faults", "pauses", "reclaims"),
+    *("zero", "calls_known"),
+)
+"""Columns of intervals that are true or false."""
+_EVIDENCE = {
+    "reads": "read_ns",
+    "syncs": "sync_ns",
+    "flushes": "flush_ns",
+    "on_ext4": "ext4_ns",
+    "commits": "commit_ns",
+}
+"""Flags for evidence in the call that an interval lies in, and the columns with its times."""
+_MOST_CASES = 1 << 62
+
+
+class Causes:
+    """The rules for the causes of intervals off the CPU."""
+
+    def __init__(self, trace: Trace) -> None:
+        """Needs the tables `wait_names`, `wait_calls` and `threads`."""
+        self._trace = trace
+        names = trace.arrow("SELECT name, code FROM wait_names").combine_chunks()
+        self._names, self._codes = names["name"].combine_chunks(), names["code"].combine_chunks()
+        self._calls, self._lives = (
+            int(trace.rows(f"SELECT count(*) FROM {table}")[0][0])
+            for table in ("wait_calls", "threads")
+        )
+
+    def parts(self, rows: pa.Table) -> pa.Table:
+        """Returns the waits of intervals, one or two of each, as rows of `wait_parts`.
+
+        `rows` are those of `Sleeps.batches`.
+        """
+        rows = _with_flags(rows.combine_chunks())
+        state = self._codes.take(pc.index_in(rows["state"].combine_chunks(), self._names))
+        _, first, case = np.unique(self._case(rows, state), return_index=True, return_inverse=True)
+        asked = rows.take(pa.array(first)).append_column("case", pa.array(np.arange(len(first))))
+        with self._trace.lent("sleeps_in_calls", asked):
+            cases = self._trace.arrow(_CASES)
+        for name in ("kind", "certainty"):
+            place = cases.column_names.index(name)
+            cases = cases.set_column(place, name, cases[name].dictionary_encode())
+        return _parts(rows, state, cases.combine_chunks().take(pa.array(case)))
+
+    def _case(self, rows: pa.Table, state: pa.Array) -> Ints:
+        """Returns a number for each row: rows of the same number are alike for the rules."""
+        found, size = np.zeros(rows.num_rows, np.int64), 1
+        waker = rows["waker_tid"].to_numpy()  # NaN for null
+        told = [(_ints(rows[name]), 2) for name in _FLAGS]
+        told += [
+            (_ints(rows["interrupt"]), 3),
+            (rows["wake_ns"].is_null().to_numpy().astype(np.int64), 2),
+            (np.where(waker > 0, 2, np.where(waker == 0, 1, 0)), 3),
+            (_ints(rows["call"]), self._calls + 1),
+            (_ints(rows["waker_life"]), self._lives + 2),
+            (_ints(state), len(self._names) + 1),
+        ]
+        for values, most in told:
+            found = found * most + values
+            size *= most
+        return found if size < _MOST_CASES else np.arange(len(found))
+
+
+def _ints(column: pa.Array | pa.ChunkedArray) -> Ints:
+    """Returns values from 0 as numbers from 1, null as 0. Booleans without a null keep theirs."""
+    if pa.types.is_boolean(column.type) and not column.null_count:
+        return np.asarray(column.to_numpy()).astype(np.int64)
+    return np.asarray(pc.fill_null(pc.add(column.cast(pa.int64()), 1), 0).to_numpy())
+
+
+def _with_flags(rows: pa.Table) -> pa.Table:
+    """Adds the columns `_FLAGS`."""
+    flags = {flag: pc.less_equal(rows[column], rows["ts"]) for flag, column in _EVIDENCE.items()}
+    entered, returned, since = (rows[name] for name in ("entered", "returned", "since"))
+    # A fault lasts until the call that it happened in returns, or until the next call.
+    fault, pause = rows["fault_ns"], rows["pause_ns"]
+    flags["faults"] = pc.greater_equal(fault, pc.coalesce(entered, returned, since, fault))
+    since = pc.coalesce(pc.max_element_wise(since, entered), pause)
+    flags["pauses"] = pc.greater_equal(pause, since)
+    flags["reclaims"] = rows["begins"]
+    flags["zero"] = rows["zero"]
+    rows = rows.drop_columns("zero")
+    for name, flag in flags.items():
+        rows = rows.append_column(name, pc.fill_null(flag, False))
+    return rows
+
+
+def _parts(rows: pa.Table, state: pa.Array, cases: pa.Table) -> pa.Table:
+    """Returns the waits of intervals, whose states are given as codes.
+
+    An interval is a wait until the thread was woken, and one from then until it ran.
+    """
+    nothing = pa.scalar(None, pa.int32())
+    length, by_cpu = rows["dur_ns"], cases["by_cpu"]
+    late = pc.and_(pc.greater(rows["run_delay_ns"], 0), pc.less_equal(rows["run_delay_ns"], length))
+    delay = pc.if_else(
+        pc.and_(late, pc.invert(by_cpu)), rows["run_delay_ns"], pa.scalar(None, pa.int64())
+    )
+    detail = cases["part"]
+    for name, flag in (("device", "of_device"), ("file", "of_file"), ("dirtied", "of_dirtied")):
+        detail = pc.if_else(cases[flag], rows[name], detail)
+    # Thread 0 is the idle thread of a CPU.
+    idle = pc.fill_null(pc.equal(rows["ran_tid"], 0), False)
+    ran_tid, ran_life, late_ran_life = (
+        pc.if_else(idle, nothing, rows[name]) for name in ("ran_tid", "ran_life", "late_ran_life")
+    )
+    by = cases["by_waker"]
+    first = pa.table(
+        {
+            "row": rows["row"],
+            "ts": rows["ts"],
+            "dur_ns": pc.subtract(length, pc.fill_null(delay, 0)),
+            "pid": rows["pid"],
+            "tid": rows["tid"],
+            "life": rows["life"],
+            "kind": cases["kind"],
+            "detail": detail,
+            "call": rows["call"],
+            "state": state,
+            "by_tid": pc.if_else(by_cpu, ran_tid, pc.if_else(by, rows["waker_tid"], nothing)),
+            "by_life": pc.if_else(by_cpu, ran_life, pc.if_else(by, rows["waker_life"], nothing)),
+            "certainty": cases["certainty"],
+        }
+    ).filter(pc.or_kleene(pc.is_null(delay), pc.less(delay, length)))
+    count = rows.num_rows
+    then = pa.table(
+        {
+            "row": rows["row"],
+            "ts": rows["wake_ns"],
+            "dur_ns": delay,
+            "pid": rows["pid"],
+            "tid": rows["tid"],
+            "life": rows["late_life"],
+            "kind": _always("cpu", count),
+            "detail": pa.nulls(count, pa.int32()),
+            "call": rows["call"],
+            "state": pa.repeat(pa.scalar(CODES["R"], pa.int32()), count),
+            "by_tid": ran_tid,
+            "by_life": late_ran_life,
+            "certainty": _always("exact", count),
+        }
+    ).filter(pc.is_valid(delay))
+    return pa.concat_tables([first, then])
+
+
+def _always(name: str, count: int) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(np.zeros(count, np.int32), [name])

@@ -19,7 +19,7 @@ from scripts.kernels.errors import CannotTest
 from scripts.kernels.initramfs import NEEDED, USEFUL, archive
 from scripts.kernels.modules import Modules
 from scripts.kernels.roots import PROJECT, Root, root_of
-from scripts.kernels.suites import ALL, CGROUPS
+from scripts.kernels.suites import ALL, CGROUPS, WAITING
 from scripts.kernels.table import FAILS, OK, SKIPPED, Column, Result, lines
 
 
@@ -158,7 +158,9 @@ def test_a_kernel_that_was_unpacked_in_part_is_an_error_with_the_folder_to_remov
         kernel_of("sid", tmp_path)
 
 
-@pytest.mark.parametrize(("suite", "page"), [(ALL, "kernels.md"), (CGROUPS, "cgroups.md")])
+@pytest.mark.parametrize(
+    ("suite", "page"), [(ALL, "kernels.md"), (CGROUPS, "cgroups.md"), (WAITING, "waiting.md")]
+)
 def test_a_page_has_the_words_of_its_suite_and_a_row_for_each_check(suite, page):
     text = (PROJECT / "docs" / page).read_text()
     command = next(line for line in text.splitlines() if line.startswith("    make"))
@@ -166,4 +168,5 @@ def test_a_page_has_the_words_of_its_suite_and_a_row_for_each_check(suite, page)
     assert text.startswith(before)
     assert set(suite.options) <= {*re.findall(r"--\w+", command)}
     rows = [line.split("|")[1].strip() for line in text.splitlines() if line.startswith("| ")]
-    assert rows == ["check", rows[1], DOCTOR, *(check.title for check in suite.checks), "seconds"]
+    titles = [*([DOCTOR] if suite.asks_doctor else []), *(check.title for check in suite.checks)]
+    assert rows == ["check", rows[1], *titles, "seconds"]

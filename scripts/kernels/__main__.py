@@ -14,7 +14,7 @@ from scripts.kernels.checks import DOCTOR
 from scripts.kernels.debian import KERNELS, kernel_of
 from scripts.kernels.disks import make
 from scripts.kernels.errors import CannotTest
-from scripts.kernels.facts import FACTS, Facts
+from scripts.kernels.facts import FACTS, Facts, Verdict
 from scripts.kernels.recorded import Failed, Recorded, Skipped
 from scripts.kernels.roots import PROJECT
 from scripts.kernels.suites import ALL, CGROUPS, WAITING, Suite
@@ -105,7 +105,7 @@ def _tested(
         if not again:
             _say(f"{name}: {kernel.release} records; see {share / machine.CONSOLE}")
             disks = make(cache / name)
-            job = {"backends": backends, "suite": suite.results}
+            job = {"backends": backends, "suite": suite.results, "doctor": suite.asks_doctor}
             boot(kernel, cache / name, share, "scripts.kernels.guest", job, disks, limit_s)
         _check(column, share, suite, backends)
     except CannotTest as error:
@@ -124,28 +124,36 @@ def _check(column: Column, share: Path, suite: Suite, backends: list[str]) -> No
     if not (share / FACTS).exists():
         raise CannotTest(f"the guest found out nothing; see {share / machine.CONSOLE}")
     facts: Facts = json.loads((share / FACTS).read_text())
-    column.cells = {title: {} for title in (DOCTOR, *(check.title for check in suite.checks))}
+    asked = (DOCTOR,) if suite.asks_doctor else ()
+    column.cells = {title: {} for title in (*asked, *(check.title for check in suite.checks))}
     for backend in backends:
-        verdict, recording = facts["doctor"][backend], facts["recordings"].get(backend)
+        recording = facts["recordings"].get(backend)
         if recording is None:
             result = Result(FAILS, f"the guest was ended before it recorded by {backend}")
-            column.cells[DOCTOR][backend] = result
+            for cells in column.cells.values():
+                cells[backend] = result
             continue
-        error = recording["error"]
+        error = _last(recording["error"])
+        if suite.asks_doctor:
+            told = _told(facts["doctor"][backend], recording["captured"], error)
+            column.cells[DOCTOR][backend] = told
         if not recording["captured"]:
-            if verdict["ok"]:
-                column.cells[DOCTOR][backend] = Result(FAILS, f"it can, but: {_last(error)}")
-            else:
-                column.cells[DOCTOR][backend] = Result(OK)
+            outcome = SKIPPED if suite.asks_doctor else FAILS
             for check in suite.checks:
-                reason = f"no recording by {backend}: {_last(error)}"
-                column.cells[check.title][backend] = Result(SKIPPED, reason)
+                reason = f"no recording by {backend}: {error}"
+                column.cells[check.title][backend] = Result(outcome, reason)
             continue
-        column.cells[DOCTOR][backend] = (
-            Result(OK) if verdict["ok"] else Result(FAILS, f"it cannot: {verdict['found']}")
-        )
         for title, result in _looked(share, facts, suite, backend).items():
             column.cells[title][backend] = result
+
+
+def _told(verdict: Verdict, captured: bool, error: str) -> Result:
+    """Returns whether `tracer doctor` told that a backend can record."""
+    if verdict["ok"] == captured:
+        return Result(OK)
+    return Result(
+        FAILS, f"it can, but: {error}" if verdict["ok"] else f"it cannot: {verdict['found']}"
+    )
 
 
 def _looked(share: Path, facts: Facts, suite: Suite, backend: str) -> dict[str, Result]:

@@ -25,6 +25,8 @@ class Job(TypedDict):
     backends: list[str]
     suite: str
     """What it tests (`Suite.results`)."""
+    doctor: bool
+    """Whether it asks `tracer doctor` first."""
 
 
 class Load(TypedDict):
@@ -68,6 +70,7 @@ class Facts(TypedDict):
     release: str
     disks: dict[str, Disk]
     doctor: dict[str, Verdict]
+    """Empty if it was not asked."""
     recordings: dict[str, Recording]
     tried: dict[str, Load]
     """Programs that ran beside no recording."""

@@ -34,7 +34,7 @@ def work(job: Job) -> None:
     facts: Facts = {
         "release": os.uname().release,
         "disks": {kind: _disk(kind) for kind in KINDS},
-        "doctor": _doctor(),
+        "doctor": _doctor() if job["doctor"] else {},
         "recordings": {},
         "tried": {},
     }

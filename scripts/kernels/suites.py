@@ -28,6 +28,8 @@ class Suite:
     page: str
     options: tuple[str, ...] = ()
     """Options that choose it."""
+    asks_doctor: bool = True
+    """The guest asks `tracer doctor` first, which takes a while."""
 
 
 ALL = Suite(
@@ -95,10 +97,11 @@ them in the guest.
 
 - Missed pages are compared where the kernel reads nothing ahead. The guest tells the names of
   files, which the recorder finds when it makes tables; one file has none.
-- Each sleep of a target's thread has a stack, and nothing else has one. The stacks of the loads
-  have a function of what the thread waits for. An fsync may sleep several times, or not at all.
+- Each sleep of a target's thread has a stack, and nothing else has one. The sleeps of a load are as
+  many as the kernel counts (`ru_nvcsw`). Their stacks have a function of what the thread waits for.
 
 {table}
 """,
     ("--waiting",),
+    asks_doctor=False,
 )

@@ -54,7 +54,9 @@ def test_a_manifest_of_a_few_megabytes_costs_no_gigabyte(tmp_path, key):
     assert "damaged" in run_within(BYTES, refused, tmp_path / "t", cpu_s=SECONDS)
 
 
-@pytest.mark.parametrize("name", ["threads.json", "members.jsonl", "files.json"])
+@pytest.mark.parametrize(
+    "name", ["threads.json", "members.jsonl", "files.json", "descriptors.json"]
+)
 def test_a_list_of_a_few_megabytes_costs_no_gigabyte(tmp_path, name):
     raw_trace(tmp_path / "t", {0: [Page(0)]})
     (tmp_path / "t/raw" / name).write_bytes(b"[" + b"0," * (5 * MANY) + b"0]\n")

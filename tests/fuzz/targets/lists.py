@@ -14,7 +14,7 @@ from tests.fuzz.target import target
 from tests.fuzz.targets.rings import format_texts, ring_page
 from tests.support import pages
 from tracer.store import left_out, maps, samples, summary
-from tracer.store.finalize import EXTENTS, FILES, MEMBERS, THREADS
+from tracer.store.finalize import DESCRIPTORS, EXTENTS, FILES, MEMBERS, THREADS
 from tracer.store.trace import Trace
 
 _COUNTERS = "stat.csv"
@@ -23,6 +23,7 @@ _LISTS: dict[str, list[Any]] = {
     THREADS: [[7, 7, 1, "python", "/c"], [8, 7, 1, "worker", None], [9, 9, None, "shim", None]],
     MEMBERS: [[5, 7, 0, -1, 3, False], [6, 8, 1, 0, 4, True], [7, 0, -1, -1, 0, False]],
     FILES: [["8:0", 12, 0, "/data/x", 4096, 8192, "handle"]],
+    DESCRIPTORS: [[0, 5, 7, 3, 1, 4096, 0o100000, "/data/a"]],
     EXTENTS: [["8:0", 12, 0, 100, 8]],
     maps.FILE: [[7, 5, [["/usr/lib/x.so", [8, 1], 12]], [[4096, 8192, 0, 0]]]],
     samples.FILE: [[5, -1, [["cpu_time", None, 5.5]]], [9, 0, [["cpu_time", None, 6.5]]]],

@@ -11,6 +11,11 @@ _MOST = (1 << 63) - 1
 COUNT_LIMIT = 1 << 48
 """Exclusive limit of the events in a gap: a CPU takes years to log as many."""
 
+_OF_NO_EVENTS = ("files", "symbols", "maps", "kernel_stacks", "python_stacks", "samples")
+OF_EVENTS = f"stream NOT IN {_OF_NO_EVENTS}"
+"""SQL for the gaps in which events are missing. Others lack names, stacks or samples: they are as
+long as the recording, and all its events are there."""
+
 
 def fitting(number: int) -> int:
     """Returns the number, or the nearest one that a 64-bit column holds.

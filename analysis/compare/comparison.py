@@ -217,13 +217,12 @@ def _about_pairs(
         left = len(base.traces) + len(group.traces) - 2 * len(paired)
         said = f"{len(paired)} pairs of runs of {base.name} and {group.name}"
         return [f"{said}, {left} runs without a partner are left out" if left else said]
-    works = {identities[n].work for n in (*base.traces, *group.traces)} - {""}
-    if len(works) > 1:
-        return [
-            f"{base.name} and {group.name} hold several kinds of work that do not pair, so their"
-            " spread includes the difference between these"
-        ]
-    return []
+    return [
+        f"{one.name} holds several kinds of work that do not pair, so its spread includes the"
+        " difference between these"
+        for one in (base, group)
+        if len({identities[n].work for n in one.traces} - {""}) > 1
+    ]
 
 
 def _values(runs: Sequence[Run], grouping: Grouping) -> pd.DataFrame:

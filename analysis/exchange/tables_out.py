@@ -19,17 +19,22 @@ from tracer.analysis.views.steps import steps
 from tracer.store.files import create
 from tracer.store.trace import ALL_TABLES, Trace
 
-VIEWS: dict[str, tuple[str, Callable[[Trace], str], str]] = {
-    "requests": ("block", requests, "issue_ns"),
-    "flushes": ("block", flushes, "ts"),
-    "steps": ("phases", steps, "start"),
-}
-"""Derived tables: the table that each needs, the function that makes it, its time column."""
+VIEWS: dict[str, tuple[str, Callable[[Trace], str], str, str]] = {
+    "requests": (
+        "block", requests, "coalesce(queue_ns, issue_ns)", "coalesce(complete_ns, issue_ns)",
+    ),
+    "flushes": ("block", flushes, "ts", "ts"),
+    "steps": ("phases", steps, "start", "start::HUGEINT + coalesce(total_ns, 0)"),
+}  # fmt: skip
+"""Derived tables: the table that each needs, the function that makes it, SQL for begin and end."""
 
 _FORMULA = (*"=+-@", *"\uff1d\uff0b\uff0d\uff20", "\t", "\r", "\n")
 """Characters with which a formula begins in a spreadsheet, with their full-width forms."""
 
-TIME = {"phases": ("start", "end"), "loss": ("from", "to"), "syscalls": ("ts", "dur_ns")}
+TIME = {
+    "phases": ("start", "end"), "loss": ("from", "to"), "syscalls": ("ts", "dur_ns"),
+    "off_cpu": ("ts", "dur_ns"),
+}  # fmt: skip
 """Time columns of the tables that have more, or others, than `ts`."""
 
 
@@ -44,12 +49,12 @@ def write_tables(trace: Trace, folder: Path, format: str, window: Window | None)
     for name in trace.tables:
         batches = (_within(name, batch, window) for batch in table_batches(trace, name))
         rows[name] = _write(folder, name, format, batches, _schema(name))
-    for name, (needs, make, time) in VIEWS.items():
+    for name, (needs, make, begun, over) in VIEWS.items():
         if needs in trace.tables:
             view = make(trace)
             sql = f"SELECT * FROM {view}"
             if window is not None:
-                sql += f' WHERE "{time}" BETWEEN {window.start} AND {window.end}'
+                sql += f" WHERE {begun} <= {window.end} AND {over} >= {window.start}"
             schema = trace.arrow(f"SELECT * FROM {view} LIMIT 0").schema
             rows[name] = _write(folder, name, format, query_batches(trace, sql), schema)
     return rows

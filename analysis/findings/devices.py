@@ -22,6 +22,16 @@ from tracer.store.trace import Trace
 _MACHINE = (Scope.MACHINE,)
 _HALF = 50.0
 
+# A thread of the kernel may issue a request that another one has queued.
+_ASKED = """(
+    SELECT coalesce(b.pid, r.pid) AS pid, coalesce(b.tid, r.tid) AS tid, r.operation, r.nr_sector,
+        coalesce(r.queue_ns, r.issue_ns) AS since, r.issue_ns, r.complete_ns AS until
+    FROM requests r LEFT JOIN (
+        SELECT ts, sector, any_value(pid) AS pid, any_value(tid) AS tid FROM block
+        WHERE event = 'bio_queue' GROUP BY ALL
+    ) b ON r.queue_ns = b.ts AND r.sector = b.sector
+)"""
+
 
 def latency(trace: Trace) -> list[Finding]:
     """Returns the share of queueing for the device and operation with the most request time.
@@ -64,7 +74,7 @@ def _a(operation: str) -> str:
 
 
 def reads(trace: Trace) -> list[Finding]:
-    """Returns the time in which a read request of the jobs' threads was queued or in service.
+    """Returns the time in which a read that the jobs' threads queued was queued or in service.
 
     It is an upper bound on their waiting time, because nobody waits for read-ahead. If several
     jobs train at once, it is the sum over their processes. Needs the tables block and processes.
@@ -80,9 +90,8 @@ def reads(trace: Trace) -> list[Finding]:
         f" / {over.ns}) AS value, count(*) AS requests, sum(nr_sector) * 512 AS bytes"
         f" FROM (SELECT since, until, nr_sector, max(until) OVER ({process}ORDER BY since, until"
         " ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS covered"
-        " FROM (SELECT pid, nr_sector, coalesce(queue_ns, issue_ns) AS since, complete_ns AS until"
-        f" FROM {of_jobs(trace, 'requests', 'issue_ns')}"
-        f" WHERE operation = 'read' AND complete_ns >= issue_ns AND {over.holds('issue_ns')}))"
+        f" FROM {of_jobs(trace, _ASKED, 'since')}"
+        f" WHERE operation = 'read' AND until >= issue_ns AND {over.holds('issue_ns')})"
         " HAVING count(*) > 0",
     )
     if answer is None:

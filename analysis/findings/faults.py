@@ -29,13 +29,14 @@ def _major(trace: Trace, over: Window) -> list[Finding]:
     answer = ask(
         trace,
         "SELECT 100 * count(*) / sum(count(*)) OVER () AS value, file, stage, count(*) AS faults,"
-        f" sum(count(*)) OVER () AS of FROM {view} WHERE kind = 'major' GROUP BY file, stage"
+        " sum(count(*)) OVER () AS of, sum(count(stage)) OVER () AS staged"
+        f" FROM {view} WHERE kind = 'major' GROUP BY file, stage"
         " QUALIFY file IS NOT NULL ORDER BY count(*) DESC, file, stage LIMIT 1",
     )
     if answer is None:
         return []
     where = named(answer.row["stage"], "")
-    during = f" in {where}" if where else ""
+    during = f" in {where}" if where else " in no stage" * bool(answer.count("staged"))
     sentence = (
         f"{percent(answer.value)} of major faults read {file_name(answer.row['file'])}{during}"
         f" ({answer.count('faults'):,} of {answer.count('of'):,}): its pages were not in memory"

@@ -101,7 +101,7 @@ def _first_epoch(trace: Trace, over: Window) -> list[Finding]:
     first, later = (seconds(answer.number(name)) for name in ("first_s", "later_s"))
     sentence = (
         f"minibatches of the first epoch wait {answer.value:.3g} times as long for their data as"
-        f" later ones ({first}, then {later}): later epochs find the data in the page cache"
+        f" later ones ({first}, then {later}): later epochs often find data in the page cache"
     )
     weight = answer.number("share")
     return [finding(trace, over, _NO_EVENTS, "first epoch", answer, sentence, "times", weight)]

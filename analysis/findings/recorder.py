@@ -12,6 +12,7 @@ from tracer.analysis.findings.finding import (
     seconds,
 )
 from tracer.analysis.findings.window import whole
+from tracer.probes.loss import OF_EVENTS
 from tracer.store.trace import Trace
 
 COST, LOSSES = "own cost", "losses"
@@ -54,7 +55,8 @@ def losses(trace: Trace) -> list[Finding]:
         " count(*) FILTER (events IS NULL) AS unknown FROM (SELECT a, b, events, max(b) OVER"
         " (ORDER BY a, b ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before FROM"
         f' (SELECT greatest(coalesce("from", {over.start}), {over.start}) AS a,'
-        f' least(coalesce("to", {over.end}), {over.end}) AS b, count AS events FROM loss))',
+        f' least(coalesce("to", {over.end}), {over.end}) AS b, count AS events FROM loss'
+        f" WHERE {OF_EVENTS}))",
     )
     if answer is None:
         return []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tracer.analysis.views.threads import make_threads, of_threads
+from tracer.probes.loss import OF_EVENTS
 from tracer.probes.schema import Scope
 from tracer.store.trace import Trace
 
@@ -101,7 +102,8 @@ def of_jobs(trace: Trace, table: str, ts: str = "ts") -> str:
 def lossy(trace: Trace, window: Window, scopes: tuple[Scope, ...]) -> bool:
     """Returns whether events of these scopes, or of a stream without a scope, were lost in it.
 
-    Without scopes the result is False: marks and samples are not kernel events.
+    Without scopes the result is False: marks and samples are not kernel events. Missing names are
+    no lost events either.
     """
     if not scopes:
         return False
@@ -109,7 +111,8 @@ def lossy(trace: Trace, window: Window, scopes: tuple[Scope, ...]) -> bool:
     others = [scope.value for scope in Scope if scope not in scopes]
     elsewhere = "".join(f" AND NOT contains(stream, '{other}')" for other in others)
     frame = trace.sql(
-        f'SELECT count(*) AS gaps FROM loss WHERE coalesce("from", 0) <= {window.end}'
+        f"SELECT count(*) AS gaps FROM loss WHERE {OF_EVENTS}"
+        f' AND coalesce("from", 0) <= {window.end}'
         f' AND coalesce("to", {_FOREVER}) >= {window.start}{elsewhere}'
     )
     return bool(frame["gaps"].iloc[0])

@@ -40,11 +40,10 @@ def _ceiling(trace: Trace, over: Window) -> list[Finding]:
     most = ceiling(trace)
     if most is None:
         return []
-    longest = sorted(most.by_kind, key=lambda kind: -most.by_kind[kind])[:_NAMED]
-    parts = [
-        f"{seconds(most.by_kind[kind])} {KINDS[kind]}" for kind in longest if most.by_kind[kind]
-    ]
-    named = f" ({'; '.join(parts)})" if parts else ""
+    spent = sorted((-s, kind) for kind, s in most.by_kind.items() if s)
+    parts = [f"{seconds(-s)} {KINDS[kind]}" for s, kind in spent[:_NAMED]]
+    mainly = "mainly " * (len(spent) > _NAMED)
+    named = f" ({mainly}{'; '.join(parts)})" if parts else ""
     sentence = (
         f"waiting for writes takes {at_most(most.percent)} of {most.what}{named}:"
         " a faster disk or a flush layer cannot save more; not included:"

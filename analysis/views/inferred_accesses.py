@@ -50,8 +50,8 @@ _MOVING = ("read", "readv", "preadv2", "write", "writev", "pwritev2", "lseek", *
 _CALLED = f"""
 WITH calls AS (
     SELECT if(name = 'close', ts, ts + dur_ns) AS moment, pid, tid, name, ts, fd, "offset", length,
-        flags, ret, row_number() OVER () AS number
-    FROM syscalls WHERE name IN {CALLS} AND dur_ns >= 0 AND (ret >= 0 OR name = 'close')
+        flags, ret, row AS number
+    FROM syscalls_rows WHERE name IN {CALLS} AND dur_ns >= 0 AND (ret >= 0 OR name = 'close')
         AND pid IS NOT NULL AND ts BETWEEN 0 AND {1 << 61} AND dur_ns <= {1 << 61}
 ), opening AS (
     SELECT number, tid, ts, lag(ts, 1, -1) OVER (PARTITION BY tid ORDER BY ts) AS previous,

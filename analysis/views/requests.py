@@ -18,6 +18,7 @@ from tracer.analysis.views.request_pairing import (
 from tracer.analysis.views.view import View, apart
 from tracer.analysis.views.volumes import make_partitions
 from tracer.probes.block import OPERATIONS, OTHER
+from tracer.probes.loss import OF_EVENTS
 from tracer.probes.schema import DEV, Column, Type
 from tracer.store.trace import Trace
 
@@ -60,9 +61,9 @@ WHERE event IN {KINDS}
 ORDER BY row
 """
 
-_GAPS = """
+_GAPS = f"""
 SELECT coalesce("from", 0), coalesce("to", 9223372036854775807) FROM loss
-WHERE NOT contains(stream, 'target')
+WHERE {OF_EVENTS} AND NOT contains(stream, 'target')
 """
 
 # In a run, the oldest bio is assigned to the first issue, and so is the oldest insertion. A request

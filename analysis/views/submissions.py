@@ -19,6 +19,7 @@ from tracer.analysis.views.requests import OPERATION
 from tracer.analysis.views.threads import owns
 from tracer.analysis.views.view import apart
 from tracer.analysis.views.volumes import of_bios, of_files
+from tracer.probes.loss import OF_EVENTS
 from tracer.store.trace import Trace
 
 SECTORS_PER_PAGE = 8
@@ -205,13 +206,13 @@ UNION ALL
 SELECT id, latest, direct, synced, committed FROM worked
 """
 
-_LOST = """
+_LOST = f"""
 CREATE OR REPLACE TEMP TABLE after_loss AS
 WITH lost AS (
     SELECT contains(stream, 'machine') AS machine, coalesce("from", 0) AS start,
         max(coalesce("to", 9223372036854775807)) OVER (
             PARTITION BY contains(stream, 'machine') ORDER BY coalesce("from", 0)) AS until
-    FROM loss
+    FROM loss WHERE {OF_EVENTS}
 ), of_machine AS (
     SELECT b.id, m.until AS machine_lost FROM (SELECT id, ts FROM bios) b
     ASOF LEFT JOIN (SELECT * FROM lost WHERE machine) m ON b.ts >= m.start

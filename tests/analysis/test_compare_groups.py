@@ -107,6 +107,18 @@ def test_groups_that_do_other_work_are_said(tmp_path):
     assert not any("same work" in note for note in same.notes)
 
 
+def test_a_group_with_several_kinds_of_work_is_said(tmp_path):
+    def job(name, script):
+        target = {"name": "job", "role": "target", "kind": "command", "pid": 7}
+        return run(tmp_path / name, 1, targets=[{**target, "command": ["python", script]}])
+
+    a, b = ([job(f"{script}{n}.trace", f"{script}.py") for n in (1, 2)] for script in "ab")
+    kinds = "holds several kinds of work"
+    assert not any(kinds in note for note in compare([], {"x": a, "y": b}).notes)
+    mixed = compare([], {"x": [a[0], b[0]], "y": [a[1]]}).notes
+    assert [note.split()[0] for note in mixed if kinds in note] == ["x"]
+
+
 def test_a_trace_s_identity_is_told_by_its_targets(tmp_path):
     command = ["python", "-m", "tracer.workloads", "train", "lstm", "--seed", "3", "--workers", "2"]
     target = {"name": "c", "role": "target", "kind": "container", "pid": 7, "command": command}

@@ -243,6 +243,22 @@ class TestTables:
         said = export(trace, "csv", tmp_path / "out", start_s=200e-9, end_s=350e-9)
         assert (said["syscalls"], said["block"], said["processes"]) == (1, 2, 2)
 
+    def test_a_window_has_all_that_lies_in_it_in_part(self, tmp_path):
+        common = {"dev": "254:0", "sector": 8, "nr_sector": 8, "rwbs": "R", "tid": 7}
+        moments = {"bio_queue": 10, "issue": 20, "complete": 90}
+        tables = {
+            "block": [{**common, "event": event, "ts": ts} for event, ts in moments.items()],
+            "off_cpu": [{"ts": 10, "dur_ns": 80, "tid": 7, "pid": 7}],
+            "phases": [{"name": "step", "start": 10, "end": 90, "pid": 7, "tid": 7}],
+        }
+        names, found = ("requests", "off_cpu", "steps", "phases"), []
+        with make_trace(tmp_path / "t", tables) as trace:
+            for at in (5, 15, 50, 95):
+                window = {"start_s": at * 1e-9, "end_s": at * 1e-9}
+                said = export(trace, "csv", tmp_path / f"{at}", **window)
+                found.append([said[name] for name in names])
+        assert found == [[0] * 4, [1] * 4, [1] * 4, [0] * 4]
+
 
 class TestOutput:
     def test_an_existing_output_is_not_touched(self, trace, tmp_path):

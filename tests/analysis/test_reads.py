@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from tests.support.traces import make_trace
+from tests.support.traces import make_trace, split_table
 from tracer.analysis.views.reads import READS
+from tracer.store.trace import Trace
 
 FILE = {"dev": "254:0", "ino": 12}
 SIZE = [{**FILE, "size": 100 * 4096, "path": "/data"}]
@@ -16,9 +17,14 @@ def row(ts, tid, event, index=0, pages=1, **more):
             **FILE, "continues": False if event == "access" else None, **more}  # fmt: skip
 
 
-def counts(folder, events, *names, **tables):
+def counts(folder, events, *names, group=None, **tables):
+    """Sums of `reads`; with `group`, several threads read tables in parts of so many rows."""
     rows = {"processes": [], "page_cache": events, "files": SIZE, "block": [], **tables}
-    with make_trace(folder / "t", rows) as trace:
+    make_trace(folder / "t", rows).close()
+    if group:
+        for table in {"page_cache", "syscalls"} & rows.keys():
+            split_table(folder / "t", table, group)
+    with Trace(folder / "t") as trace:
         READS.make(trace)
         sums = ", ".join(n if "(" in n else f"sum({n})::BIGINT" for n in names)
         return trace.rows(f"SELECT {sums} FROM reads")[0]
@@ -107,3 +113,24 @@ def test_files_that_are_in_memory_only_are_never_read(tmp_path):
         READS.make(trace)
         found = trace.rows("SELECT dev, accessed FROM reads WHERE accessed > 0 ORDER BY dev")
     assert found == [("0:3", 2), ("0:40", 2), ("254:0", 1)]
+
+
+def test_pages_of_a_long_table_are_followed_in_the_order_of_its_rows(tmp_path):
+    pages, kswapd = 20_000, {"pid": 50, "tid": 50, "comm": "kswapd0"}
+    told = [(JOB, "add"), (JOB, "access"), (50, "delete"), (JOB, "add"), (JOB, "access")]
+    events = [
+        row(number * pages + page, tid, event, page)
+        for number, (tid, event) in enumerate(told)
+        for page in range(pages)
+    ]
+    names = ("read", "evicted", "removed", "refaulted", "unused")
+    found = counts(tmp_path, events, *names, group=5000, processes=[kswapd])
+    assert found == (2 * pages, pages, 0, pages, 0)
+
+
+def test_returns_of_a_long_table_are_taken_in_the_order_of_its_rows(tmp_path):
+    calls = 20_000
+    common = {"pid": JOB, "tid": JOB, "name": "read", "dur_ns": 5, "ret": 20 * 4096}
+    syscalls = [{**common, "ts": 10 * n} for n in range(calls)]
+    events = [row(10 * n + 1, JOB, "access", 10 + 20 * n, 10) for n in range(calls)]
+    assert counts(tmp_path, events, "accessed", syscalls=syscalls, group=1000) == (20 * calls,)

@@ -25,6 +25,8 @@ from tests.support.submissions import (
         ("ftrace-machine-cpu0", 35, "exact"),
         ("ftrace-target-cpu0", 26, "inferred"),
         ("ftrace-target-cpu0", 5, "exact"),
+        ("files", 5, "exact"),
+        ("files", 26, "exact"),
     ],
 )
 def test_an_answer_is_less_certain_if_events_since_may_be_lost(tmp_path, stream, start, certainty):

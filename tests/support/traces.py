@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from tracer.probes.catalogue import TABLES
 from tracer.probes.loss import TABLE as LOSS
@@ -66,3 +67,12 @@ def make_trace(folder: Path, tables: dict[str, list[dict[str, Any]]], **manifest
     made.update(manifest)
     manifests.write(folder, made)
     return Trace(folder)
+
+
+def split_table(folder: Path, name: str, rows: int) -> None:
+    """Writes a table of a closed trace again, in row groups of so many rows.
+
+    Several threads of DuckDB read a table of several groups, as that of a long recording.
+    """
+    path = folder / "events" / f"{name}.parquet"
+    pq.write_table(pq.read_table(path), path, row_group_size=rows)

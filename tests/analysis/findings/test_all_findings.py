@@ -70,6 +70,15 @@ def test_losses_are_a_finding_and_mark_what_they_touch(found):
     assert by_topic["losses"].certainty == "inferred"
 
 
+@pytest.mark.parametrize("stream", ["files", "symbols", "kernel_stacks"])
+def test_missing_names_are_no_lost_events(found, stream):
+    gap = {"stream": stream, "cpu": -1, "from": 0, "to": 200 * S, "cause": "9 without a name"}
+    tables = {"processes": PROCESSES, "phases": TRAIN, "syscalls": [call("fsync", 10, 10)]}
+    by_topic = found({**tables, "loss": [gap]})
+    assert "losses" not in by_topic
+    assert not by_topic["sync"].lossy and not by_topic["write waits"].lossy
+
+
 def test_names_of_an_enemy_are_short_and_printable(found):
     long = "/" + "x" * 500
     by_topic = found(

@@ -73,6 +73,19 @@ def test_a_write_back_that_nobody_waits_for_is_nothing(waits):
     assert waits(syscalls=FIRST, block=request(10 * S, 20 * S, 0, "W")).total_s == 0
 
 
+def test_a_sentence_that_leaves_out_kinds_of_waits_says_so(tmp_path):
+    calls = [call(10 * S, 50 * S, "write"), call(60 * S, 9 * S)]
+    gap = {"stream": "ftrace-target-cpu0", "cpu": 0, "from": 80 * S, "to": 81 * S, "cause": "x"}
+    said = []
+    for name, loss in (("two", []), ("three", [gap])):
+        tables = {"processes": JOB, "syscalls": calls, "loss": loss}
+        clock = {"name": "mono", "start_ns": 0, "end_ns": 100 * S}
+        with make_trace(tmp_path / name, tables, clock=clock) as trace:
+            said += [one.sentence for one in writes(trace) if one.topic == CEILING]
+    assert "(50 s in calls that write" in said[0]
+    assert "(mainly 50 s in calls that write" in said[1]
+
+
 def test_a_write_that_no_event_explains_counts_whole(waits):
     found = waits(syscalls=[call(10 * S, 50 * S, "write")])
     assert kinds(found) == {"write": 50}

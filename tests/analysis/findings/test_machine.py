@@ -32,6 +32,16 @@ def test_major_faults_by_file_and_phase(found):
     assert "taken in python (320 of 400)" in every.sentence
 
 
+def test_major_faults_outside_of_stages_are_not_taken_for_all(found):
+    rows = [*faults(60, file="/x"), *faults(40, file="/x", ts=50 * S)]
+    by_topic = found({"phases": [phase("train", 10, 100)], "page_faults": rows})
+    assert by_topic["major faults"].sentence.startswith(
+        "60 % of major faults read x in no stage (60 of 100)"
+    )
+    by_topic = found({"page_faults": rows})
+    assert by_topic["major faults"].sentence.startswith("100 % of major faults read x (100 of 100)")
+
+
 def test_a_few_faults_are_no_finding(found):
     assert found({"page_faults": faults(5, file="/x")}) == {}
 

@@ -5,6 +5,7 @@ import pytest
 from tests.support.findings import (
     CONTAINERS,
     DEV,
+    FLUSHER,
     JBD2,
     JOB,
     OF_CONTAINERS,
@@ -127,6 +128,14 @@ def test_reads_in_flight_at_the_same_time_count_once(found):
     rows += request(12, 1, 2, 9)
     tables = {"processes": PROCESSES, "phases": TRAIN, "block": sorted(rows, key=lambda r: r["ts"])}
     assert found(tables)["disk reads"].value == 50
+
+
+def test_reads_that_a_thread_of_the_kernel_issues_count_for_the_job_that_queued_them(found):
+    (bio, issue, complete), other = request(10, 5, 15, 1), request(40, 1, 9, 2, FLUSHER)
+    rows = [bio, issue | {"pid": 60, "tid": 60}, complete, *other]
+    other[1] |= {"pid": JOB, "tid": JOB}
+    reads = found({"processes": PROCESSES, "phases": TRAIN, "block": rows})["disk reads"]
+    assert reads.value == 20 and "(1 requests, 4.0 KiB)" in reads.sentence
 
 
 def test_reads_of_two_jobs_count_for_each(found):

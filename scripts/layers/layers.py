@@ -133,7 +133,7 @@ def _run(name: str, device: str, slow: str, program: Sequence[str]) -> dict[str,
     drained = loads.sectors_written(slow)
     built(["umount", str(mount)])
     _clean(device)
-    facts = {
+    facts: dict[str, Any] = {
         "dev": number_of(device),
         "disk": number_of(f"/dev/{slow}"),
         "error": error,

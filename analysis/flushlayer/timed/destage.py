@@ -50,9 +50,10 @@ class Destage:
 
     outstanding: most pages in flight to the disk at once [assumed: 64]. high, low: destaging
     starts and stops at these shares of the capacity; pages that are dirty and not in flight count.
-    Only a committed page can be destaged. A page is committed after autocommit_pages writes,
-    after autocommit_ns, or by a flush; with autocommit_pages 0, at once. "watermark" commits what
-    it has to destage, as dm-writecache does (drivers/md/dm-writecache.c writecache_writeback()).
+    Only a committed page can be destaged. A page is committed after autocommit_pages writes, after
+    autocommit_ns, or by a flush or FUA write; with autocommit_pages 0, at once. "watermark" commits
+    what it has to destage, as dm-writecache does (drivers/md/dm-writecache.c
+    writecache_writeback()).
     """
 
     when: When = "lazy"

@@ -173,6 +173,8 @@ def _write(w: Any, m: int) -> None:
         begin = _page_begin(bio, m, k)
         sectors = _page_begin(bio, m, k + 1) - begin
         bio[m].hits += write_page(w, page, bio[m].device, begin, sectors)
+    if bio[m].fua:
+        w.layer[layer].committed = w.layer[layer].writes
     bio[m].evictions = waits
     if waits:
         bio[m].needs_room = 1

@@ -256,6 +256,13 @@ def test_a_flush_commits():
     assert run(rows, policy).layers[0].destaged == 3
 
 
+def test_a_fua_write_commits():
+    policy = Destage("eager", autocommit_pages=1000)
+    rows = [*writes([1, 2, 3]), (150 * MS, "read", 999, 1)]
+    for through, destaged in ((True, 2), (False, 0)):
+        assert run(rows, policy, fua=[False, through, False, False]).layers[0].destaged == destaged
+
+
 def test_the_presets_are_dm_writecaches():
     policy = preset(devices.find_device("dm-writecache-pmem", "destage"))
     assert (policy.when, policy.high, policy.low) == ("watermark", 0.5, 0.45)

@@ -12,6 +12,9 @@ from tracer.analysis.flushlayer.timed.disk import Disk
 
 TRACE = """\
 # tracer: nop
+          python3-70      [001] .....     9.000000: tracing_mark_write: first
+          python3-70      [001] .....     9.000100: block_bio_queue: 253,0 FWS 0 + 0 [python3]
+          <idle>-0        [000] d.h1.     9.900000: block_bio_complete: 253,0 FWS 0 + 0 [0]
           python3-70      [001] .....    10.000000: tracing_mark_write: write
           python3-70      [001] .....    10.000100: block_bio_queue: 253,0 WS 8 + 8 [python3]
           <idle>-0        [000] d.h1.    10.002100: block_bio_complete: 253,0 WS 8 + 8 [0]

@@ -18,6 +18,7 @@ from scripts.layers.loads import PAGE
 ROUNDS = 20
 SCATTERED, LONG = 8, 32
 """Pages of writes at separate places, and of one long write."""
+_FIRST = "first"
 _INSTANCE = Path("/sys/kernel/tracing/instances/asked")
 _EVENTS = ("block_bio_queue", "block_bio_complete")
 _LINE = re.compile(r" ([0-9]+\.[0-9]+): (\w+): (.*)")
@@ -58,21 +59,25 @@ def _recorded(number: int) -> Iterator[Path]:
 
 
 def _ask(device: str, marker: Path) -> None:
-    """Sends each kind of request several times, after a mark with its name."""
+    """Sends each kind of request several times, after a mark with its name.
+
+    The marks of the first time have another name.
+    """
     buffer = mmap.mmap(-1, LONG * PAGE)
     buffer[:] = os.urandom(LONG * PAGE)
     direct, through, buffered = (
         os.open(device, os.O_RDWR | flags) for flags in (os.O_DIRECT, os.O_DIRECT | os.O_DSYNC, 0)
     )
     page = 0
-    for _ in range(ROUNDS):
+    for number in range(ROUNDS + 1):
+        is_first = number == 0  # slow: nothing is translated yet
         for kind, fd, count in (("write", direct, 1), ("long", direct, LONG), ("fua", through, 1)):
-            marker.write_text(kind)
+            marker.write_text(_FIRST if is_first else kind)
             os.pwrite(fd, memoryview(buffer)[: count * PAGE], page * PAGE)
             if kind != "fua":  # the kernel has flushed
                 os.fdatasync(fd)
             page += count + 1
-        marker.write_text("scattered")
+        marker.write_text(_FIRST if is_first else "scattered")
         for _ in range(SCATTERED):
             os.pwrite(buffered, memoryview(buffer)[:PAGE], page * PAGE)
             page += 2
@@ -95,8 +100,9 @@ def times(trace: str, major: int, minor: int) -> Times:
         at, event, said = float(parts[1]), parts[2], parts[3]
         bio = _BIO.match(said)
         if event == "tracing_mark_write":
-            for one in (began.keys() & ended.keys()) - ({"flush"} if kind == "fua" else set()):
-                found[one].append(round((ended[one] - began[one]) * 1e9))
+            for one in began.keys() & ended.keys() & found.keys():
+                if kind != _FIRST and not (kind == "fua" and one == "flush"):
+                    found[one].append(round((ended[one] - began[one]) * 1e9))
             kind, began, ended = said, {}, {}
         elif bio and (int(bio[1]), int(bio[2])) == (major, minor) and bio[3][0] in "WF":
             one = kind if int(bio[4]) else "flush"

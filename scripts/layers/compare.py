@@ -133,7 +133,7 @@ def _simulated(
 
 def _disk(name: str, asked: Times) -> str:
     """Returns an entry of the catalogue of devices: a disk that takes the same time for each."""
-    write = statistics.median(asked["write"])
+    write = statistics.fmean(asked["write"])
     return _entry(name, "disk", write, asked, {"read_latency": (write, "ns")})
 
 
@@ -145,7 +145,7 @@ def medium(name: str, asked: Times) -> str:
     together (iops_write).
     """
     write, long, scattered = (
-        statistics.median(asked[one]) for one in ("write", "long", "scattered")
+        statistics.fmean(asked[one]) for one in ("write", "long", "scattered")
     )
     page = max(1.0, (long - write) / (LONG - 1))
     gap = max(1.0, (scattered - write) / (SCATTERED - 1))
@@ -160,7 +160,7 @@ def medium(name: str, asked: Times) -> str:
 def _entry(
     name: str, kind: str, latency: float, asked: Times, more: dict[str, tuple[float, str]]
 ) -> str:
-    write, flush, fua = (statistics.median(asked[one]) for one in ("write", "flush", "fua"))
+    write, flush, fua = (statistics.fmean(asked[one]) for one in ("write", "flush", "fua"))
     values = {
         "write_latency": (latency, "ns"),
         "flush_latency": (flush, "ns"),

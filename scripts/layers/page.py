@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from scripts.layers.asked import LONG, SCATTERED
 from scripts.layers.compare import MOST_OFF
 from scripts.layers.loads import FSYNCED, LEFT, ROUNDS
-from scripts.layers.slow_disk import REQUEST_MS
+from scripts.layers.slow_disk import REQUEST_MS, SSD_REQUEST_MS
 
 _PAGE = """\
 # Stacked devices and real layers
@@ -37,9 +37,9 @@ an fsync, and one of {left} pages that a sync writes. The numbers are exact.
 ## Real layers
 
 The same job runs on a disk alone, and on the disk behind a real layer. The disk (nbdkit) serves one
-request at a time and takes {request_ms} ms for each. The job does {rounds} rounds: it writes pages
-of a cache and a line of a log, and makes each durable by an fsync; sometimes it writes a checkpoint
-in place. The recording of the disk alone is the only input of
+request at a time and takes {request_ms} ms for each; an SSD takes {ssd_ms} ms. The job does
+{rounds} rounds: it writes pages of a cache and a line of a log, and makes each durable by an fsync;
+sometimes it writes a checkpoint in place. The recording of the disk alone is the only input of
 
     tracer simulate bare.trace --model timed --destage dm-writecache-ssd ...
 
@@ -48,11 +48,12 @@ serve alone in the guest: for a layer, those of its bios (a page, {long} pages i
 {scattered} writes of a page that come together, a flush after them, a FUA write). *sectors*: all
 that reached the disk, including what the layer had at the end, which is then written. *sectors by
 the end of the load*: for the simulation, what was sent to the disk; for the real disk, what was
-complete. The times are those of an emulated machine: compare them with each other only.
+complete. The times are those of an emulated machine, whose clock counts instructions while it
+computes and is this machine's clock while it waits: compare them with each other only.
 
 The check fails if the sectors are off by more than {sectors:.0%}, or the mean fsync by more than
 {fsync:.0%}. The means are checked only if the simulation repeats the mean of its own recording: a
-busy machine emulates another with pauses of up to seconds.
+busy machine makes the emulated one wait for its devices.
 
 {layers}
 
@@ -89,6 +90,7 @@ def page(tables: Mapping[str, str]) -> str:
         left=LEFT,
         rounds=ROUNDS,
         request_ms=REQUEST_MS,
+        ssd_ms=SSD_REQUEST_MS,
         sectors=MOST_OFF["sectors"],
         fsync=MOST_OFF["mean fsync"],
         long=LONG,

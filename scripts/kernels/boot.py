@@ -26,6 +26,7 @@ def boot(
     limit_s: float,
     modules: Sequence[str] = (),
     parameters: str = "",
+    counted: bool = False,
 ) -> None:
     """Runs a Python module in a guest, which leaves its results in `share`.
 
@@ -47,4 +48,4 @@ def boot(
     first = folder / "initramfs"
     command = [str(root.python), "-S", "-m", program]
     initramfs.write(first, kernel, root, command, PROJECT, modules)
-    machine.run(kernel, first, disks, share, limit_s, parameters)
+    machine.run(kernel, first, disks, share, limit_s, parameters, counted)

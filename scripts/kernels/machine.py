@@ -16,6 +16,9 @@ from scripts.kernels.initramfs import HOST, SHARE
 
 _BOOT_S = 300.0
 """Most seconds from the start of QEMU to the first sign of life of the guest's program."""
+_PARALLEL = ("-accel", "tcg,thread=multi")
+_COUNTED = ("-accel", "tcg,thread=single", "-icount", "shift=1,sleep=on,align=off")
+"""An instruction takes 2 ns."""
 CONSOLE = "console.log"
 """The file in the folder for results with all that the guest printed."""
 
@@ -27,19 +30,22 @@ def run(
     share: Path,
     limit_s: float,
     parameters: str = "",
+    counted: bool = False,
 ) -> None:
     """Boots a kernel and waits for the end of the guest. Raises CannotTest if it does not boot.
 
     `disks`: images, or URLs that QEMU opens, by the serial number that the guest sees. The guest is
     ended after `limit_s`: then only a part of its results is there. `parameters`: further words of
-    the kernel's command line.
+    the kernel's command line. `counted`: the guest's clock counts its instructions while it
+    computes, so that computing takes no longer on a busy machine.
     """
     made = kernel.architecture
     if shutil.which(made.qemu) is None:
         raise CannotTest(f"{made.qemu} is not installed: apt-get install {made.package}")
     # A busy machine may be too slow for the kernel's check of its timer, which then is not used.
     command = [
-        *(made.qemu, *made.options, "-accel", "tcg,thread=multi", "-smp", "2", "-m", "4096"),
+        *(made.qemu, *made.options, *(_COUNTED if counted else _PARALLEL)),
+        *("-smp", "2", "-m", "4096"),
         *("-nographic", "-no-reboot", "-kernel", kernel.image, "-initrd", initramfs),
         *("-append", f"console={made.console} panic=-1 loglevel=4 mitigations=off no_timer_check"
         f" {parameters}"),

@@ -24,7 +24,7 @@ from scripts.layers import compare
 from scripts.layers.checks import CHECKS, opened
 from scripts.layers.layers import FAST, META, SLOW
 from scripts.layers.page import page
-from scripts.layers.slow_disk import slow_disk
+from scripts.layers.slow_disk import SSD_REQUEST_MS, slow_disk
 from scripts.layers.stacks import MODULES, PARTITION_SECTOR, STACKS, disks_of
 from tracer.probes.errors import TracerError
 
@@ -128,10 +128,23 @@ def _run(part: str, kernel: Kernel, folder: Path, share: Path, limit_s: float) -
             disks |= _disks(folder / "stacks")
         else:
             disks[SLOW] = stack.enter_context(slow_disk(folder, _DISK_BYTES))
-            for name, size in ((FAST, _FAST_BYTES), (META, _META_BYTES)):
-                disks[name] = _image(folder / f"{name}.img", size)
+            ssd = slow_disk(folder, _FAST_BYTES, FAST, SSD_REQUEST_MS, parallel=True)
+            disks[FAST] = stack.enter_context(ssd)
+            disks[META] = _image(folder / f"{META}.img", _META_BYTES)
         job = {"part": part}
-        boot(kernel, folder, share, "scripts.layers.guest", job, disks, limit_s, MODULES, _PMEM)
+        counted = part == "layers"
+        boot(
+            kernel,
+            folder,
+            share,
+            "scripts.layers.guest",
+            job,
+            disks,
+            limit_s,
+            MODULES,
+            _PMEM,
+            counted,
+        )
 
 
 def _disks(folder: Path) -> dict[str, Path]:

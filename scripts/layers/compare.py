@@ -15,6 +15,8 @@ from typing import Any
 from scripts.kernels.recorded import Failed
 from scripts.kernels.roots import PROJECT
 from scripts.kernels.table import aligned
+from scripts.layers.asked import LONG, SCATTERED, Times
+from scripts.layers.loads import PAGE
 
 POLICIES = {
     "writecache-ssd": "dm-writecache-ssd",
@@ -30,15 +32,6 @@ BARE = "no layer"
 QUIET = 0.1
 """The largest error of the mean fsync without a layer at which the other means are checked: the
 simulation repeats its own recording, so the rest of the error is the emulated machine's noise."""
-_DEVICE = """\
-[{name}]
-kind = "{kind}"
-doc = "measured in the guest"
-read_latency = {{ value = {write}, unit = "ns", confidence = "measured", source = "guest" }}
-write_latency = {{ value = {write}, unit = "ns", confidence = "measured", source = "guest" }}
-flush_latency = {{ value = {flush}, unit = "ns", confidence = "measured", source = "guest" }}
-fua_latency = {{ value = {fua}, unit = "ns", confidence = "measured", source = "guest" }}
-"""
 _NOISE = (
     "this machine was too busy to emulate another in time (without a layer, the simulation repeats"
     " its own recording, and yet the mean is off)"
@@ -60,7 +53,11 @@ class Row:
 
     @property
     def ratio(self) -> float | None:
-        return None if self.simulated is None else self.simulated / self.measured
+        if self.simulated is None:
+            return None
+        if self.simulated == self.measured:
+            return 1.0
+        return self.simulated / self.measured if self.measured else math.inf
 
     @property
     def error(self) -> float:
@@ -106,7 +103,7 @@ def _simulated(
 ) -> dict[str, dict[str, float]]:
     """Runs `tracer simulate` over the recording of the bare disk."""
     devices = folder / f"{name}.toml"
-    devices.write_text(_device("slow", "disk", bare) + _QUEUE + _device(name, "nvm", layer))
+    devices.write_text(_disk("slow", bare["asked"]) + _QUEUE + medium(name, layer["asked"]))
     pages = int(layer["status"][0].split()[4])
     command = [
         *(sys.executable, "-m", "tracer", "simulate", str(folder / "bare.trace"), "--json"),
@@ -134,12 +131,49 @@ def _simulated(
     return found
 
 
-def _device(name: str, kind: str, told: dict[str, Any]) -> str:
-    """Returns an entry of the catalogue of devices from single requests in the guest."""
-    write, flush, fua = (statistics.median(told["asked"][one]) for one in ("write", "flush", "fua"))
-    return _DEVICE.format(
-        name=name, kind=kind, write=round(write), flush=round(flush), fua=round(max(0, fua - write))
+def _disk(name: str, asked: Times) -> str:
+    """Returns an entry of the catalogue of devices: a disk that takes the same time for each."""
+    write = statistics.fmean(asked["write"])
+    return _entry(name, "disk", write, asked, {"read_latency": (write, "ns")})
+
+
+def medium(name: str, asked: Times) -> str:
+    """Returns an entry of the catalogue of devices: the medium of a layer.
+
+    A page takes the latency and the time in which the medium takes one of many. That time is the
+    larger one of two: for the pages of a long write (bandwidth), and for writes of a page that come
+    together (iops_write).
+    """
+    write, long, scattered = (
+        statistics.fmean(asked[one]) for one in ("write", "long", "scattered")
     )
+    page = max(1.0, (long - write) / (LONG - 1))
+    gap = max(1.0, (scattered - write) / (SCATTERED - 1))
+    latency = max(0.0, write - max(page, gap))
+    more = {
+        "bandwidth_write": (PAGE / page * 1e9, "B/s"),
+        "iops_write": (1e9 / gap, "/s"),
+    }
+    return _entry(name, "nvm", latency, asked, more)
+
+
+def _entry(
+    name: str, kind: str, latency: float, asked: Times, more: dict[str, tuple[float, str]]
+) -> str:
+    write, flush, fua = (statistics.fmean(asked[one]) for one in ("write", "flush", "fua"))
+    values = {
+        "write_latency": (latency, "ns"),
+        "flush_latency": (flush, "ns"),
+        "fua_latency": (max(0.0, fua - write), "ns"),
+        **more,
+    }
+    lines = [f"[{name}]", f'kind = "{kind}"', 'doc = "measured in the guest"']
+    lines += [
+        f'{key} = {{ value = {round(value)}, unit = "{unit}", confidence = "measured",'
+        ' source = "guest" }'
+        for key, (value, unit) in values.items()
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def is_quiet(found: list[Row]) -> bool:

@@ -1,7 +1,7 @@
 """The loads of a guest with stacked devices.
 
     python loads.py written NOTES FOLDER ...    write files of known lengths in each folder
-    python loads.py durable NOTES FOLDER        write as training does, and make it durable
+    python loads.py durable NOTES FOLDER DISK   write as training does, and make it durable
 
 Each leaves what it found out in NOTES, as JSON. Needs only Python's standard library.
 """
@@ -49,8 +49,11 @@ def written(*folders: str) -> dict[str, Any]:
     return {"pid": os.getpid(), "folders": found}
 
 
-def durable(folder: str) -> dict[str, Any]:
-    """Writes lines of a log, pages of a cache and checkpoints in place, each with an fsync."""
+def durable(folder: str, disk: str) -> dict[str, Any]:
+    """Writes lines of a log, pages of a cache and checkpoints in place, each with an fsync.
+
+    The result has the sectors written to a disk (its kernel's name) until then.
+    """
     chance = random.Random(23)
     fsyncs = []
 
@@ -72,7 +75,18 @@ def durable(folder: str) -> dict[str, Any]:
             os.pwrite(checkpoint, chance.randbytes(CHECKPOINT_PAGES * PAGE), 0)
             sync(checkpoint)
         time.sleep(THINK_S)
-    return {"pid": os.getpid(), "fsyncs": fsyncs, "total_ns": time.monotonic_ns() - begun}
+    took = time.monotonic_ns() - begun
+    return {
+        "pid": os.getpid(),
+        "fsyncs": fsyncs,
+        "total_ns": took,
+        "disk_sectors": sectors_written(disk),
+    }
+
+
+def sectors_written(disk: str) -> int:
+    """Returns the sectors written to a disk so far: Documentation/block/stat.rst."""
+    return int(Path(f"/sys/block/{disk}/stat").read_text().split()[6])
 
 
 def prepare(folder: str) -> None:
@@ -85,5 +99,5 @@ def prepare(folder: str) -> None:
 
 
 if __name__ == "__main__":
-    found = written(*sys.argv[3:]) if sys.argv[1] == "written" else durable(sys.argv[3])
+    found = (written if sys.argv[1] == "written" else durable)(*sys.argv[3:])
     Path(sys.argv[2]).write_text(json.dumps(found))

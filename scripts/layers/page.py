@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from scripts.layers.asked import LONG, SCATTERED
 from scripts.layers.compare import MOST_OFF
 from scripts.layers.loads import FSYNCED, LEFT, ROUNDS
-from scripts.layers.slow_disk import REQUEST_MS
+from scripts.layers.slow_disk import REQUEST_MS, SSD_REQUEST_MS
 
 _PAGE = """\
 # Stacked devices and real layers
@@ -36,21 +37,23 @@ an fsync, and one of {left} pages that a sync writes. The numbers are exact.
 ## Real layers
 
 The same job runs on a disk alone, and on the disk behind a real layer. The disk (nbdkit) serves one
-request at a time and takes {request_ms} ms for each. The job does {rounds} rounds: it writes pages
-of a cache and a line of a log, and makes each durable by an fsync; sometimes it writes a checkpoint
-in place. The recording of the disk alone is the only input of
+request at a time and takes {request_ms} ms for each; an SSD takes {ssd_ms} ms. The job does
+{rounds} rounds: it writes pages of a cache and a line of a log, and makes each durable by an fsync;
+sometimes it writes a checkpoint in place. The recording of the disk alone is the only input of
 
     tracer simulate bare.trace --model timed --destage dm-writecache-ssd ...
 
-with the capacity of the real layer, and with devices whose times are those of single requests in
-the guest. *sectors*: all that reached the disk, including what the layer had at the end, which is
-then written. *sectors by the end of the load*: for the simulation, what was sent to the disk; for
-the real disk, what was complete. The times are those of an emulated machine: compare them with each
-other only.
+with the capacity of the real layer, and with devices whose times are those of requests that they
+serve alone in the guest: for a layer, those of its bios (a page, {long} pages in one write,
+{scattered} writes of a page that come together, a flush after them, a FUA write). *sectors*: all
+that reached the disk, including what the layer had at the end, which is then written. *sectors by
+the end of the load*: for the simulation, what was sent to the disk; for the real disk, what was
+complete. The times are those of an emulated machine, whose clock counts instructions while it
+computes and is this machine's clock while it waits: compare them with each other only.
 
 The check fails if the sectors are off by more than {sectors:.0%}, or the mean fsync by more than
 {fsync:.0%}. The means are checked only if the simulation repeats the mean of its own recording: a
-busy machine emulates another with pauses of up to seconds.
+busy machine makes the emulated one wait for its devices.
 
 {layers}
 
@@ -59,19 +62,20 @@ The rules of dm-writecache that decide its sectors (drivers/md/dm-writecache.c):
 - It destages until the dirty pages are below the low watermark; pages in flight count as written.
 - The pages that follow a destaged page on the disk go along, however young they are: with
   persistent memory all of them; with an SSD only those that also follow on the SSD.
-- With an SSD, a write that finds no room goes to the disk, and destaging pauses for three seconds.
+- With an SSD, a write that finds no room goes to the disk, and so does each flush. Destaging pauses
+  until three seconds after the last of them: a job that makes data durable more often fills the
+  layer, and nothing is destaged.
+- With an SSD, a dirty page is overwritten in its slot and keeps its turn. With persistent memory,
+  this holds until the page is committed; then the new data takes another slot.
+- With an SSD, 64 pages are sent at a time; the next ones once all of them are on the disk.
+- A page leaves the layer once it is on the disk.
 
 Where the simulation differs:
 
-- The mean fsync of a layer on an SSD is not within {fsync:.0%}: on a machine that was not busy, it
-  was predicted 1.7 times as long as it was (with persistent memory 1.2 times). Each fsync makes two
-  commits of dm-writecache, which took less among others than a single one, by which the simulation
-  goes.
-- On an SSD, destaging copies page by page, and commits its metadata to the SSD after each copy
-  while fsyncs wait. The simulation has neither. Its pages reach the disk sooner, and an fsync meets
-  less in its way.
-- A destaged page leaves the real layer, so a later read of it goes to the disk. In the simulation
-  it stays, clean.
+- On an SSD, the real layer reads each page before it writes it to the disk, and commits its
+  metadata to the SSD after each copy while fsyncs wait. The simulation has neither.
+- A write for which an SSD has too little room goes into the real layer as far as there is room, and
+  only the rest around it. In the simulation, all of it goes around.
 - No policy of the simulation is like dm-cache, which is not a write buffer: a write goes to the
   disk unless its block was moved to the cache before.
 """
@@ -86,6 +90,9 @@ def page(tables: Mapping[str, str]) -> str:
         left=LEFT,
         rounds=ROUNDS,
         request_ms=REQUEST_MS,
+        ssd_ms=SSD_REQUEST_MS,
         sectors=MOST_OFF["sectors"],
         fsync=MOST_OFF["mean fsync"],
+        long=LONG,
+        scattered=SCATTERED,
     )

@@ -32,6 +32,8 @@ Runs = Literal["none", "places", "slots"]
 """Pages that go along with a destaged page: none, those at the places that follow it, or those of
 them whose slots follow, too."""
 
+Renews = Literal["all", "committed", "none"]
+
 MOST_IN_A_RUN = 256
 """Pages of the longest run: the kernel's BIO_MAX_VECS."""
 _SLOTS = get_args(Runs).index("slots")
@@ -48,9 +50,10 @@ class Destage:
 
     outstanding: most pages in flight to the disk at once [assumed: 64]. high, low: destaging
     starts and stops at these shares of the capacity; pages that are dirty and not in flight count.
-    Only a committed page can be destaged. A page is committed after autocommit_pages writes,
-    after autocommit_ns, or by a flush; with autocommit_pages 0, at once. "watermark" commits what
-    it has to destage, as dm-writecache does (drivers/md/dm-writecache.c writecache_writeback()).
+    Only a committed page can be destaged. A page is committed after autocommit_pages writes, after
+    autocommit_ns, or by a flush or FUA write; with autocommit_pages 0, at once. "watermark" commits
+    what it has to destage, as dm-writecache does (drivers/md/dm-writecache.c
+    writecache_writeback()).
     """
 
     when: When = "lazy"
@@ -65,9 +68,19 @@ class Destage:
     """"watermark": the pages that follow a destaged page on the disk go along, however young they
     are: all of them, or those whose slots follow one another, too, as after one long write."""
     around: bool = False
-    """True if a write that finds too few free slots goes to the disk, instead of waiting for room.
-    After it, "watermark" pauses for pause_ns."""
+    """True if a write that finds too few free slots goes to the disk, instead of waiting for
+    room. "watermark" pauses until pause_ns after the last one is complete."""
+    flushes: bool = False
+    """True if each flush goes to the disk, too, and "watermark" pauses after it as well."""
     pause_ns: int = 0
+    renews: Renews = "all"
+    """Dirty pages that become the newest as they are written again. The others keep their place
+    and stay committed: they were overwritten in their slot."""
+    batch: int = 0
+    """"watermark": pages after which no more are sent until all of them are on the disk. 0: no
+    batches."""
+    leaves: bool = False
+    """True if a page leaves the layer once it is on the disk; else it stays, clean."""
     waiting_phases: tuple[int, ...] = ()
     """Codes of the phases in which the job waits for the disk (Requests.waiting_phases). Empty:
     "phase" is the same as "eager"."""
@@ -87,6 +100,7 @@ class Destage:
             ("autocommit_pages", self.autocommit_pages, 1 << 40),
             ("autocommit_ns", self.autocommit_ns, _LONGEST_NS),
             ("pause_ns", self.pause_ns, _LONGEST_NS),
+            ("batch", self.batch, 1 << 20),
         ):
             if not (math.isfinite(value) and 0 <= value <= most):
                 raise UsageError(
@@ -112,6 +126,10 @@ class Destage:
         rule["runs"] = get_args(Runs).index(self.runs)
         rule["around"] = self.around
         rule["pause_ns"] = self.pause_ns
+        rule["flushes"] = self.flushes
+        rule["renews"] = get_args(Renews).index(self.renews)
+        rule["batch"] = self.batch
+        rule["leaves"] = self.leaves
         return rule
 
     def assumption(self) -> str:
@@ -147,7 +165,9 @@ def preset(device: Device) -> Destage:
     """Returns the watermark policy of a catalogue entry of kind destage, e.g. dm-writecache-pmem.
 
     The entry has no limit of pages in flight (writeback_jobs); the model allows 1024 [assumed].
+    The rules are those of drivers/md/dm-writecache.c, for an SSD if the entry has pause_writeback.
     """
+    ssd = bool(device.value("pause_writeback"))
     return Destage(
         "watermark",
         outstanding=1024,
@@ -157,9 +177,18 @@ def preset(device: Device) -> Destage:
         autocommit_ns=int(device.value("autocommit_time") or 0),
         # On an SSD, a page goes along only if it lies behind the other there, too. The pages are
         # in memory otherwise.
-        runs="slots" if device.value("pause_writeback") else "places",
-        around=bool(device.value("pause_writeback")),
+        runs="slots" if ssd else "places",
+        around=ssd,
+        # num_flush_bios = 2: writecache_map_flush() hands the second on, and writecache_map()
+        # tracks it like a write that goes around.
+        flushes=ssd,
         pause_ns=int(device.value("pause_writeback") or 0),
+        # writecache_map_write(): memory keeps a committed block until the next commit, so that the
+        # new data takes another.
+        renews="none" if ssd else "committed",
+        # writecache_writeback(): WRITEBACK_LATENCY; dm_kcopyd_client_flush() waits for copies.
+        batch=64 if ssd else 0,
+        leaves=True,
     )
 
 
@@ -190,17 +219,17 @@ def _due(w: Any, layer: int, page: int) -> bool:
         return True
     if when not in (_WATERMARK, _PHASE):
         return False
-    if w.clock[0].now < layers[layer].paused:
-        if not layers[layer].age_armed:
-            layers[layer].age_armed = 1
-            push(w, layers[layer].paused, AGE, layer)
-        return False
     # A page in flight is as good as clean: without this, a slow disk would get all dirty pages.
     if layers[layer].dirties >= layers[layer].high:
         layers[layer].active = 1
     elif layers[layer].dirties <= layers[layer].low:
         layers[layer].active = 0
-    return bool(layers[layer].active)
+    if layers[layer].active and w.clock[0].now < layers[layer].paused:
+        if not layers[layer].age_armed:
+            layers[layer].age_armed = 1
+            push(w, layers[layer].paused, AGE, layer)
+        return False
+    return bool(layers[layer].active and layers[layer].passing == 0)
 
 
 @compiled_lean
@@ -209,8 +238,12 @@ def destage(w: Any, layer: int) -> None:
     when = w.rule[0].when
     if when in (_LAZY, _IDLE) or w.clock[0].done == w.bio.shape[0]:
         return
-    layers = w.layer
+    layers, batch = w.layer, w.rule[0].batch
+    if batch and layers[layer].flying > 0:
+        return
     while layers[layer].flying < w.rule[0].outstanding:
+        if batch and layers[layer].flying >= batch:
+            return
         page = oldest_dirty(w, layer, -1)
         if page < 0 or (when != _WATERMARK and not _committed(w, layer, page)):
             return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tracer.analysis.flushlayer.timed import service
-from tracer.analysis.flushlayer.timed.completion import finish, unblock
+from tracer.analysis.flushlayer.timed.completion import finish, pass_around, unblock
 from tracer.analysis.flushlayer.timed.destage import destage, destage_idle, written
 from tracer.analysis.flushlayer.timed.queueing import (
     count,
@@ -155,8 +155,8 @@ def _write(w: Any, m: int) -> None:
     bio = w.bio
     layer = bio[m].home_layer
     if w.rule[0].around and _is_full_for(w, m):
-        w.layer[layer].paused = w.clock[0].now + w.rule[0].pause_ns
         w.layer[layer].around += bio[m].pages
+        pass_around(w, m, layer + 1)
         _drop(w, m)
         to_disk(w, m)
         return
@@ -173,6 +173,8 @@ def _write(w: Any, m: int) -> None:
         begin = _page_begin(bio, m, k)
         sectors = _page_begin(bio, m, k + 1) - begin
         bio[m].hits += write_page(w, page, bio[m].device, begin, sectors)
+    if bio[m].fua:
+        w.layer[layer].committed = w.layer[layer].writes
     bio[m].evictions = waits
     if waits:
         bio[m].needs_room = 1
@@ -290,6 +292,8 @@ def _served(w: Any, row: int) -> None:
             w.layer[layer].flying -= 1
             if w.slot[owner].flight == row:
                 w.slot[owner].flight = -1
+                if w.rule[0].leaves and not w.slot[owner].dirty:
+                    leave(w, owner)
             destage(w, layer)
         elif kind == CACHED:
             w.line[device].cache_used -= size

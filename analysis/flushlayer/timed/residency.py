@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from tracer.analysis.flushlayer.timed.queueing import submit
-from tracer.analysis.flushlayer.timed.state import BACKGROUND, EVICTED, WRITE
+from tracer.analysis.flushlayer.timed.state import (
+    BACKGROUND,
+    EVICTED,
+    RENEWS_ALL,
+    RENEWS_COMMITTED,
+    WRITE,
+)
 from tracer.probes.compiled import compiled_lean
 
 PAGE_SECTORS = 8
@@ -107,9 +113,20 @@ def clean(w: Any, page: int) -> None:
 
 
 @compiled_lean
+def _renews(w: Any, layer: int, page: int) -> bool:
+    """Returns whether a dirty page that is written again becomes the newest."""
+    renews = w.rule[0].renews
+    if renews == RENEWS_COMMITTED:
+        is_committed = w.slot[page].number < w.layer[layer].committed
+        return bool(not w.rule[0].commit_pages or is_committed)
+    return bool(renews == RENEWS_ALL)
+
+
+@compiled_lean
 def write_page(w: Any, page: int, disk: int, sector: int, sectors: int) -> int:
     """Writes `sectors` sectors of a resident page: the page becomes the newest dirty page.
 
+    By some destage policies, a dirty page that is written again keeps its place (`_renews`).
     The dirty part of a page is one range: the disk writes its first to its last dirty sector.
     Returns 1 if the page was dirty before, which saves a disk write, else 0.
     """
@@ -119,12 +136,17 @@ def write_page(w: Any, page: int, disk: int, sector: int, sectors: int) -> int:
     end = sector + sectors
     if saved:
         before = slot[page].place
+        layers[layer].overwritten += 1
         # If a file's page has moved on the disk, its old place is not written.
         if slot[page].disk == disk and before // PAGE_SECTORS == sector // PAGE_SECTORS:
             end = max(end, before + slot[page].span)
             sector = min(sector, before)
+            if not _renews(w, layer, page):
+                slot[page].place = sector
+                slot[page].span = end - sector
+                layers[layer].writes += 1
+                return 1
         clean(w, page)
-        layers[layer].overwritten += 1
     else:
         slot[page].taken = layers[layer].taken
         layers[layer].taken += 1

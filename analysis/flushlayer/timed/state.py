@@ -28,9 +28,12 @@ WRITE, READ, FLUSH = 0, 1, 2
 BIO = _row(
     *("ts", "sector", "sectors", "pages", "first", "device", "home_layer", "op", "fua", "tenant"),
     *("waits", "arrived", "finished", "pending", "needs_room", "hits", "evictions"),
-    *("next", "releases", "blockers", "gap"),
+    *("around", "next", "releases", "blockers", "gap"),
 )
-"""A bio. The last four fields are used in closed replay only."""
+"""A bio. around: ALL_LAYERS or 1 + the layer that it goes around; 0: none. The last four fields
+are used in closed replay only."""
+
+ALL_LAYERS = -1
 
 PAGE = _row(
     *("home", "newer", "older", "dirty_newer", "dirty_older", "dirty", "place", "span", "disk"),
@@ -44,8 +47,10 @@ pages)."""
 LAYER = _row(
     *("capacity", "used", "dirties", "flying", "active", "writes", "committed", "overwritten"),
     *("destaged", "read_hits", "age_armed", "commit_armed", "high", "low", "peak"),
-    *("taken", "paused", "around"),
+    *("taken", "paused", "around", "passing"),
 )
+"""A layer. around: pages written around it; passing: bios in flight that go around it; paused: the
+time until which it does not destage after them."""
 
 PART = _row(
     *("sector", "sectors", "op", "fua", "kind", "owner", "since", "chain", "last", "ahead"),
@@ -77,9 +82,12 @@ CLOCK = _row(
 
 RULE = _row(
     *("when", "outstanding", "idle_ns", "age_ns", "commit_pages", "commit_ns"),
-    *("runs", "around", "pause_ns"),
+    *("runs", "around", "pause_ns", "flushes", "renews", "batch", "leaves"),
 )
 """The destage policy: one row."""
+
+RENEWS_ALL, RENEWS_COMMITTED, RENEWS_NONE = range(3)
+"""Dirty pages that become the newest as they are written again."""
 
 ARRIVE, FINISH_SERVICE, ACKNOWLEDGE, AGE, COMMIT, IDLE = range(6)
 """Kinds of events, packed with the row they are about."""

@@ -5,10 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from tracer.analysis.flushlayer.timed import service
-from tracer.analysis.flushlayer.timed.completion import finish
+from tracer.analysis.flushlayer.timed.completion import finish, pass_around
 from tracer.analysis.flushlayer.timed.destage import commit
 from tracer.analysis.flushlayer.timed.queueing import push, submit
-from tracer.analysis.flushlayer.timed.state import ACKNOWLEDGE, CACHED, FLUSH, HOST, WRITE
+from tracer.analysis.flushlayer.timed.state import (
+    ACKNOWLEDGE,
+    ALL_LAYERS,
+    CACHED,
+    FLUSH,
+    HOST,
+    WRITE,
+)
 from tracer.probes.compiled import compiled_lean
 
 
@@ -43,21 +50,28 @@ def flush(w: Any, m: int) -> None:
     """Starts a flush, which first commits the layer.
 
     It ends when all writes that the disk's cache accepted before it are on the disk, and when its
-    target has spent its flush latency. The target is the layer's medium, or the disk if there is no
-    layer or flushes pass it. A disk that empties its cache spends no flush latency.
+    targets have spent their flush latency. The target is the layer's medium, or the disk if there
+    is no layer or flushes pass it; by some destage policies, both. A disk that empties its cache
+    spends no flush latency.
     """
     commit(w)
     bio, line, epoch = w.bio, w.line, w.epoch
-    device = bio[m].device
-    asked = device if w.clock[0].flushes_pass else line.shape[0] - 1
+    device, medium = bio[m].device, line.shape[0] - 1
+    passes = w.clock[0].flushes_pass
+    both = w.rule[0].flushes and w.layer.shape[0] > 0
+    if both:
+        pass_around(w, m, ALL_LAYERS)
     empties = line[device].cache_out > 0
-    takes_time = w.model[asked, service.FLUSH_NS] > 0 and not (empties and asked == device)
-    bio[m].pending = int(empties) + int(takes_time)
+    on_disk = (passes or both) and not empties and w.model[device, service.FLUSH_NS] > 0
+    on_medium = not passes and w.model[medium, service.FLUSH_NS] > 0
+    bio[m].pending = int(empties) + int(on_disk) + int(on_medium)
     if bio[m].pending == 0:
         finish(w, m)
         return
-    if takes_time:
-        submit(w, asked, FLUSH, bio[m].sector, 0, 0, HOST, m)
+    if on_disk:
+        submit(w, device, FLUSH, bio[m].sector, 0, 0, HOST, m)
+    if on_medium:
+        submit(w, medium, FLUSH, bio[m].sector, 0, 0, HOST, m)
     if empties:
         closed = line[device].epoch
         epoch[closed].flush = m

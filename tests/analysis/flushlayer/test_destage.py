@@ -118,6 +118,68 @@ def test_a_write_goes_around_a_full_layer_and_pauses_destaging():
     assert run([*rows, FAR], policy, capacity=2).layers[0].destaged == 2
 
 
+def test_flushes_that_go_to_the_disk_pause_destaging():
+    # The fifth page comes at 80 ms. The flush at 100 ms pauses destaging until 200 ms, because the
+    # disk needs no time for it.
+    rows = [(10 * MS, "flush", 0, 0), *writes([1, 2, 3, 4, 5]), (100 * MS, "flush", 0, 0)]
+    settings = {"high": 0.5, "low": 0.2, "pause_ns": 100 * MS}
+    for last, destaged in ((191 * MS, 0), (193 * MS, 3)):  # the read ends 8 ms later
+        for flushes in (True, False):
+            policy = Destage("watermark", flushes=flushes, **settings)
+            bios_in_order = sorted([*rows, (last, "read", 999, 1)])
+            assert run(bios_in_order, policy).layers[0].destaged == (destaged if flushes else 3)
+
+
+def test_the_pause_begins_when_the_last_bio_around_the_layer_is_complete():
+    # Two slots. 3 and 4 go around, behind the destage of 1, and are complete at 24 ms.
+    policy = Destage("watermark", high=0.5, low=0.0, around=True, pause_ns=100 * MS, outstanding=1)
+    rows = [(i, "write", page, 1) for i, page in enumerate([1, 2, 3, 4])]
+    for last, destaged in ((115 * MS, 1), (117 * MS, 2)):
+        [layer] = run([*rows, (last, "read", 999, 1)], policy, capacity=2).layers
+        assert layer.destaged == destaged
+
+
+def test_a_page_that_is_overwritten_in_its_slot_keeps_its_turn():
+    # The four pages are dirty at 80 ms; two go. 1 is written again at 60 ms.
+    destaged = {}
+    for renews in ("all", "committed", "none"):
+        for flushed in (False, True):
+            policy = Destage(
+                "watermark", high=0.4, low=0.2, autocommit_pages=1000, renews=renews, outstanding=1
+            )
+            rows = [*writes([1, 2, 3, 1, 4]), FAR]
+            again = [(1100 * MS, "write", 1, 1), (1120 * MS, "write", 3, 1)]
+            between = [(50 * MS, "flush", 0, 0)] if flushed else []
+            hits = run(sorted([*rows, *between, *again]), policy).hits
+            destaged[renews, flushed] = [
+                page for page, hit in zip((1, 3), hits[-2:], strict=True) if not hit
+            ]
+    assert destaged == {
+        ("all", False): [3],
+        ("all", True): [3],
+        ("committed", False): [1],
+        ("committed", True): [3],
+        ("none", False): [1],
+        ("none", True): [1],
+    }
+
+
+def test_a_batch_is_on_the_disk_before_the_next_one_is_sent():
+    # 8 ms a page: the first of two is on the disk as the last bio ends.
+    rows = [*writes([1, 3, 5, 7, 9], apart=1), (12 * MS, "write", 11, 1)]
+    for settings, destaged in (({"batch": 2}, 2), ({"outstanding": 2}, 3)):
+        policy = Destage("watermark", high=0.5, low=0.0, **settings)
+        assert run(rows, policy).layers[0].destaged == destaged
+
+
+def test_a_destaged_page_may_leave():
+    rows = [*writes([1, 2, 1]), FAR, (1100 * MS, "read", 1, 1)]
+    stays, leaves = (run(rows, Destage("eager", leaves=one), capacity=2) for one in (False, True))
+    assert stays.response_ns[-1] == 350
+    assert leaves.response_ns[-1] == 8 * MS
+    assert leaves.layers[0].destaged == 3
+
+
 def test_no_more_are_on_their_way_than_may_be():
     rows = [*writes(range(8), apart=1), FAR]
     for outstanding in (1, 3):
@@ -194,14 +256,23 @@ def test_a_flush_commits():
     assert run(rows, policy).layers[0].destaged == 3
 
 
+def test_a_fua_write_commits():
+    policy = Destage("eager", autocommit_pages=1000)
+    rows = [*writes([1, 2, 3]), (150 * MS, "read", 999, 1)]
+    for through, destaged in ((True, 2), (False, 0)):
+        assert run(rows, policy, fua=[False, through, False, False]).layers[0].destaged == destaged
+
+
 def test_the_presets_are_dm_writecaches():
     policy = preset(devices.find_device("dm-writecache-pmem", "destage"))
     assert (policy.when, policy.high, policy.low) == ("watermark", 0.5, 0.45)
     assert (policy.autocommit_pages, policy.autocommit_ns) == (64, 1_000_000_000)
-    assert (policy.runs, policy.around) == ("places", False)
+    assert (policy.runs, policy.around, policy.flushes) == ("places", False, False)
+    assert (policy.renews, policy.batch, policy.leaves) == ("committed", 0, True)
     ssd = preset(devices.find_device("dm-writecache-ssd", "destage"))
     assert (ssd.autocommit_pages, ssd.runs) == (65536, "slots")
-    assert (ssd.around, ssd.pause_ns) == (True, 3_000_000_000)
+    assert (ssd.around, ssd.flushes, ssd.pause_ns) == (True, True, 3_000_000_000)
+    assert (ssd.renews, ssd.batch, ssd.leaves) == ("none", 64, True)
 
 
 @pytest.mark.parametrize(

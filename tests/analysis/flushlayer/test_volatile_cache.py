@@ -3,9 +3,11 @@
 from tests.support.bios import bios, flat
 from tracer.analysis.flushlayer import devices
 from tracer.analysis.flushlayer.timed import Layer, simulate
+from tracer.analysis.flushlayer.timed.destage import Destage
 from tracer.analysis.flushlayer.timed.disk import Disk
 
 MS = 1_000_000
+BOTH = Destage("watermark", flushes=True)
 HDD = Disk(devices.find_device("hdd-paper", "disk"), merge=False)
 PCM = devices.find_device("pcm-paper", "nvm")
 CACHED = Disk(flat("cached", read_latency=8 * MS, write_latency=8 * MS, write_cache=8192))
@@ -56,6 +58,9 @@ def test_a_flush_of_a_disk_takes_its_time_and_so_does_a_write_through_its_cache(
     assert simulate(through, slow).response_ns.tolist() == [5 * MS, 13 * MS]
     kept = Layer(4, PCM)
     assert simulate(through, slow, kept).response_ns.tolist() == [0, 350]
+    # Medium and disk at once.
+    both = Layer(4, flat("slower", "nvm", write_latency=350, flush_latency=3 * MS), BOTH)
+    assert simulate(through, slow, both).response_ns.tolist() == [5 * MS, 3 * MS + 350]
     passing = Layer(4, PCM, flushes_pass=True)
     assert simulate(through, slow, passing).response_ns.tolist() == [5 * MS, 350]
     far = Layer(4, flat("far", "nvm", write_latency=100, flush_latency=2 * MS))

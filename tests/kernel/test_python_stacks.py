@@ -9,6 +9,7 @@ import pytest
 
 from tests.support import loads
 from tracer.analysis.views.waits import waits
+from tracer.probes.kernel import find_tracefs
 from tracer.store.trace import Trace
 
 WAIT_S = 1.5
@@ -244,6 +245,23 @@ def test_without_any_stacks_the_recording_is_refused(hidden, tmp_path):
     assert "the kernel hides" in ran.err
     assert MEND in ran.err
     assert not (tmp_path / "x.trace").exists()
+
+
+@pytest.mark.parametrize("backend", ["ebpf", "perf"])
+def test_a_kernel_that_names_no_states_of_threads_has_no_kernel_stacks(hidden, tmp_path, backend):
+    there = find_tracefs() / "events/sched/sched_switch/format"
+    changes = [
+        f"sed '/^print fmt/d' {there} > EMPTY/format",
+        f"mount --bind EMPTY/format {there}",
+    ]
+    ran = hidden(changes, *SLEEP[:2], "--backend", backend, *SLEEP[2:])
+    assert ran.status == 0, ran.err
+    assert "no kernel stacks are recorded" in ran.err
+    facts, kernel, looks = recorded_kinds(tmp_path)
+    assert (facts["kinds"], kernel, looks) == (["python"], 0, True)
+    assert "--backend" in facts["missing"]["kernel"]
+    told = json.loads(hidden([], "info", "x.trace", "--json").out)
+    assert told["missing"]["sched"] == ["ftrace:kernel_stack"]
 
 
 def test_a_recording_names_the_kinds_of_its_stacks(recorded):

@@ -27,6 +27,8 @@ SELECT *, count(*) OVER () AS stacks, sum(ms) OVER () AS all_ms FROM stacks
 ORDER BY ms DESC, comm, stack, kernel_stack, kind, call, detail, by_comm LIMIT {_MOST_STACKS}
 """
 
+_KERNEL_STACK = "SELECT 1 FROM off_cpu WHERE kernel_stack IS NOT NULL LIMIT 1"
+
 
 @dataclass(frozen=True)
 class Waiting:
@@ -43,10 +45,10 @@ class Waiting:
 def waiting_boxes(trace: Trace) -> Waiting:
     """Returns the waiting time on the critical paths of steps, as boxes of a flame graph.
 
-    There are no boxes if the trace has no looks at Python stacks.
+    There are no boxes if the trace has neither looks at Python stacks nor stacks of the kernel.
     """
     columns = ["depth", "from_ms", "ms", "name", "said"]
-    if "python_stacks" not in trace.tables:
+    if "python_stacks" not in trace.tables and not trace.rows(_KERNEL_STACK):
         return Waiting(pd.DataFrame(columns=columns))
     rows = trace.rows(_QUERY.format(main=main_steps(trace)))
     stacks = [(_frames(*wait), ms) for *wait, ms, _, _ in rows]

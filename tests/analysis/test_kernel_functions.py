@@ -19,12 +19,11 @@ LOOK = "<module> (job.py:9);save (job.py:3)"
 BEGIN, SLEPT, LATE = 10 * MS, 90 * MS, 5 * MS
 
 
-@pytest.fixture
-def trace(tmp_path):
+def tables():
     """A step in which the job's thread is in an fsync, and gets a CPU late."""
     of = {"pid": JOB, "tid": JOB}
     end = BEGIN + SLEPT + LATE
-    tables = {
+    return {
         "processes": PROCESSES,
         "syscalls": [{"ts": BEGIN - 1, "name": "fsync", "dur_ns": end - BEGIN + 2, "ret": 0, **of}],
         "off_cpu": [
@@ -40,7 +39,11 @@ def trace(tmp_path):
             {"name": "step", "start": 2, "end": end + 20 * MS, "epoch": 0, "step": 0, **of},
         ],
     }  # fmt: skip
-    with make_trace(tmp_path / "t", tables, targets=TARGETS) as made:
+
+
+@pytest.fixture
+def trace(tmp_path):
+    with make_trace(tmp_path / "t", tables(), targets=TARGETS) as made:
         yield made
 
 
@@ -81,6 +84,14 @@ def test_the_flame_graph_has_the_kernels_functions_above_pythons(trace):
     assert [*longest["said"]] == [
         "python", *LOOK.split(";"), *(f"{name}_[k]" for name in SYNC.split(";")), "[sync: fsync]",
     ]  # fmt: skip
+
+
+def test_the_flame_graph_has_the_kernels_functions_without_any_of_python(tmp_path):
+    made = tables()
+    del made["python_stacks"]
+    with make_trace(tmp_path / "t", made, targets=TARGETS) as trace:
+        said = [*waiting_boxes(trace).boxes["said"]]
+    assert all(said.count(f"{name}_[k]") == 1 for name in SYNC.split(";"))
 
 
 def test_a_steps_longest_wait_for_storage_names_its_function(trace, capsys):

@@ -61,7 +61,7 @@ def test_the_stacks_with_the_least_time_are_left_out_and_counted(tmp_path):
     assert "53 more stacks with less time (2.3 % of the waiting time) are left out" in said
 
 
-def test_a_trace_without_looks_has_no_graph(tmp_path):
+def test_a_trace_without_stacks_has_no_graph(tmp_path):
     made = tables(3)
     del made["python_stacks"]
     with make_trace(tmp_path / "t", made, targets=TARGETS) as trace:

@@ -47,10 +47,11 @@ with the capacity of the real layer, and with devices whose times are those of r
 serve alone in the guest: for a layer, those of its bios (a page, {long} pages in one write,
 {scattered} writes of a page that come together, a flush after them, a FUA write).
 
-*sectors*: all that reached the disk, including what the layer had at the end, which is then written. *sectors by
-the end of the load*: for the simulation, what was sent to the disk; for the real disk, what was
-complete. The times are those of an emulated machine, whose clock counts instructions while it
-computes and is this machine's clock while it waits: compare them with each other only.
+*sectors*: all that reached the disk, including what the layer had at the end, which is then
+written. *sectors by the end of the load*: for the simulation, what was sent to the disk; for the
+real disk, what was complete. The times are those of an emulated machine, whose clock counts
+instructions while it computes and is this machine's clock while it waits: compare them with each
+other only.
 
 The check fails if the sectors are off by more than {sectors:.0%}, or the mean fsync by more than
 {fsync:.0%}. The means are checked only if the simulation repeats the mean of its own recording: a

@@ -45,11 +45,13 @@ sometimes it writes a checkpoint in place. The recording of the disk alone is th
 
 with the capacity of the real layer, and with devices whose times are those of requests that they
 serve alone in the guest: for a layer, those of its bios (a page, {long} pages in one write,
-{scattered} writes of a page that come together, a flush after them, a FUA write). *sectors*: all
-that reached the disk, including what the layer had at the end, which is then written. *sectors by
-the end of the load*: for the simulation, what was sent to the disk; for the real disk, what was
-complete. The times are those of an emulated machine, whose clock counts instructions while it
-computes and is this machine's clock while it waits: compare them with each other only.
+{scattered} writes of a page that come together, a flush after them, a FUA write).
+
+*sectors*: all that reached the disk, including what the layer had at the end, which is then
+written. *sectors by the end of the load*: for the simulation, what was sent to the disk; for the
+real disk, what was complete. The times are those of an emulated machine, whose clock counts
+instructions while it computes and is this machine's clock while it waits: compare them with each
+other only.
 
 The check fails if the sectors are off by more than {sectors:.0%}, or the mean fsync by more than
 {fsync:.0%}. The means are checked only if the simulation repeats the mean of its own recording: a
@@ -70,8 +72,21 @@ The rules of dm-writecache that decide its sectors (drivers/md/dm-writecache.c):
 - With an SSD, 64 pages are sent at a time; the next ones once all of them are on the disk.
 - A page leaves the layer once it is on the disk.
 
+Where an fsync's time goes, with an SSD (mean of 305 fsyncs; simulated in brackets): 4.1 ms (4.2)
+the data, 3.9 ms (4.2) the journal, 8.6 ms (9.7) a commit of the layer, 12.4 ms (12.8) the journal's
+last block and a second commit after it, 0.3 ms (0.5) computing; 29.2 ms (31.3) in all, 1.07 times.
+Given the latency of a single page alone, the simulated medium would take page after page: 61 ms.
+With persistent memory, an fsync is computing. (These are of a run in which an instruction took
+2 ns; in the table, it takes 16 ns. Others used the machine in both.)
+
 Where the simulation differs:
 
+- In the run of the table, requests to the SSD took 1.2 to 1.5 times as long under the load as alone
+  before: data 6.0 ms (simulated 4.6), journal 4.8 ms (4.0), commit 13.2 ms (9.9), last block and
+  second commit 19.8 ms (13.1), computing 2.6 ms (2.7). Their medians were 1.1 times as long; the
+  rest is the share of a busy machine, or of the slower emulated processor.
+- Delays in the recording of the bare disk count as computing. With persistent memory they made the
+  mean 1.24 times as long, the median 1.06 times.
 - On an SSD, the real layer reads each page before it writes it to the disk, and commits its
   metadata to the SSD after each copy while fsyncs wait. The simulation has neither.
 - A write for which an SSD has too little room goes into the real layer as far as there is room, and

@@ -15,11 +15,12 @@ Prints each run when it is done (with --json on stderr), and one JSON object: `r
 `others_share` (of the CPUs, used by processes beside the run), and `epochs`, a list with `epoch`,
 `epoch_s`, `stall_s` (steps that wait for data), `compute_s`, `disk_s` (the part of the stall in
 which the thread waits for the disk, by `waits`), `path_disk_s` (the same by `critical_path`),
-`read_bytes` (of the data, by `reads`), `predicted_bytes` by model, and `predicted_stall_s`: the
-stall of the recording's later epochs, and the wait for each byte of its first one for the bytes of
-the kernel's model. `dropped`: epochs whose computing took over 1.3 times its median, because other
-work ran on the CPUs, and runs that failed, with the reason. `data_bytes`, `own_bytes`. Needs root
-and cgroups for memory and for block devices.
+`read_bytes` (pages of the data that come into the cache, by `reads`), `device_bytes` (that the disk
+reads meanwhile), `predicted_bytes` by model, and `predicted_stall_s`: the stall of the recording's
+later epochs, and the wait for each byte of its first one for the bytes of the kernel's model.
+`dropped`: epochs whose computing took over 1.3 times its median, because other work ran on the
+CPUs, and runs that failed, with the reason. `data_bytes`, `own_bytes`. Needs root and cgroups for
+memory and for block devices.
 """
 
 from __future__ import annotations
@@ -173,14 +174,16 @@ def _epochs(path: Path, dev: str) -> list[dict[str, Any]]:
     with Trace(path) as trace:
         frame = epochs(trace, dev)
         waits(trace), critical_path(trace), reads(trace)
+        frame = frame.rename(columns={"read_bytes": "device_bytes"})
+        # Bytes of `disk_bytes` that the kernel holds back at a limit have no thread and no epoch.
         read = (
-            f"SELECT epoch, sum(disk_bytes) AS read_bytes FROM reads WHERE dev = '{dev}' GROUP BY 1"
+            "SELECT epoch, sum(read) * 4096 AS read_bytes FROM reads"
+            f" WHERE dev = '{dev}' GROUP BY ALL"
         )
         for query in (_WAITED, _PATH, read):
-            columns = frame.columns.difference(["read_bytes"]) if query == read else frame.columns
-            frame = frame[columns].merge(trace.sql(query), "left", "epoch")
-    wanted = ["epoch", "epoch_s", "stall_s", "compute_s", "disk_s", "path_disk_s", "read_bytes"]
-    rows: Any = frame[wanted].fillna(0).to_dict("records")
+            frame = frame.merge(trace.sql(query), "left", "epoch")
+    wanted = ["epoch", "epoch_s", "stall_s", "compute_s", "disk_s", "path_disk_s"]
+    rows: Any = frame[[*wanted, "read_bytes", "device_bytes"]].fillna(0).to_dict("records")
     return list(rows)
 
 

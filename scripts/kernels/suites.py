@@ -99,6 +99,9 @@ them in the guest.
   files, which the recorder finds when it makes tables; one file has none.
 - Each sleep of a target's thread has a stack, and nothing else has one. The sleeps of a load are as
   many as the kernel counts (`ru_nvcsw`). Their stacks have a function of what the thread waits for.
+- Linux 7.2 maps more pages around a fault than it logs: the load touches 107 pages, and fewer are
+  counted. A cold read of 1000 bytes may count one page too few where accesses are logged. Both are
+  [limits](reads.md#limits) of what the kernel logs.
 
 {table}
 """,

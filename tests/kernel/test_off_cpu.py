@@ -271,8 +271,10 @@ def test_perf_tells_the_same_times(record_loads, load, tmp_path, backend):
     # perf prints whole microseconds.
     apart = sum(abs(dur - waited) for (*_, dur, _), (*_, waited, _) in pairs)
     assert apart < 0.01 * sum(dur for (*_, dur, _), _ in pairs)
-    delays = [(delay, other) for (*_, delay), (*_, other) in pairs if delay is not None]
-    assert delays
+    delayed = [(delay, other) for (*_, delay), (*_, other) in pairs if delay is not None]
+    # perf prints no delay if it did not hear of the wake-up.
+    delays = [(delay, other) for delay, other in delayed if other]
+    assert len(delays) > 0.8 * len(delayed) > 0
     apart = sum(abs(delay - other) for delay, other in delays)
     assert apart < 0.01 * sum(delay for delay, _ in delays) + 1000 * len(delays)
 

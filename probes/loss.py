@@ -11,8 +11,11 @@ _MOST = (1 << 63) - 1
 COUNT_LIMIT = 1 << 48
 """Exclusive limit of the events in a gap: a CPU takes years to log as many."""
 
-_OF_NO_EVENTS = ("files", "symbols", "maps", "kernel_stacks", "python_stacks", "samples")
-OF_EVENTS = f"stream NOT IN {_OF_NO_EVENTS}"
+OF_NO_EVENTS = (
+    *("files", "descriptors", "symbols", "maps"),
+    *("kernel_stacks", "python_stacks", "samples"),
+)
+OF_EVENTS = f"stream NOT IN {OF_NO_EVENTS}"
 """SQL for the gaps in which events are missing. Others lack names, stacks or samples: they are as
 long as the recording, and all its events are there."""
 
@@ -46,6 +49,11 @@ class Gap:
                 object.__setattr__(self, name, None)
         if not 0 <= self.cpu < CPU_LIMIT:
             object.__setattr__(self, "cpu", -1)
+
+    @property
+    def of_events(self) -> bool:
+        """True if events are missing; otherwise names, stacks or samples are."""
+        return self.stream not in OF_NO_EVENTS
 
     def of_scope(self, scope: Scope) -> bool:
         """Returns whether the gap is in events of this scope; a stream's name contains its

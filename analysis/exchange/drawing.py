@@ -37,6 +37,7 @@ from tracer.analysis.exchange.marks import (
 from tracer.analysis.exchange.streaming import query_batches, table_batches
 from tracer.analysis.exchange.tracks import Lanes, Tracks, nested
 from tracer.analysis.views.requests import requests
+from tracer.probes.loss import OF_EVENTS
 from tracer.store.trace import Trace
 
 _DIRTY_BIN_NS = 10_000_000
@@ -355,7 +356,7 @@ def _losses(trace: Trace, tracks: Tracks, window: Window) -> Iterator[Marks]:
         SELECT * FROM (
             SELECT greatest(coalesce("from", {max(window.start, 0)}), 0) AS ts,
                 coalesce("to", greatest({window.last}, coalesce("from", 0))) AS stop,
-                stream, cpu, count, cause FROM loss
+                stream, cpu, count, cause FROM loss WHERE {OF_EVENTS}
         ) WHERE ts <= {window.end} AND stop >= {window.start} AND stop >= ts ORDER BY ts
     """
     lanes: dict[str, Lanes] = {}

@@ -142,7 +142,7 @@ def answer_memory(
         _enough_bytes(taken, now, own_bytes),
         ahead,
         taken.page_bytes,
-        any(trace.manifest["loss"].values()),
+        bool(trace.manifest["loss"].get("windows")),
         warm,
         knowledge(trace),
     )

@@ -130,7 +130,7 @@ def _warnings(manifest: Manifest) -> list[str]:
     loss = manifest["loss"]
     if loss.get("events") or loss.get("windows"):
         found.append(
-            "Events were lost: counts over the shaded times are too low. The table of events lost"
+            "Events were lost: counts over the shaded times are too low. The table of losses"
             " names the streams"
         )
     return found

@@ -2,6 +2,18 @@
 
 from __future__ import annotations
 
+import pandas as pd
+
+from tracer.probes.loss import OF_NO_EVENTS
+
+
+def of_events(gaps: pd.DataFrame) -> pd.DataFrame:
+    """Returns the gaps that lack events; others lack names, stacks or samples.
+
+    `gaps`: rows of the report's table of losses.
+    """
+    return gaps[~gaps["stream"].isin(OF_NO_EVENTS)]
+
 
 def lost_in_words(events: int, windows: int, unknown: int, complete: bool) -> str:
     """Returns a description of the lost events and gaps, or "" if nothing was lost.

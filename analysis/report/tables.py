@@ -151,18 +151,19 @@ def loss(trace: Trace) -> pd.DataFrame:
 
 LOSS = ReportTable(
     "loss",
-    "Events lost",
+    "Losses",
     (
         Column("stream", "which events", "stream", text=True),
         Column("cpu", "CPU; null: all"),
         Column("from_s", "begin of the gap, since the start", "from s"),
         Column("to_s", "end of the gap, since the start", "to s"),
-        Column("count", "lost events; null: not known", "events"),
+        Column("count", "lost events; null: not known, or none", "events"),
         Column("cause", "why", "cause", text=True),
     ),
     needs=("loss",),
     make=loss,
-    note="Counts over these times are too low.",
+    note="Counts of lost events over these times are too low. Losses of files, symbols, maps, "
+    "descriptors, stacks and samples lack no event.",
 )
 ENERGY = ReportTable(
     "energy",

@@ -9,6 +9,7 @@ import pandas as pd
 from rich.table import Table
 
 from tracer.analysis.findings.finding import Finding
+from tracer.analysis.report.lost import of_events
 from tracer.analysis.report.perf import COUNTERS
 from tracer.analysis.report.sample_text import print_samples
 from tracer.analysis.report.table import Column
@@ -42,14 +43,17 @@ def print_report(
     duration = facts["duration_s"]
     out.print(f"{show(duration)} s, " + ("complete" if facts["complete"] else "incomplete"))
     loss = tables.get("loss")
-    if loss is not None and len(loss):
+    gaps = 0 if loss is None else len(of_events(loss))
+    if gaps:
         out.print(
-            f"{facts['loss'].get('events')} events lost in {len(loss)} gaps: "
+            f"{facts['loss'].get('events')} events lost in {gaps} gaps: "
             "numbers over the gaps are too low.",
             style="red",
         )
     else:
         out.print("0 events lost.")
+    if loss is not None and len(loss) > gaps:
+        out.print("Some names, stacks or samples are missing: see the last table.")
     cost = facts["own_cost"]
     if cost:
         written = cost.get("bytes_written")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tracer.analysis.findings.finding import Finding
+from tracer.analysis.report.lost import of_events
 from tracer.analysis.report.text import print_findings, print_tables, target_line
 from tracer.analysis.report.together import TRACE, Together
 from tracer.cli.output import console, print_table, safe
@@ -33,7 +34,7 @@ def print_together(found: Together, findings: Sequence[tuple[str, Finding]]) -> 
     )
     gaps = found.tables.get("loss")
     lossy = {name for name, facts in found.traces.items() if facts["loss"].get("windows")}
-    lossy |= set(gaps[TRACE]) if gaps is not None else set()
+    lossy |= set(of_events(gaps)[TRACE]) if gaps is not None else set()
     if lossy:
         out.print(
             f"Events were lost in {len(lossy)} of them: numbers from these traces are too low.",

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from tracer.analysis.timeline.axis import Axis
+from tracer.probes.loss import OF_EVENTS
 from tracer.store.trace import Trace
 
 MOST_SPANS = 200
@@ -27,7 +28,7 @@ def losses(trace: Trace, axis: Axis) -> pd.DataFrame:
         SELECT {axis.bin(begin)} AS first, {axis.bin(until)} AS last, count(*) AS gaps,
             sum(greatest(count, 0)::DOUBLE) AS events, count(*) - count(count) AS unknown,
             list(DISTINCT stream)[:64] AS streams
-        FROM loss GROUP BY ALL ORDER BY first
+        FROM loss WHERE {OF_EVENTS} GROUP BY ALL ORDER BY first
         """
     )
     columns = ["from_s", "to_s", "gaps", "events", "streams"]

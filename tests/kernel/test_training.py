@@ -35,7 +35,7 @@ def test_phases_steps_and_epochs_equal_the_workloads_own(tracer, tmp_path):
 
     counts = {row["event"]: row for row in report["tables"]["event_counts"]}
     assert counts["raw_syscalls:sys_enter"]["child"] > 0  # the DataLoader's worker
-    assert report["loss"] == {"events": 0, "windows": 0, "unknown": 0}
+    assert report["loss"] == {"events": 0, "windows": 0, "unknown": 0, "others": 0}
     assert report["own_cost"]["cpu_s"] > 0
     for name in ("syscalls", "page_faults", "block_latency", "event_counts"):
         assert report["tables"][name], name

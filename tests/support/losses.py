@@ -8,5 +8,5 @@ from tracer.store.trace import Trace
 def losses(trace: Trace) -> list[str]:
     """Returns "stream: count cause" of each gap of a trace, "?" for an unknown count."""
     rows = trace.rows('SELECT stream, count, cause FROM loss ORDER BY "from", stream, cause')
-    assert trace.manifest["loss"]["windows"] == len(rows)
+    assert trace.manifest["loss"]["windows"] + trace.manifest["loss"]["others"] == len(rows)
     return [f"{stream}: {'?' if count is None else count} {cause}" for stream, count, cause in rows]

@@ -62,7 +62,7 @@ def make_trace(folder: Path, tables: dict[str, list[dict[str, Any]]], **manifest
         "own_files": {},
         "own_cost": {},
         "tables": counts,
-        "loss": {"events": 0, "windows": 0, "unknown": 0},
+        "loss": {"events": 0, "windows": 0, "unknown": 0, "others": 0},
     }
     made.update(manifest)
     manifests.write(folder, made)

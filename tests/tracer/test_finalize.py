@@ -257,7 +257,11 @@ def test_decoding_a_killed_trace_again_keeps_its_loss(tmp_path):
         first = trace.manifest["loss"]
     shutil.rmtree(tmp_path / "t/events")
     with Trace(tmp_path / "t") as trace:
-        assert trace.manifest["loss"] == first == {"events": 0, "windows": 1, "unknown": 1}
+        assert (
+            trace.manifest["loss"]
+            == first
+            == {"events": 0, "windows": 1, "unknown": 1, "others": 0}
+        )
 
 
 def test_losses_of_known_and_unknown_size_are_counted_once(tmp_path):

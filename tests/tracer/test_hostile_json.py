@@ -119,7 +119,7 @@ class TestLosses:
         (tmp_path / "t/manifest.json").write_text(json.dumps(made))
         Trace(tmp_path / "t").close()
         with Trace(tmp_path / "t") as trace:
-            assert trace.manifest["loss"] == {"events": 0, "windows": 4, "unknown": 4}
+            assert trace.manifest["loss"] == {"events": 0, "windows": 4, "unknown": 4, "others": 0}
             assert trace.sql('SELECT count("count") AS n FROM loss')["n"].tolist() == [0]
 
     def test_a_gap_with_impossible_numbers_is_unknown(self):
@@ -133,7 +133,7 @@ class TestLosses:
             "count": None,
             "cause": "full",
         }
-        assert loss.summary(gaps) == {"events": 0, "windows": 2, "unknown": 2}
+        assert loss.summary(gaps) == {"events": 0, "windows": 2, "unknown": 2, "others": 0}
 
 
 class TestNamesThatAreNoUtf8:

@@ -134,7 +134,7 @@ def test_a_perf_that_failed_is_a_gap(tmp_path):
         ("counters", "perf failed: no memory"),
     ]
     with Trace(folder) as trace:
-        assert trace.manifest["loss"] == {"events": 0, "windows": 4, "unknown": 4}
+        assert trace.manifest["loss"] == {"events": 0, "windows": 4, "unknown": 4, "others": 0}
         assert trace.sql("SELECT target, value FROM counters").values.tolist() == [["job", 7]]
 
 

@@ -121,6 +121,8 @@ def _print(name: str, facts: dict[str, Any]) -> None:
     lost = f"{loss.get('events', 0)} events in {loss.get('windows', 0)} gaps"
     if loss.get("unknown"):
         lost += f", {loss['unknown']} of them of unknown size"
+    if others := loss.get("others"):
+        lost += f"; names, stacks or samples: {others} gaps"
     out.print(f"  lost        {lost}", style="red" if loss.get("windows") else None)
     out.print()
     print_table(

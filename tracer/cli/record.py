@@ -351,6 +351,8 @@ def _say(outcome: Outcome) -> None:
     lost = f"{loss['events']} events lost"
     if loss["windows"]:
         lost += f" in {loss['windows']} gaps (tracer info)"
+    if loss["others"]:
+        lost += ", some names, stacks or samples missing (tracer report)"
     name = str(outcome.folder)
     say(f"{name}: {manifest['duration_s']:.1f} s, {rows} rows, {lost}")
     if cost := cost_said(manifest["own_cost"]):

@@ -193,6 +193,7 @@ class ForeignRecording:
             "events": fitting(known.get("events", 0) + more["events"]),
             "windows": known.get("windows", 0) + more["windows"],
             "unknown": known.get("unknown", 0) + more["unknown"],
+            "others": known.get("others", 0) + more["others"],
         }
 
     def __exit__(

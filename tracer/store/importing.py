@@ -97,7 +97,7 @@ def first_manifest(source: Source, start_ns: int, end_ns: int | None) -> manifes
         "own_files": {},
         "own_cost": {},
         "tables": {},
-        "loss": {"events": 0, "windows": 0, "unknown": 0},
+        "loss": {"events": 0, "windows": 0, "unknown": 0, "others": 0},
     }
 
 

@@ -88,9 +88,11 @@ def rows(gaps: list[Gap]) -> pa.RecordBatch:
 
 
 def summary(gaps: list[Gap]) -> LossFacts:
-    """Returns {events, windows, unknown}: known losses, gaps, and gaps of unknown size."""
+    """Returns the numbers of lost events and of gaps."""
+    of_events = [gap for gap in gaps if gap.of_events]
     return {
-        "events": fitting(sum(g.count or 0 for g in gaps)),
-        "windows": len(gaps),
-        "unknown": sum(g.count is None for g in gaps),
+        "events": fitting(sum(gap.count or 0 for gap in of_events)),
+        "windows": len(of_events),
+        "unknown": sum(gap.count is None for gap in of_events),
+        "others": len(gaps) - len(of_events),
     }

@@ -309,8 +309,12 @@ class TableFacts(TypedDict):
 
 
 class LossFacts(TypedDict, total=False):
-    """Known events lost, gaps, and gaps of unknown size."""
+    """Known events lost, gaps, and gaps of unknown size.
+
+    `others`: gaps that lack no event, but names, stacks or samples.
+    """
 
     events: Count
     windows: Count
     unknown: Count
+    others: Count

@@ -83,7 +83,8 @@ WITH told AS (
 )
 SELECT {_KIND} AS kind, {_CERTAINTY} AS certainty, coalesce({_BY_WAKER}, false) AS by_waker,
     kind = 'cpu' AS by_cpu, kind = 'disk' AND reads AS of_device,
-    kind = 'fault' AND faults AS of_file, kind = 'dirty' AS of_dirtied, CASE WHEN kind = 'sync' THEN {_PART_OF_SYNC} END::INTEGER AS part
+    kind = 'fault' AND faults AS of_file, kind = 'dirty' AS of_dirtied,
+    CASE WHEN kind = 'sync' THEN {_PART_OF_SYNC} END::INTEGER AS part
 FROM told ORDER BY "case"
 """
 

@@ -21,7 +21,7 @@ from tracer.probes.compiled import compiled
 from tracer.store.trace import Trace
 
 _NONE = -LATEST - 1
-_BATCH = 1 << 17
+_BATCH = 1 << 16
 _NO_CALL, _INSIDE, _AFTER = range(3)
 _NOBODY = 1 << 40
 """A number that no thread has."""

@@ -100,7 +100,7 @@ CREATE OR REPLACE TEMP TABLE throttled_parts AS
 {_JUDGED.format(rows="(FROM wait_parts ANTI JOIN throttled_pieces USING (row, ts, kind))")}
 """
 _ALSO_THROTTLED = f"UNION ALL BY NAME {_JUDGED.format(rows='throttled_waits')}"
-"""Of a trace with times in which a quota was used up."""
+"""Joined to the pieces of a trace with times in which a quota was used up."""
 
 _PIECES = f"""
 CREATE OR REPLACE TEMP TABLE wait_pieces AS

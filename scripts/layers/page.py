@@ -76,17 +76,15 @@ Where an fsync's time goes, with an SSD (mean of 305 fsyncs; simulated in bracke
 the data, 3.9 ms (4.2) the journal, 8.6 ms (9.7) a commit of the layer, 12.4 ms (12.8) the journal's
 last block and a second commit after it, 0.3 ms (0.5) computing; 29.2 ms (31.3) in all, 1.07 times.
 Given the latency of a single page alone, the simulated medium would take page after page: 61 ms.
-With persistent memory, an fsync is computing. (These are of a run in which an instruction took
-2 ns; in the table, it takes 16 ns. Others used the machine in both.)
+With persistent memory, an fsync is computing. (These are of another run on a busy machine, in which
+an instruction took 2 ns; in the table, it takes 16 ns.)
 
 Where the simulation differs:
 
-- In the run of the table, requests to the SSD took 1.2 to 1.5 times as long under the load as alone
-  before: data 6.0 ms (simulated 4.6), journal 4.8 ms (4.0), commit 13.2 ms (9.9), last block and
-  second commit 19.8 ms (13.1), computing 2.6 ms (2.7). Their medians were 1.1 times as long; the
-  rest is the share of a busy machine, or of the slower emulated processor.
-- Delays in the recording of the bare disk count as computing. With persistent memory they made the
-  mean 1.24 times as long, the median 1.06 times.
+- The times are those of requests that the devices serve alone, before the load. On a machine that
+  does other work meanwhile, requests took up to 1.5 times as long under the load, and the mean fsync
+  with an SSD was predicted 0.74 times as long as it was; with persistent memory 1.24 times, by the
+  delays in the recording of the bare disk. The table is of a machine that did nothing else.
 - On an SSD, the real layer reads each page before it writes it to the disk, and commits its
   metadata to the SSD after each copy while fsyncs wait. The simulation has neither.
 - A write for which an SSD has too little room goes into the real layer as far as there is room, and

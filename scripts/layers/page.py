@@ -82,9 +82,9 @@ an instruction took 2 ns; in the table, it takes 16 ns.)
 Where the simulation differs:
 
 - The times are those of requests that the devices serve alone, before the load. On a machine that
-  does other work meanwhile, requests took up to 1.5 times as long under the load, and the mean fsync
-  with an SSD was predicted 0.74 times as long as it was; with persistent memory 1.24 times, by the
-  delays in the recording of the bare disk. The table is of a machine that did nothing else.
+  does other work meanwhile, requests took up to 1.5 times as long under the load, and the mean
+  fsync with an SSD was predicted 0.74 times as long as it was; with persistent memory 1.24 times,
+  by the delays in the recording of the bare disk. The table is of a machine that did nothing else.
 - On an SSD, the real layer reads each page before it writes it to the disk, and commits its
   metadata to the SSD after each copy while fsyncs wait. The simulation has neither.
 - A write for which an SSD has too little room goes into the real layer as far as there is room, and

@@ -82,7 +82,7 @@ def test_files_that_were_not_looked_up_are_told_with_the_losses(tracer, tmp_path
         with Trace(folder) as trace:
             told = trace.rows("SELECT cause FROM loss WHERE stream = 'files'")
             assert told == [("7 files without a name: the search took too long",)]
-            assert trace.manifest["loss"]["unknown"] == 1
+            assert trace.manifest["loss"]["others"] == 1
 
 
 def test_a_file_system_that_never_answers_hides_only_its_own_files(

@@ -19,7 +19,9 @@ from tracer.store.lists import DescriptorFacts
 MOST = 1 << 16
 """Most descriptors of all processes."""
 _MOST_S = 2.0
-"""Time in s after which no more processes are looked at."""
+"""Time in s after which no more processes and files are looked at."""
+_MOST_ALIKE = 64
+"""Most open files of one name that a further one is compared with. Beyond, it has no number."""
 _MOST_BYTES = 1 << 16
 """Most bytes of fdinfo that are read: an epoll descriptor has a line for each file in it."""
 _NO_FILES = ("/dev/", "/proc/", "/sys/")
@@ -44,6 +46,9 @@ def descriptors(pids: Iterable[int]) -> tuple[list[DescriptorFacts], Counter[str
         for fd, path in _files(pid):
             if len(found) == MOST:
                 left_out[f"open files left out: {MOST} are known"] += 1
+                continue
+            if time.monotonic() > deadline:
+                left_out[f"open files left out: after {_MOST_S:.0f} s"] += 1
                 continue
             begun = time.monotonic_ns()
             told = _position(pid, fd)
@@ -103,6 +108,8 @@ class _Shared:
                 return None
             if same:
                 return number
+        if len(others) == _MOST_ALIKE:
+            return None
         self._count += 1
         others.append((pid, fd, self._count))
         return self._count

@@ -44,11 +44,11 @@ def descriptors(pids: Iterable[int]) -> tuple[list[DescriptorFacts], Counter[str
             left_out[f"processes' open files left out: after {_MOST_S:.0f} s"] += 1
             continue
         for fd, path in _files(pid):
+            if time.monotonic() > deadline:
+                left_out[f"processes' open files left out in part: after {_MOST_S:.0f} s"] += 1
+                break
             if len(found) == MOST:
                 left_out[f"open files left out: {MOST} are known"] += 1
-                continue
-            if time.monotonic() > deadline:
-                left_out[f"open files left out: after {_MOST_S:.0f} s"] += 1
                 continue
             begun = time.monotonic_ns()
             told = _position(pid, fd)

@@ -13,12 +13,13 @@ say() { echo "setup: $*" >&2; }
 
 # Uses of the packages: venv: the environment; bpfcc and headers: eBPF; linux-perf: counters
 # and call graphs; docker.io: containers; libseccomp2: names of system calls; libstdc++6: readable
-# C++ names; fio: calibration of devices. For tests and benchmarks: e2fsprogs, xfsprogs,
-# btrfs-progs, mount: file systems; python3-pyfuse3: a slow disk; strace, bpftrace, sysstat, time,
-# trace-cmd, blktrace: comparison; gcc, libc6-dev, binutils: programs, and their contents;
-# chromium: pages in a browser.
+# C++ names; fio: calibration of devices. For tests and benchmarks: podman, conmon, crun: another
+# engine of containers; e2fsprogs, xfsprogs, btrfs-progs, mount: file systems; python3-pyfuse3: a
+# slow disk; strace, bpftrace, sysstat, time, trace-cmd, blktrace: comparison; gcc, libc6-dev,
+# binutils: programs, and their contents; chromium: pages in a browser.
 packages=(
     python3-venv python3-bpfcc linux-perf docker.io libseccomp2 libstdc++6 fio
+    podman conmon crun
     e2fsprogs xfsprogs btrfs-progs mount python3-pyfuse3
     strace bpftrace sysstat time trace-cmd blktrace
     gcc libc6-dev binutils chromium

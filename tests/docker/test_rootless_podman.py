@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.conftest import do_without
 from tests.docker.conftest import CALLS, WAITING, calls
 from tests.support.losses import losses
 from tests.support.rootless import RootlessPodman
@@ -20,7 +21,7 @@ def podman():
     try:
         podman = RootlessPodman()
     except RuntimeError as error:
-        pytest.skip(f"podman of a user: {error}")
+        do_without("podman of a user", "TRACER_REQUIRE_DOCKER", str(error))
     yield podman
     podman.close()
 

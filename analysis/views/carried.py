@@ -2,9 +2,10 @@
 
 Device mapper and md hand bios on: the event `remap` names the place that a bio came from and the
 place that it goes to. A bio follows the last remap to its place. A partition adds a remap of its
-own. A loop device on a block device has no such event: its sectors are those of that device. A
-layer that keeps data and writes it to the disk later (dm-writecache, dm-cache, bcache) hands on
-what it takes, but its later writes carry no known bio.
+own. A loop device on a block device has no such event: its sectors are those of that device.
+Neither has bcache: the thread that writes to it sends the copies itself, to the device behind and
+to the cache. A layer that keeps data and writes it to the disk later (dm-writecache, dm-cache,
+bcache) hands on what it takes, but its later writes carry no known bio.
 """
 
 from __future__ import annotations
@@ -76,6 +77,55 @@ SELECT row AS id, id AS top FROM same UNION ALL SELECT row, id FROM parts
 """
 _UP = "UPDATE carried SET top = c.top FROM carried c WHERE carried.top = c.id"
 
+# bcache hands on what a thread writes in that thread: to the device behind, at the same place, and
+# to its cache, at any place. A thread may have sent several writes before the copies of the first
+# one come. Copies in a cache whose length is not that of the writes before them stay unknown.
+_COPIED = f"""
+INSERT INTO carried
+WITH writes AS MATERIALIZED (
+    SELECT row, tid, dev, sector, nr_sector, contains(rwbs, 'M') AS metadata FROM block_rows
+    WHERE event = 'bio_queue' AND nr_sector > 0 AND sector IS NOT NULL AND {OPERATION} = 'write'
+), uppers AS (
+    SELECT * FROM writes WHERE dev IN (SELECT dev FROM stacked_caches)
+), behind AS (
+    SELECT l.row, u.row AS top FROM (
+        SELECT w.row, w.tid, w.nr_sector, c.dev, w.sector - c.first AS sector
+        FROM writes w JOIN stacked_caches c ON c.in_order
+            AND w.dev = c.disk AND w.sector >= c.first AND w.sector < c."end") l
+    ASOF JOIN uppers u
+        ON l.tid = u.tid AND l.dev = u.dev AND l.sector = u.sector AND l.row >= u.row
+    WHERE l.nr_sector = u.nr_sector
+), steps AS (
+    SELECT u.row, u.tid, u.nr_sector, c.disk, c.first, true AS is_upper
+    FROM uppers u JOIN stacked_caches c ON NOT c.in_order AND u.dev = c.dev
+    UNION
+    -- Several devices may share a cache. Its own metadata is marked; copies of data never are.
+    SELECT w.row, w.tid, w.nr_sector, c.disk, c.first, false
+    FROM writes w JOIN stacked_caches c ON NOT c.in_order AND NOT w.metadata
+        AND w.dev = c.disk AND w.sector >= c.first AND w.sector < c."end"
+), turns AS (
+    SELECT *, is_upper AND NOT coalesce(lag(is_upper) OVER steps_of, false) AS is_first FROM steps
+    WINDOW steps_of AS (PARTITION BY tid, disk, first ORDER BY row)
+), runs AS (
+    SELECT *, count(*) FILTER (is_first) OVER (PARTITION BY tid, disk, first ORDER BY row
+        ROWS UNBOUNDED PRECEDING) AS run FROM turns
+), summed AS (
+    SELECT row, tid, disk, first, run, is_upper, sum(nr_sector) OVER until - nr_sector AS done,
+        sum(nr_sector) FILTER (is_upper) OVER whole
+            = sum(nr_sector) FILTER (NOT is_upper) OVER whole AS adds_up
+    FROM runs WINDOW whole AS (PARTITION BY tid, disk, first, run),
+        until AS (PARTITION BY tid, disk, first, run, is_upper ORDER BY row
+            ROWS UNBOUNDED PRECEDING)
+), in_caches AS (
+    SELECT l.row, u.row AS top FROM (SELECT * FROM summed WHERE NOT is_upper AND adds_up) l
+    ASOF JOIN (SELECT * FROM summed WHERE is_upper) u
+        ON l.tid = u.tid AND l.disk = u.disk AND l.first = u.first AND l.run = u.run
+        AND l.done >= u.done
+)
+SELECT c.row, max(c.top) FROM (SELECT * FROM behind UNION ALL SELECT * FROM in_caches) c
+ANTI JOIN carried k ON c.row = k.id GROUP BY c.row
+"""
+
 
 def make_carried(trace: Trace) -> bool:
     """Makes the table `carried`; returns whether it has a row.
@@ -88,10 +138,12 @@ def make_carried(trace: Trace) -> bool:
     make_partitions(trace)
     trace.execute(_HANDED)
     trace.execute(_CARRIED)
+    if trace.rows("SELECT 1 FROM stacked_caches LIMIT 1"):
+        trace.execute(_COPIED)
     for _ in range(_MOST_LEVELS):
         if not trace.rows("SELECT 1 FROM carried a JOIN carried b ON a.top = b.id LIMIT 1"):
             break
         trace.execute(_UP)
-    for table in ("stacked", "stacked_loops", "handed"):
+    for table in ("stacked", "stacked_loops", "stacked_caches", "handed"):
         trace.execute(f"DROP TABLE {table}")
     return bool(trace.rows("SELECT 1 FROM carried LIMIT 1"))

@@ -262,7 +262,7 @@ FLUSHES = View(
         Column(
             "below",
             Type.BOOL,
-            "its data has a row of its own on a device above (loop, device mapper, md)",
+            "its data has a row of its own on a device above (loop, device mapper, md, bcache)",
         ),
     ),
     needs=("block",),

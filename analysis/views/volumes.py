@@ -24,17 +24,20 @@ def make_partitions(trace: Trace) -> None:
 
 
 def make_stacked(trace: Trace) -> bool:
-    """Makes the tables `stacked` and `stacked_loops`; returns whether there is a stacked device.
+    """Makes the tables of stacked devices; returns whether there is one.
 
     `stacked`: each stacked device (dev), a device below it (below) and that one's whole disk
     (disk). `stacked_loops`: each loop device (dev) on a block device, and the place of its sectors
-    (disk, first, "end").
+    (disk, first, "end"). `stacked_caches`: each device of bcache (dev), a place below (disk, first,
+    "end"), and whether the data lies in order there, as on the device behind the cache (in_order).
     """
     devices = Devices(trace.manifest)
     rows = list(devices.stacked())
     _make(trace, "stacked", ("dev", "below", "disk"), rows)
     loops = [(dev, p.disk, p.first, p.end) for dev, p in devices.loops()]
     _make(trace, "stacked_loops", ("dev", "disk", "first", "end"), loops)
+    caches = [(dev, p.disk, p.first, p.end, in_order) for dev, p, in_order in devices.cached()]
+    _make(trace, "stacked_caches", ("dev", "disk", "first", "end", "in_order"), caches)
     return bool(rows)
 
 
@@ -182,7 +185,11 @@ def make_device_inodes(trace: Trace, disks: Sequence[str]) -> None:
     _make(trace, "device_inodes", ("disk", "ino", "first_page"), rows)
 
 
-_KINDS = {"first": pa.uint64(), "end": pa.uint64(), "ino": pa.uint64(), "first_page": pa.int64()}
+_KINDS = {
+    **dict.fromkeys(("first", "end", "ino"), pa.uint64()),
+    "first_page": pa.int64(),
+    "in_order": pa.bool_(),
+}
 
 
 def _make(

@@ -31,12 +31,15 @@ from tracer.probes.errors import TracerError
 PARTS = ("stacks", "layers")
 _DISK_BYTES = 96 << 20
 _FAST_BYTES, _META_BYTES = 8 << 20, 4 << 20
+_CACHE_BYTES = 4 << 30
+"""bcache keeps few free buckets ready in a small cache, and then writes around it."""
 _PMEM = f"memmap={_FAST_BYTES >> 20}M!2G"
 """Makes a part of the guest's memory a device of persistent memory, from 2 GiB on."""
 _TOOLS = {
     "sfdisk": "fdisk",
     "dmsetup": "dmsetup",
     "mdadm": "mdadm",
+    "make-bcache": "bcache-tools",
     "mkfs.ext4": "e2fsprogs",
     "nbdkit": "nbdkit",
 }
@@ -125,7 +128,7 @@ def _run(part: str, kernel: Kernel, folder: Path, share: Path, limit_s: float) -
     with ExitStack() as stack:
         disks: dict[str, Path | str] = {}
         if part == "stacks":
-            disks |= _disks(folder / "stacks")
+            disks |= _disks(folder / "stacks", stack)
         else:
             disks[SLOW] = stack.enter_context(slow_disk(folder, _DISK_BYTES))
             ssd = slow_disk(folder, _FAST_BYTES, FAST, SSD_REQUEST_MS, parallel=True)
@@ -147,11 +150,20 @@ def _run(part: str, kernel: Kernel, folder: Path, share: Path, limit_s: float) -
         )
 
 
-def _disks(folder: Path) -> dict[str, Path]:
-    """Makes the disks of all stacks; returns their images by serial number."""
+def _disks(folder: Path, context: ExitStack) -> dict[str, Path | str]:
+    """Makes the disks of all stacks; returns their images or URLs by serial number.
+
+    Those with a URL end with `context`.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    made = {}
+    made: dict[str, Path | str] = {}
     for number, stack in enumerate(STACKS):
+        if stack.is_cache:
+            slow, ssd = disks_of(number, stack)
+            made[slow] = context.enter_context(slow_disk(folder, _DISK_BYTES, slow))
+            served = slow_disk(folder, _CACHE_BYTES, ssd, SSD_REQUEST_MS, parallel=True)
+            made[ssd] = context.enter_context(served)
+            continue
         for serial in disks_of(number, stack):
             image = _image(folder / f"{serial}.img", _DISK_BYTES)
             if stack.partitioned:

@@ -14,6 +14,7 @@ from scripts.layers.stacks import Stack
 from tracer.analysis.flushlayer.trace.accesses import page_writebacks
 from tracer.analysis.report.writeback import FLUSHED_PAGES
 from tracer.analysis.views.flushes import flushes
+from tracer.analysis.views.submissions import SECTORS_PER_PAGE
 from tracer.store.trace import Trace
 
 Rows = list[tuple[Any, ...]]
@@ -32,6 +33,8 @@ class Built:
     """Pages of each fsynced file, by inode."""
     left: int
     """Inode of the file that a sync writes."""
+    first: int
+    """The sector of the first disk at which the data begins; before it lies metadata."""
 
     @property
     def top(self) -> str:
@@ -60,7 +63,8 @@ class Stacks(Asked):
             raise Failed(made["error"])
         written = self._facts["load"]["folders"][made["mount"]]
         files = {int(ino): pages for ino, pages in written["files"].items()}
-        return Built(stack, made["disks"], made["levels"], files, written["left"])
+        levels, first = made["levels"], made["first"]
+        return Built(stack, made["disks"], levels, files, written["left"], first)
 
 
 def _files(recorded: Stacks, built: Built, devices: list[str], copies: int) -> None:
@@ -79,6 +83,22 @@ def _files(recorded: Stacks, built: Built, devices: list[str], copies: int) -> N
     )
 
 
+def _late(recorded: Stacks, built: Built) -> None:
+    """Raises Failed unless each page of the files reaches the first disk, and does so once."""
+    files = built.files | {built.left: LEFT}
+    recorded.expect(
+        sorted(files.items()),
+        "WITH above AS (SELECT ino, sector::BIGINT + ? AS start, nr_sector AS length FROM flushes"
+        f" WHERE dev = ? AND dirtier IS NOT NULL AND ino IN {tuple(files)}),"
+        " late AS (SELECT sector::BIGINT AS start, nr_sector AS length FROM flushes WHERE dev = ?)"
+        " SELECT ino::BIGINT, (sum(least(a.start + a.length, b.start + b.length)"
+        f" - greatest(a.start, b.start)) // {SECTORS_PER_PAGE})::BIGINT"
+        " FROM above a JOIN late b ON a.start < b.start + b.length AND b.start < a.start + a.length"
+        " GROUP BY ino ORDER BY ino",
+        *(built.first, built.top, built.disks[0]),
+    )
+
+
 def on_top(recorded: Stacks, stack: Stack) -> None:
     """Checks the device with the file system."""
     built = recorded.built(stack)
@@ -90,13 +110,18 @@ def on_lower(recorded: Stacks, stack: Stack) -> None:
     built = recorded.built(stack)
     for devices, copies in built.below():
         _files(recorded, built, devices, copies)
+    if stack.is_late:
+        _late(recorded, built)
 
 
 def all_pages(recorded: Stacks, stack: Stack) -> None:
     """Checks that metadata and the journal are equal on all levels, too."""
     built = recorded.built(stack)
     pages = Counter(dict(recorded.rows(
-        "SELECT dev, sum(pages)::INT FROM flushes WHERE reason != 'other' GROUP BY dev"
+        # Not bcache's superblock, which is written by the first thread that makes a cache dirty.
+        "SELECT dev, sum(pages)::INT FROM flushes WHERE reason != 'other'"
+        " AND NOT (dev = ? AND sector < ?) GROUP BY dev",
+        *(built.disks[0], built.first),
     )))  # fmt: skip
     for devices, copies in built.below():
         found = sum(pages[dev] for dev in devices)

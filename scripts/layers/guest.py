@@ -12,7 +12,7 @@ from typing import Any
 
 from scripts.kernels.recording import PLACE, ROOT, as_first_process, hand_over, record
 from scripts.layers import layers
-from scripts.layers.stacks import STACKS, built, disks_of, found, number_of
+from scripts.layers.stacks import STACKS, built, disks_of, found, number_of, sectors
 
 _LOADS = [sys.executable, "-S", "-E", str(ROOT / "scripts/layers/loads.py")]
 
@@ -64,6 +64,7 @@ def _built(number: int, disks: dict[str, str]) -> dict[str, Any]:
         "mount": str(mount),
         "disks": [number_of(disk) for disk in lowest],
         "levels": [number_of(device) for device in levels],
+        "first": sectors(lowest[0]) - sectors(levels[-1]) if stack.is_cache else 0,
     }
 
 

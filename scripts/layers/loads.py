@@ -21,6 +21,8 @@ FSYNCED = (3, 7, 13, 29, 61, 131)
 """Pages of the files that are fsynced."""
 LEFT = 37
 """Pages of the file that a sync of the file system writes."""
+_DRAINED_S = 300.0
+"""Most seconds in which caches write their dirty data to the disks."""
 
 ROUNDS, THINK_S, CACHE_PAGES, CACHE_WRITES = 150, 0.05, 1021, 5
 CHECKPOINT_EVERY, CHECKPOINT_PAGES = 30, 251
@@ -31,7 +33,10 @@ def _opened(path: str) -> int:
 
 
 def written(*folders: str) -> dict[str, Any]:
-    """Writes a file of each length by an fsync, and one by a sync of its file system."""
+    """Writes a file of each length by an fsync, and one by a sync of its file system.
+
+    Then has bcache write the dirty data of its caches to the disks behind them.
+    """
     found = {}
     for folder in folders:
         files = {}
@@ -46,7 +51,22 @@ def written(*folders: str) -> dict[str, Any]:
         os.sync()
         found[folder] = {"files": files, "left": os.fstat(fd).st_ino}
         os.close(fd)
+    drain()
     return {"pid": os.getpid(), "folders": found}
+
+
+def drain() -> None:
+    """Has bcache write its dirty data to the disks, and waits until it has none."""
+    folders = list(Path("/sys/block").glob("bcache*/bcache"))
+    for folder in folders:
+        (folder / "writeback_running").write_text("1")
+    end = time.monotonic() + _DRAINED_S
+    while time.monotonic() < end and any(_is_dirty(folder) for folder in folders):
+        time.sleep(0.1)
+
+
+def _is_dirty(folder: Path) -> bool:
+    return (folder / "state").read_text().strip() == "dirty"
 
 
 def durable(folder: str, disk: str) -> dict[str, Any]:

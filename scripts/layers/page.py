@@ -32,6 +32,13 @@ an fsync, and one of {left} pages that a sync writes. The numbers are exact.
 - *counted once*: `tracer report` and `tracer simulate` count the pages of the file system's device
   alone, and tell which devices they leave out.
 
+bcache lies on a slow disk ({request_ms} ms for each request) and an SSD ({ssd_ms} ms). It caches
+all writes. In writethrough mode, each page reaches both at once. In writeback mode, it reaches the
+SSD; the disk gets each page of the files once, after the job. No event tells whose these late
+writes are, so they have no file; *devices below* compares their places with those of the files. No
+policy of the simulation is like bcache's writeback, which follows the order of the disk, at a rate
+that depends on the share of dirty data: only the pages are compared.
+
 {stacks}
 
 ## Real layers

@@ -13,7 +13,7 @@ from pathlib import Path
 
 MODULES = (
     *("dm_mod", "dm_crypt", "xts", "ecb", "raid1", "raid0", "loop"),
-    *("dm_writecache", "dm_cache", "dm_cache_smq"),
+    *("dm_writecache", "dm_cache", "dm_cache_smq", "bcache"),
     *("libnvdimm", "nd_pmem", "nd_btt", "nd_e820"),
 )
 """Modules of the kernel that the stacks and layers need."""
@@ -35,7 +35,11 @@ class Stack:
     build: Callable[[str, list[str]], list[str]]
     """Takes a name and the disks (paths); returns the devices built, from the lowest to the top."""
     copies: int = 1
-    """Number of times that each page reaches the lowest level."""
+    """Number of times that each page reaches the lowest level while it is written."""
+    is_cache: bool = False
+    """The first disk is slow, and the second an SSD that caches it (`slow_disk.py`)."""
+    is_late: bool = False
+    """The first disk gets the pages later. No event tells whose they are then."""
 
 
 def built(command: list[str], text: str | None = None) -> str:
@@ -89,6 +93,30 @@ def _loop(name: str, disks: list[str]) -> list[str]:
     return [built(["losetup", "--find", "--show", "--direct-io=on", disks[0]])]
 
 
+def _bcache(mode: str) -> Callable[[str, list[str]], list[str]]:
+    """A cache for all writes. Dirty data stays in it until `writeback_running` is set."""
+
+    def build(_name: str, disks: list[str]) -> list[str]:
+        behind, cache = disks
+        built(["make-bcache", "-w", "4k", "-b", "128k", "-C", cache, "-B", behind])
+        for disk in (cache, behind):
+            Path("/sys/fs/bcache/register").write_text(disk)
+        folder = Path("/sys/class/block", Path(behind).name, "bcache")
+        for setting, value in {
+            "cache_mode": mode,
+            "sequential_cutoff": "0",
+            "cache/congested_read_threshold_us": "0",
+            "cache/congested_write_threshold_us": "0",
+            "writeback_running": "0",
+            "writeback_percent": "0",
+            "writeback_delay": "0",
+        }.items():
+            (folder / setting).write_text(value)
+        return [f"/dev/{(folder / 'dev').resolve().name}"]
+
+    return build
+
+
 def _deep(name: str, disks: list[str]) -> list[str]:
     """LVM on LUKS on RAID 1 on partitions."""
     (array,) = _raid("1")(name, disks)
@@ -104,8 +132,10 @@ STACKS = (
     Stack("dm-linear of two segments on a partition", 1, True, _segments),
     Stack("loop on a partition", 1, True, _loop),
     Stack("dm-linear on dm-crypt on md RAID 1 on partitions", 2, True, _deep, 2),
+    Stack("bcache, writethrough", 2, False, _bcache("writethrough"), 2, is_cache=True),
+    Stack("bcache, writeback", 2, False, _bcache("writeback"), is_cache=True, is_late=True),
 )
-"""From the simple to the deep."""
+"""From the simple to the deep; then caches."""
 
 
 def disks_of(number: int, stack: Stack) -> list[str]:

@@ -11,7 +11,7 @@ JOB, OTHER, CRYPT = 7, 8, 60
 DISK, PART, MIRROR, MAPPED, TOP, LOOP = "8:0", "8:1", "8:16", "253:0", "253:1", "7:0"
 AT = 1000
 """The sector at which the partition begins."""
-FILE = 77
+FILE, SECOND = 77, 78
 PROCESSES = [
     {"pid": JOB, "tid": JOB, "role": "target", "target": "job"},
     {"pid": OTHER, "tid": OTHER, "role": "other"},
@@ -33,7 +33,7 @@ def stacked(dev, *on, **more):
     return {"dev": dev, "bytes": 1 << 30, "on": list(on), **more}
 
 
-def trace_of(folder, top, block, *uppers):
+def trace_of(folder, top, block, *uppers, file_writes=()):
     """A job's fsync of a file on the device `top`, and these events of the block layer."""
     fsync = {"ts": 5, "tid": JOB, "pid": JOB, "nr": 74, "name": "fsync", "dur_ns": 1000}
     named = {"tid": JOB, "pid": JOB, "dev": top, "ino": FILE}
@@ -44,6 +44,7 @@ def trace_of(folder, top, block, *uppers):
         "file_writes": [
             {"ts": 6, "event": "fsync_start", **named},
             {"ts": 7, "event": "writepages_start", **named},
+            *file_writes,
         ],
         "block": block,
     }
@@ -129,3 +130,98 @@ def test_a_write_to_no_known_device_is_nobodys(tmp_path):
     with trace_of(tmp_path / "t", MAPPED, block, stacked(MAPPED, DISK)) as trace:
         assert told(trace)[1] == (None, ("other", None, None), False)
         assert page_writebacks(trace, all_writers=True).by_device == {MAPPED: 1}
+
+
+BCACHE, CACHE = "252:0", MIRROR
+BEHIND = {"backing_dev": DISK, "backing_offset": 16}
+"""bcache on a disk: its superblock takes the first sectors."""
+
+
+def cached(folder, *block, on=(DISK, CACHE), behind=BEHIND, file_writes=()):
+    bcache = stacked(BCACHE, *on, **behind)
+    return trace_of(folder / "t", BCACHE, list(block), bcache, file_writes=file_writes)
+
+
+def of_metadata(bio):
+    return bio | {"rwbs": "WSM"}
+
+
+def test_a_write_through_bcache_counts_once_and_both_copies_are_known(tmp_path):
+    block = [bio(10, BCACHE, 80, tid=JOB), bio(11, DISK, 96, tid=JOB), bio(12, CACHE, 640, tid=JOB)]
+    with cached(tmp_path, *block) as trace:
+        assert told(trace) == [(BCACHE, KNOWN, False), (DISK, KNOWN, True), (CACHE, KNOWN, True)]
+        assert FLUSHED_PAGES.of(trace)[["reason", "pages"]].values.tolist() == [["fsync", 1]]
+        accesses = page_writebacks(trace, all_writers=True)
+        assert (accesses.by_device, accesses.below) == ({BCACHE: 1}, {DISK: 1, CACHE: 1})
+
+
+def test_late_writes_of_bcache_to_the_disk_are_below_and_are_no_known_writes(tmp_path):
+    block = [bio(10, BCACHE, 80, 16, tid=JOB)]
+    # The cache had no room for both pages in one place.
+    block += [bio(11, CACHE, 640, tid=JOB), bio(12, CACHE, 1280, tid=JOB), bio(50, DISK, 96, 16)]
+    with cached(tmp_path, *block) as trace:
+        later = (DISK, ("other", None, None), True)
+        assert told(trace)[1:] == [(CACHE, KNOWN, True), (CACHE, KNOWN, True), later]
+        assert page_writebacks(trace, all_writers=True).by_device == {BCACHE: 2}
+
+
+def test_several_writes_may_come_before_the_copies_of_the_first(tmp_path):
+    block = [bio(10, BCACHE, 80, tid=JOB), bio(20, BCACHE, 160, 16, tid=JOB)]
+    block += [bio(21, DISK, 96, tid=JOB), bio(22, CACHE, 640, tid=JOB)]
+    block += [bio(23, DISK, 176, 16, tid=JOB), bio(24, CACHE, 648, tid=JOB)]
+    # bcache's own metadata, then the rest of the second write.
+    block += [of_metadata(bio(25, CACHE, 64, tid=JOB)), bio(26, CACHE, 1280, tid=JOB)]
+    named = {"ts": 15, "tid": JOB, "pid": JOB, "event": "writepages_start", "dev": BCACHE}
+    with cached(tmp_path, *block, file_writes=[named | {"ino": SECOND}]) as trace:
+        inodes = [ino for _, (_, ino, _), _ in told(trace)]
+        assert inodes == [FILE, SECOND, FILE, FILE, SECOND, SECOND, None, SECOND]
+
+
+def test_a_mapped_device_may_lie_on_bcache(tmp_path):
+    block = [bio(10, TOP, 80, tid=JOB), remap(11, BCACHE, 880, TOP, 80, tid=JOB)]
+    block += [bio(12, BCACHE, 880, tid=JOB), bio(13, DISK, 896, tid=JOB)]
+    block += [bio(14, CACHE, 640, tid=JOB)]
+    uppers = stacked(TOP, BCACHE), stacked(BCACHE, DISK, CACHE, **BEHIND)
+    with trace_of(tmp_path / "t", TOP, block, *uppers) as trace:
+        assert told(trace)[1:] == [(dev, KNOWN, True) for dev in (BCACHE, DISK, CACHE)]
+
+
+@pytest.mark.parametrize("sectors", [8, 24])
+def test_copies_in_a_cache_that_do_not_add_up_to_the_write_are_not_known(tmp_path, sectors):
+    block = [bio(10, BCACHE, 80, 16, tid=JOB), bio(11, CACHE, 640, sectors, tid=JOB)]
+    block += [bio(20, BCACHE, 80, tid=JOB), bio(21, CACHE, 2048, tid=JOB)]
+    with cached(tmp_path, *block) as trace:
+        assert [what == KNOWN for _, what, _ in told(trace)] == [True, False, True, True]
+
+
+def test_another_thread_and_another_place_are_not_the_write_to_bcache(tmp_path):
+    block = [bio(10, BCACHE, 80, tid=JOB)]
+    block += [bio(11, DISK, 80, tid=JOB), bio(12, DISK, 96), bio(13, CACHE, 640)]
+    with cached(tmp_path, *block) as trace:
+        assert [what == KNOWN for _, what, _ in told(trace)] == [True, False, False, False]
+
+
+def test_bcache_may_lie_on_a_partition(tmp_path):
+    block = [bio(10, BCACHE, 80, tid=JOB), bio(11, DISK, AT + 96, tid=JOB)]
+    behind = BEHIND | {"backing_dev": PART}
+    with cached(tmp_path, *block, on=(PART, CACHE), behind=behind) as trace:
+        assert told(trace)[1] == (DISK, KNOWN, True)
+
+
+def test_two_devices_may_share_a_cache(tmp_path):
+    other = "252:128"
+    block = [bio(10, BCACHE, 80, tid=JOB), bio(11, CACHE, 640, tid=JOB)]
+    block += [bio(20, other, 80, tid=JOB), bio(21, CACHE, 648, tid=JOB)]
+    block += [bio(30, BCACHE, 80, tid=JOB), bio(31, CACHE, 656, tid=JOB)]
+    second = stacked(other, MAPPED, CACHE, backing_dev=MAPPED, backing_offset=16)
+    uppers = stacked(BCACHE, DISK, CACHE, **BEHIND), second
+    with trace_of(tmp_path / "t", BCACHE, block, *uppers) as trace:
+        known = [(dev, what == KNOWN) for dev, what, _ in told(trace)]
+        assert [found for dev, found in known if dev == CACHE] == [True, False, True]
+
+
+def test_a_trace_that_does_not_tell_the_device_behind_a_cache_counts_once_all_the_same(tmp_path):
+    block = [bio(10, BCACHE, 80, tid=JOB), bio(11, DISK, 96, tid=OTHER)]
+    with trace_of(tmp_path / "t", BCACHE, block, stacked(BCACHE, DISK, CACHE)) as trace:
+        assert told(trace)[1] == (DISK, ("other", None, None), True)
+        assert page_writebacks(trace, all_writers=True).by_device == {BCACHE: 1}

@@ -69,6 +69,17 @@ def test_the_disks_of_a_stacked_device_are_known():
     assert devices.below("253:0") == {"0:50": [DISK], LOOP: [LOOP]}
 
 
+def test_bcaches_data_lies_in_order_behind_its_cache():
+    behind = {"backing_dev": FIRST, "backing_offset": 16}
+    disks = [*TWO, {"dev": "8:16", "bytes": 1 << 20}]
+    devices = Devices({"disks": [*disks, {"dev": "252:0", "on": [FIRST, "8:16"], **behind}]})
+    assert list(devices.cached()) == [
+        ("252:0", Place(DISK, 24, 88), True),
+        ("252:0", Place("8:16"), False),
+    ]
+    assert list(Devices({"disks": [*disks, {"dev": "253:0", "on": [FIRST]}]}).cached()) == []
+
+
 def test_a_disk_that_is_mounted_itself_has_no_partitions_in_use():
     assert pieces(disks=TWO, mounts=[mount(DISK)]) == {}
 

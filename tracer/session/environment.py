@@ -200,6 +200,9 @@ def disks() -> list[Disk]:
                 disk["backing_ino"] = below.ino
             if offset := int((path / "loop/offset").read_text()) // 512:
                 disk["backing_offset"] = offset
+        with contextlib.suppress(OSError):
+            if (behind := behind_cache(path)) is not None:
+                disk["backing_dev"], disk["backing_offset"] = behind
         slaves = sorted(slave.name for slave in (path / "slaves").glob("*"))
         if slaves:
             disk["on"] = [
@@ -208,6 +211,22 @@ def disks() -> list[Disk]:
         if disk.get("bytes"):
             found.append(disk)
     return found
+
+
+def behind_cache(path: Path) -> tuple[str, int] | None:
+    """Returns the device behind bcache's device, and the sector at which the data begins there.
+
+    Returns None if the folder of a device, `path`, is not that of bcache's own device, or if there
+    is no device behind it. Raises OSError. The folder `bcache` belongs to the device behind; a link
+    leads there (drivers/md/bcache/super.c, bch_cached_dev_run()). bcache leaves out the first
+    sectors only.
+    """
+    folder = path / "bcache"
+    if not folder.is_symlink():
+        return None
+    behind = folder.resolve(strict=True).parent
+    first = int((behind / "size").read_text()) - int((path / "size").read_text())
+    return ((behind / "dev").read_text().strip(), first) if first >= 0 else None
 
 
 class _Place(NamedTuple):

@@ -9,7 +9,7 @@ Related events name a device differently:
 - Write-back (dirty folios, inodes, its brackets) names the bdi: MAJOR:MINOR of the whole disk, or
   btrfs's own name.
 
-Loop devices, device mapper and md lie on other devices, whose events repeat the same data.
+Loop devices, device mapper, md and bcache lie on other devices, whose events repeat the same data.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ class Devices:
 
     @cached_property
     def _carriers(self) -> set[str]:
-        """The devices that device mapper, md and loop devices lie on."""
+        """The devices that device mapper, md, bcache and loop devices lie on."""
         below = {name for disk in self._disks.values() for name in disk.get("on", [])}
         return below & self._disks.keys()
 
@@ -223,6 +223,18 @@ class Devices:
                         first = min(place.first + disk.get("backing_offset", 0), EVERYWHERE)
                         yield dev, Place(place.disk, first, place.end)
 
+    def cached(self) -> Iterator[tuple[str, Place, bool]]:
+        """Yields bcache's devices, with each place below and whether the data lies in order there.
+
+        It does on the device behind the cache. The cache has it at any place.
+        """
+        for dev, disk in self._disks.items():
+            for name in disk.get("on", []) if "backing_dev" in disk else []:
+                place, is_behind = self.place(name), name == disk["backing_dev"]
+                if place is not None:
+                    first = place.first + is_behind * disk.get("backing_offset", 0)
+                    yield dev, Place(place.disk, min(first, EVERYWHERE), place.end), is_behind
+
     def carrying(self, disks: Iterable[str]) -> list[Carrying]:
         """Returns what carries the data of these disks again, on all devices below them.
 
@@ -260,8 +272,8 @@ class Devices:
     def requested(self, name: str) -> list[str]:
         """Returns the disks whose requests are those of a disk, partition or file system.
 
-        Device mapper and md have no requests of their own: they hand bios to the devices below. A
-        loop device has requests.
+        Device mapper, md and bcache have no requests of their own: they hand bios to the devices
+        below. A loop device has requests.
         """
         return [
             disk

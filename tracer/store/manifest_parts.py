@@ -236,8 +236,9 @@ class Mount(TypedDict):
 class Disk(TypedDict, total=False):
     """A block device; `on` names the devices below: block devices or, for a loop device, the
     file system that holds its file, whose inode is `backing_ino` (null: a loop device on a block
-    device), and its first sector in it `backing_offset` (0 if absent). `partition_of` is the disk
-    of a partition, which begins at sector `start`."""
+    device), and its first sector in it `backing_offset` (0 if absent). The data of bcache's device
+    lies on `backing_dev`, which `on` names, too, from sector `backing_offset` on. `partition_of` is
+    the disk of a partition, which begins at sector `start`."""
 
     name: str
     dev: str
@@ -249,6 +250,7 @@ class Disk(TypedDict, total=False):
     backing_file: str
     backing_ino: Count | None
     backing_offset: Count
+    backing_dev: str
     on: Listed[str]
     partition_of: str
     start: Count

@@ -126,8 +126,8 @@ def _one_level(accesses: Accesses) -> list[str]:
     levels = ", ".join(accesses.by_device)
     counted = [f"each page counts on one level, the uppermost: {levels}"] if accesses.below else []
     return counted + [
-        f"{pages:,} pages of {dev} do not count again: a device above it (loop, device mapper, md)"
-        f" handed them on; --dev {dev} counts them there"
+        f"{pages:,} pages of {dev} do not count again: a device above it (loop, device mapper, md,"
+        f" bcache) handed them on; --dev {dev} counts them there"
         for dev, pages in accesses.below.items()
     ]
 

@@ -101,7 +101,7 @@ class Accesses:
     writers: Writers | None = None
     """Writers of the pages; None: not known (regenerated write-back)."""
     below: dict[str, int] = field(default_factory=dict)
-    """Pages left out by device: they are those of a stacked device (loop, dm, md), which count."""
+    """Pages left out by device: they are those of a stacked device above, which count."""
 
     def __len__(self) -> int:
         return len(self.page)
@@ -132,7 +132,7 @@ def page_writebacks(
     access to each page of 4096 bytes that it touches, in ascending order; a bio of 512 bytes is one
     access. `devices` limits the bios to some disks, partitions or file systems (MAJOR:MINOR, or a
     name of btrfs); a flush concerns a whole disk. Without `devices`, what a stacked device (loop,
-    device mapper, md) hands on to the devices below counts once, on the uppermost one.
+    device mapper, md, bcache) hands on to the devices below counts once, on the uppermost one.
 
     Raises the errors of `check_pages` for too many pages, and BadTrace if the trace does not record
     the start of a partition.

@@ -1,4 +1,4 @@
-"""The files that targets have open when the recording begins, with the position of each."""
+"""The files that targets' processes have open when they begin to be recorded, with positions."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from tracer.probes.schema import Column, Table, Type
 
 TABLE = Table(
     "descriptors",
-    "One row per descriptor of a file that a process of a target had open when the recording of "
-    "the probe opens began. A command starts in the recording, and has none.",
+    "One row per descriptor of a file that a process of a target had open when the recording began,"
+    " or when the process joined the target. A command starts in the recording, and has none. "
+    "Recorded with the probe opens.",
     (
         Column("ts", Type.INT64, "begin of the look at it", "ns", nullable=False),
         Column(
@@ -22,7 +23,8 @@ TABLE = Table(
         Column(
             "description",
             Type.INT64,
-            "rows with the same number share a position (dup, fork); null: the kernel did not tell",
+            "rows with the same number share a position (dup, fork); each look has its own numbers;"
+            " null: nobody knows whether the position is shared",
         ),
         Column("position", Type.INT64, "where the next read or write begins", "bytes"),
         Column("flags", Type.INT64, "flags of open(2)"),

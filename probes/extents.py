@@ -83,7 +83,8 @@ PROBE = Probe(
 
 EXTENT_MAP = Table(
     "extent_map",
-    "One row per extent, at the end of the recording, of each file that was written to.",
+    "One row per extent, at the end of the recording, of each file that was written to, "
+    "or whose pages were used or brought in (probe page_cache).",
     (
         Column("dev", Type.TEXT, "file system: MAJOR:MINOR of its block device", nullable=False),
         INO,

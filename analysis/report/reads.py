@@ -21,7 +21,11 @@ _MEASURES = (
     Column("accessed_mib", "pages that calls read and faults touched, each time", "used MiB"),
     Column("hit_percent", "share of them that was in the cache", "hit %"),
     Column("read_mib", "pages brought in, asked for or read ahead", "read MiB"),
-    Column("disk_mib", "read of the device for them; null: no block events"),
+    Column(
+        "disk_mib",
+        "read of the device for them; in a row without target and file: nobody knows for whom; "
+        "null: no block events",
+    ),
     Column("amplification", "bytes brought in for each byte used"),
     Column("unused_mib", "pages read ahead that left the cache or the recording unused", "unused"),
     Column("evicted_mib", "pages that reclaim took out", "evicted"),

@@ -46,7 +46,8 @@ HIT, MIXED = False, True
 _ACCESSES = (page_cache.ACCESS, page_cache.FAULT, page_cache.MAP)
 _MOVING = ("read", "readv", "preadv2", "write", "writev", "pwritev2", "lseek", *TO_ANOTHER)
 # All descriptors of one description are there when the first of them is looked at. Its position is
-# not known if a call may have moved it during that look.
+# not known if a call may have moved it during that look, or if nobody knows who shares it. Those of
+# processes that are followed already are looked at last, and come first.
 _CALLED = f"""
 WITH calls AS (
     SELECT if(name = 'close', ts, ts + dur_ns) AS moment, pid, tid, name, ts, fd, "offset", length,
@@ -75,8 +76,9 @@ WITH calls AS (
 SELECT moment, pid, tid, name, ts, fd, "offset", length, flags, ret, path, number
 FROM calls LEFT JOIN named USING (number)
 UNION ALL
-SELECT l.ts, h.pid, h.pid, '{THERE}', l.ts, h.fd, if(m.key IS NULL, l.position, NULL),
-    h.description, h.flags, 0, h.path, -1
+SELECT l.ts, h.pid, h.pid, '{THERE}', l.ts, h.fd,
+    if(m.key IS NULL AND h.description IS NOT NULL, l.position, NULL),
+    h.description, h.flags, 0, h.path, -h.ts
 FROM held h JOIN looks l USING (key) LEFT JOIN moved m USING (key)
 UNION ALL
 SELECT start_ns, pid, ppid, '{FORK}', start_ns, NULL, NULL, NULL, NULL, 0, NULL, -1

@@ -3,8 +3,9 @@
 A descriptor is a number of a process, an open file description is what the kernel keeps for each
 open(): dup and fork share it, with its position (man 2 open, "Open file descriptions").
 
-- open, openat and creat make a description at position 0. Files of before the recording are listed
-  when it begins. All other descriptors (pipes, sockets) get one of unknown origin and position.
+- open, openat and creat make a description at position 0. Files that a process has open when it
+  begins to be recorded are listed then. All other descriptors (pipes, sockets) get one of unknown
+  origin and position.
 - read, write, sendfile and splice move the position by the bytes that they return. pread64 and
   pwrite64 do not. lseek returns the new position. A write with O_APPEND leaves it unknown.
 - fork copies the descriptors. exec closes those with O_CLOEXEC.
@@ -23,8 +24,8 @@ MOVED = ("chdir", "fchdir", "chroot", "pivot_root", "unshare", "setns")
 """Calls after which a name may stand for another file."""
 _FOLDERS = ("chdir", "fchdir")
 FORK, THERE = "forked", "there"
-"""Names of rows that are no calls: a process is made by another one; a descriptor is open when the
-recording begins."""
+"""Names of rows that are no calls: a process is made by another one; a descriptor is open when its
+process begins to be recorded."""
 CALLS = (
     *(*READING, *WRITING, *OPENING, *MOVED, "lseek", "close", "close_range"),
     *("dup", "dup2", "dup3", "fcntl", "mmap", "execve", "execveat"),
@@ -41,6 +42,8 @@ _DIRECT_ELSEWHERE = 0o40000
 """O_DIRECT differs by architecture. Kernel: arch/arm64/include/uapi/asm/fcntl.h."""
 _DUPFD, _SETFD, _SETFL, _DUPFD_CLOEXEC = 0, 2, 4, 1030
 _CLOSE_RANGE_CLOEXEC = 4
+_REMOVED = " (deleted)"
+"""End of the name of a removed file in /proc/PID/fd."""
 _MOST_DESCRIPTORS = 1 << 20
 """Descriptors of one process that are followed; fs.nr_open is as large by default."""
 NOT_KNOWN = -1
@@ -106,21 +109,21 @@ class OpenFiles:
         self._processes[pid] = _Process(dict(made.files), made.place, made.moved)
 
     def there(self, pid: int, fd: int, position: int, flags: int, path: str, number: int) -> None:
-        """Tells of a descriptor that is open when the recording begins.
+        """Tells of a descriptor that is open when its process begins to be recorded.
 
-        `position` may be NOT_KNOWN. Descriptors with the same `number` share one description.
+        `position` may be NOT_KNOWN. Descriptors with the same `number` share one description; those
+        whose description is followed already come first.
         """
         process = self._of(pid)
-        found = process.files.get(fd, (None, False))[0]
-        if found is not None and found.opened:
-            return  # it was opened since
         shared = self._there.get(number) if number != NOT_KNOWN else None
         if shared is None:
-            shared = found or self._new()
-            shared.opened, shared.pid, shared.name = True, pid, (process.place, path)
-            if shared.position == NOT_KNOWN:
+            found = process.files.get(fd, (None, False))[0]
+            shared = found if found is not None and _agrees(found, position, path) else self._new()
+            if not shared.opened:
+                shared.opened, shared.pid, shared.name = True, pid, (process.place, path)
+                shared.flags = flags
+            if position != NOT_KNOWN:
                 shared.position = position
-            shared.flags = flags
             if number != NOT_KNOWN:
                 self._there[number] = shared
         self._put(process, fd, shared, flags & _CLOEXEC)
@@ -226,3 +229,16 @@ class OpenFiles:
         if found.flags & self._direct or not 0 < ret < _MOST_BYTES:
             return None
         return Transfer(found.number, at if 0 <= at <= _FARTHEST else NOT_KNOWN, writes)
+
+
+def _agrees(found: Opened, position: int, path: str) -> bool:
+    """Returns whether a look may be at a followed description.
+
+    A process that was no target for a while may have opened or read files meanwhile.
+    """
+    if NOT_KNOWN not in (found.position, position) and found.position != position:
+        return False
+    if found.name is None:
+        return True
+    names = found.name[1], path.removesuffix(_REMOVED)
+    return names[0].rsplit("/", 1)[-1] == names[1].rsplit("/", 1)[-1]

@@ -18,6 +18,7 @@ from tracer.analysis.views.page_states import (
     KNOWN,
     MAP,
     TAKEN_FOR_CACHED,
+    UNREAD,
 )
 from tracer.analysis.views.stretches import Ints
 from tracer.probes.compiled import compiled
@@ -109,18 +110,40 @@ def add(
                 page["flags"] = KNOWN | CACHED | FRESH
                 if thread["asks"] or not told:
                     page["flags"] |= ASKED
+            page["flags"] |= UNREAD
         page["evicted"] = 0
     if not reads:
         use["written"] = end - first
         use["kind"], use["first"], use["pages"] = ADD, first, end - first
     if faults:
         thread["missing"] = 0
+    thread["pid"] = pid
     if reads:
         if thread["bio_file"] != file + 1:
             thread["to_read"] = 0
         thread["to_read"] += end - first
         thread["device_file"] = thread["bio_file"] = file + 1
     return bool(cold)
+
+
+@compiled
+def read_held_back(
+    pages: NDArray[np.void], base: int, first: int, end: int, size: int, page_bytes: int, use: Any
+) -> int:
+    """Counts a bio for the thread that added its pages; returns that thread.
+
+    Returns -1 if no page waits for a bio: it is of a read past the cache.
+    """
+    reader: Any = -1
+    found = 0
+    for place in range(base + first, base + end):
+        page = pages[place]
+        if page["flags"] & UNREAD:
+            page["flags"] ^= UNREAD
+            reader = page["by"]
+            found += 1
+    use["disk_bytes"] = min(size, found * page_bytes)
+    return int(reader)
 
 
 @compiled
@@ -242,9 +265,9 @@ def use_page(page: NDArray[np.void], own: bool) -> None:
     if not page["flags"] & KNOWN:
         page["flags"] = KNOWN | CACHED | TAKEN_FOR_CACHED
     elif own:
-        page["flags"] = KNOWN | CACHED | (page["flags"] & TAKEN_FOR_CACHED)
+        page["flags"] = KNOWN | CACHED | (page["flags"] & (TAKEN_FOR_CACHED | UNREAD))
     else:
-        page["flags"] = KNOWN | CACHED | (page["flags"] & (ASKED | TAKEN_FOR_CACHED))
+        page["flags"] = KNOWN | CACHED | (page["flags"] & (ASKED | TAKEN_FOR_CACHED | UNREAD))
 
 
 @compiled

@@ -28,14 +28,14 @@ EVENT = np.dtype(
         ("kind", "i8"),  # code of KINDS
         ("pid", "i4"),
         ("tid", "i4"),
-        ("file", "i4"),  # number of the file; not from the kind bio on
+        ("file", "i4"),  # number of the file; from the kind bio on, only of a bio held back
         ("index", "i8"),  # first page; return: ns, time at which the call began
         ("pages", "i8"),  # bio, return: bytes; wait: ns
         (
             "continues",
             "i1",
         ),  # access: 1 if it is of the same call as the one before; -1: not known;
-        # inferred: 1 if its call brought pages in
+        # inferred: 1 if its call brought pages in; bio: 1 if its reader and file are not known
     ]
 )
 USE = np.dtype(
@@ -78,9 +78,10 @@ PAGE = np.dtype(
     ],
     align=True,
 )
-KNOWN, CACHED, FRESH, TAKEN_FOR_CACHED, ASKED = 1, 2, 4, 8, 16
+KNOWN, CACHED, FRESH, TAKEN_FOR_CACHED, ASKED, UNREAD = 1, 2, 4, 8, 16, 32
 """Flags of a page: some event named it; it is in the cache; it was read and not used yet; nothing
-but an access told that it is in the cache; a call brought it in and has not accessed it yet."""
+but an access told that it is in the cache; a call brought it in and has not accessed it yet; a read
+brought it in, and no bio that was held back has read it since."""
 
 THREAD = np.dtype(
     [
@@ -110,6 +111,7 @@ THREAD = np.dtype(
         ("missing", "i8"),  # 1 + the page that its fault waits for
         ("mended", "u1"),  # 1: its last fault read pages, and may be repeated
         ("device_file", "i4"),  # 1 + file that it read last, for its waits
+        ("pid", "i4"),  # the process in which it added pages last
         ("to_read", "i8"),  # pages that it has added, and no bio of its has read yet
         ("bio_file", "i4"),  # 1 + file of which it reads pages from the device now, for its bios
         ("reclaims", "u1"),

@@ -31,6 +31,7 @@ from tracer.analysis.views.page_changes import (
     fault,
     look_ahead,
     map_window,
+    read_held_back,
     use_pages,
 )
 from tracer.analysis.views.page_states import (
@@ -156,6 +157,7 @@ def _follow(
         counters[0] += 1
         now = counters[0]
         thread = threads[tid]
+        pid, user = event["pid"], tid
         if thread["window"] > 0 and kind not in (BIO, WAIT):
             made += _end_window(event, base, pages, files, thread, now, uses[made])
         use = uses[made]
@@ -176,16 +178,29 @@ def _follow(
                 pages, base[file], thread["call_first"] - hidden, thread["call_first"], tid,
                 thread["began"], use,
             )  # fmt: skip
-        elif kind in (BIO, WAIT):
-            file = (thread["bio_file"] if kind == BIO else thread["device_file"]) - 1
-            if file < 0:
-                continue
-            if kind == BIO:
+        elif kind == BIO:
+            owner = _owner(event, base, ends, page_bytes, pages, counters, use)
+            if counters[2] > _MOST_LOOKS:
+                return made
+            if owner >= 0:
+                others = threads[owner]
+                if others["bio_file"] == file + 1:
+                    read = -(-use["disk_bytes"] // page_bytes)
+                    others["to_read"] = max(0, others["to_read"] - read)
+                pid, user = others["pid"], owner
+            else:
+                file = thread["bio_file"] - 1
                 # The bios of these pages; others are of a read past the cache.
                 use["disk_bytes"] = min(event["pages"], thread["to_read"] * page_bytes)
                 thread["to_read"] -= -(-use["disk_bytes"] // page_bytes)
-            else:
-                use["wait_ns"] = event["pages"]
+                if use["disk_bytes"] == 0:
+                    file = NOTHING
+                    use["disk_bytes"] = event["pages"] if event["continues"] > 0 else 0
+        elif kind == WAIT:
+            file = thread["device_file"] - 1
+            if file < 0:
+                continue
+            use["wait_ns"] = event["pages"]
         elif file < 0:
             continue
         else:
@@ -233,7 +248,7 @@ def _follow(
         else:
             if kind not in (BIO, WAIT, RETURN):
                 files[file]["pid"], files[file]["tid"] = event["pid"], tid
-            use["pid"], use["tid"] = event["pid"], tid
+            use["pid"], use["tid"] = pid, user
         if (
             use["accessed"] or use["missed"] or use["read"] or use["evicted"] or use["removed"]
             or use["mapped"] or use["written"] or use["disk_bytes"] or use["wait_ns"]
@@ -244,6 +259,19 @@ def _follow(
         else:
             use["pid"], use["tid"] = 0, 0
     return made
+
+
+@compiled
+def _owner(
+    event: Any, base: Ints, ends: Ints, page_bytes: int, pages: Any, counters: Ints, use: Any
+) -> int:
+    # Returns the thread that added the pages of a bio that was held back, -1 for other bios.
+    file, first = event["file"], event["index"]
+    if file < 0 or first < 0 or first >= ends[file]:
+        return -1
+    end = min(first + min(-(-event["pages"] // page_bytes), MOST_PAGES), ends[file])
+    counters[2] += end - first
+    return int(read_held_back(pages, base[file], first, end, event["pages"], page_bytes, use))
 
 
 @compiled

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from tracer.analysis.views.calls_around import LATEST
 from tracer.analysis.views.calls_by_kind import READ
 from tracer.analysis.views.context import COLUMNS, make_in_context
+from tracer.analysis.views.held_back import BY_KERNEL, OF_DATA, held_back
 from tracer.analysis.views.inferred_accesses import (
     EVENTS as INFERRED,
 )
@@ -46,7 +47,7 @@ from tracer.analysis.views.page_states import (
     WAIT,
 )
 from tracer.analysis.views.page_tracking import PageTracking
-from tracer.analysis.views.requests import OPERATION
+from tracer.analysis.views.threads import make_threads
 from tracer.analysis.views.view import View
 from tracer.analysis.views.waits import WAITS, waits
 from tracer.probes.page_cache import AHEAD, ASYNC, SYNC
@@ -105,7 +106,6 @@ SELECT ts, list_position({list(KINDS)}, event) - 1 AS kind, coalesce(pid, 0) AS 
 FROM page_cache WHERE "index" IS NOT NULL AND list_position({list(KINDS[:BIO])}, event) > 0
 """
 
-# A read of metadata (M) belongs to no file.
 _INFERRED = f"""
 SELECT ts, list_position({list(KINDS)}, event) - 1 AS kind, coalesce(pid, 0) AS pid, tid, dev, ino,
     least("index", {1 << 52})::BIGINT AS "index", pages, coalesce(continues::TINYINT, -1)
@@ -118,7 +118,7 @@ SELECT ts, coalesce(pid, 0) AS pid, tid, bytes AS unplaced FROM {UNPLACED}
 
 _BIOS = f"""
 SELECT ts, {BIO} AS kind, coalesce(pid, 0) AS pid, tid, nr_sector * {SECTOR} AS pages FROM block
-WHERE event = 'bio_queue' AND nr_sector > 0 AND {OPERATION} = 'read' AND NOT contains(rwbs, 'M')
+WHERE {OF_DATA} AND NOT {BY_KERNEL}
 """
 _BRACKETS = f"""
 SELECT ts, if(ends_with(event, '_begin'), {BEGIN}, {END}) AS kind, coalesce(pid, 0) AS pid, tid,
@@ -204,6 +204,7 @@ def _build(trace: Trace) -> None:
         trace.empty_if_missing(table)
     page = page_bytes(trace.manifest)
     trace.keep("memory_devices", _in_memory(trace))
+    make_threads(trace)
     inferred = not accesses_are_logged(trace) and infer_accesses(trace)
     named = _ACCESSES_TOO if inferred else "page_cache"
     trace.execute(_FILES.replace("$page", str(page)).replace("$events", named))
@@ -215,7 +216,7 @@ def _build(trace: Trace) -> None:
         bool(trace.rows(told)), inferred,
     )  # fmt: skip
     numbers = _Files(files)
-    others = _others(trace)
+    others = _others(trace, numbers, page)
     if inferred:
         others = _with_accesses(trace, numbers, others)
     counts = ", ".join(f"{name} BIGINT" for name in COUNTS)
@@ -241,7 +242,12 @@ def _with_accesses(trace: Trace, files: _Files, others: NDArray[np.void]) -> NDA
     rows = trace.arrow(_INFERRED)
     events = _events(rows)
     events["file"] = files.numbers(rows["dev"].combine_chunks(), rows["ino"].combine_chunks())
-    both = np.concatenate([events, others])
+    return _in_time(events, others)
+
+
+def _in_time(*parts: NDArray[np.void]) -> NDArray[np.void]:
+    """Returns events in order of time; at one time, in the order of the parts."""
+    both = np.concatenate(parts)
     return both[np.argsort(both["ts"], kind="stable")]
 
 
@@ -256,13 +262,14 @@ def _unplaced(trace: Trace) -> NDArray[np.void]:
     return uses
 
 
-def _others(trace: Trace) -> NDArray[np.void]:
+def _others(trace: Trace, files: _Files, page: int) -> NDArray[np.void]:
     """Returns the rare events of other tables, in order of time."""
     queries = [_BIOS, _BRACKETS]
     if all(table in trace.tables for table in WAITS.needs):
         waits(trace)
         queries.append(_WAITS)
-    return _events(trace.arrow(f"FROM ({' UNION ALL '.join(queries)}) ORDER BY ts"))
+    events = _events(trace.arrow(f"FROM ({' UNION ALL '.join(queries)}) ORDER BY ts"))
+    return _in_time(events, held_back(trace, files.numbers, page))
 
 
 def _events(rows: pa.Table | pa.RecordBatch) -> NDArray[np.void]:
@@ -336,7 +343,8 @@ _DOCS = {
     "removed": "pages that left the cache for another reason (truncated, removed, dropped)",
     "refaulted": "pages read that had been evicted in the recording",
     "refault_distance": "pages evicted between the eviction of each of these and its return, added",
-    "disk_bytes": "bytes that it reads from the device; null: the table block is missing",
+    "disk_bytes": "bytes that the device reads for it; null: the table block is missing. A row"
+    " without a file has those of which only a thread of the kernel is known",
     "wait_ns": "time for which it waits for the device; null: the view waits cannot be made",
     "unplaced": "bytes that it reads from a file or a place that is not known; such a row has no "
     "file, and exists only if accesses are inferred",

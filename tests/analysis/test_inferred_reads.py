@@ -10,6 +10,7 @@ from tests.support.page_events import ONE, PAGE
 from tests.support.traces import make_trace
 from tracer.analysis.memory.knowledge import knowledge
 from tracer.analysis.report.reads import READS_BY_EPOCH, READS_BY_FILE
+from tracer.analysis.views.inferred_accesses import EVENTS
 from tracer.analysis.views.reads import reads
 
 JOB = 7
@@ -183,7 +184,7 @@ def test_a_recording_without_arguments_of_calls_has_no_accesses(tmp_path):
 
 def test_a_cached_file_that_was_open_before_is_read_on_from_its_position(tmp_path):
     made = Story()
-    made.there(3, PAGE // 2)
+    made.there(3, PAGE // 2, description=1)
     made.call("read", PAGE, fd=3, length=PAGE)
     made.call("read", PAGE // 2, fd=3, length=PAGE)
     assert made.sums(tmp_path / "t", *NAMES) == (3, 0, 0, 0)
@@ -202,7 +203,32 @@ def test_descriptors_of_one_description_move_its_position_before_they_are_looked
 @pytest.mark.parametrize(("name", "known"), [("read", 0), ("pread64", 2)])
 def test_a_position_that_a_call_may_have_moved_during_the_look_is_not_known(tmp_path, name, known):
     made = Story()
-    made.there(3, 0, dur_ns=15)
+    made.there(3, 0, description=1, dur_ns=15)
     made.call(name, PAGE, fd=3, length=PAGE, offset=0)
     made.call("read", PAGE, fd=3, length=PAGE)
     assert made.sums(tmp_path / "t", *NAMES) == (known, 0, 0, (2 - known) * PAGE)
+
+
+def test_a_position_that_others_may_share_is_not_known_until_a_seek(tmp_path):
+    made = Story()
+    made.there(3, 0)
+    made.call("read", PAGE, fd=3, length=PAGE)
+    made.call("lseek", 5 * PAGE, fd=3, offset=5 * PAGE)
+    made.call("read", 3 * PAGE, fd=3, length=3 * PAGE)
+    assert made.sums(tmp_path / "t", *NAMES) == (3, 0, 0, PAGE)
+
+
+def test_a_process_that_joins_reads_on_from_its_position_and_from_a_shared_one(tmp_path):
+    """It is looked at before the process that shares a position with it."""
+    made, late = Story(), {"pid": 8, "tid": 8}
+    made.there(3, 0, description=1)
+    made.call("read", 2 * PAGE, fd=3, length=2 * PAGE)
+    made.there(5, 3 * PAGE, description=2, pid=8)
+    made.there(6, 20 * PAGE, description=3, pid=8)
+    made.there(3, 3 * PAGE, description=2)
+    for more in ({"fd": 3}, {"fd": 5, **late}, {"fd": 6, **late}, {"fd": 3}):
+        made.call("read", PAGE, length=PAGE, **more)
+    with made.trace(tmp_path / "t") as trace:
+        reads(trace)
+        places = f"SELECT \"index\" FROM {EVENTS} WHERE event = 'access' ORDER BY ts"
+        assert [page for (page,) in trace.rows(places)] == [0, 3, 4, 20, 5]

@@ -162,13 +162,46 @@ def test_a_position_that_is_not_known_is_known_after_a_seek():
     assert made.at(3) == 4096
 
 
-def test_a_descriptor_that_was_opened_since_is_another_file():
+def test_a_look_at_a_file_that_is_followed_changes_nothing():
     made = Calls()
-    made.open(3)
+    made.call("openat", -100, 3, path="../a")
     made.at(3, ret=10)
-    made.files.there(JOB, 3, 500, 0, "/data/a", 1)
+    made.files.there(JOB, 3, 10, 0, "/data/a (deleted)", 1)
+    made.files.there(JOB, 3, NOT_KNOWN, 0, "/data/a", 2)
     assert made.at(3) == 10
-    assert made.files.opened[0].name is None
+    assert [one.name[1] for one in made.files.opened] == ["../a"]
+
+
+@pytest.mark.parametrize(("position", "path"), [(500, "/data/a"), (10, "/data/b")])
+def test_a_file_that_is_not_the_followed_one_was_opened_while_the_process_was_no_target(
+    position, path
+):
+    made = Calls()
+    made.call("openat", -100, 3, path="/data/a")
+    made.call("dup", 3, ret=4)
+    made.at(3, ret=10)
+    made.files.there(JOB, 3, position, 0, path, 1)
+    assert [made.at(3), made.at(4)] == [position, 10]
+    assert [one.name[1] for one in made.files.opened] == ["/data/a", path]
+
+
+def test_a_process_that_joins_shares_the_position_of_a_followed_one():
+    made = Calls()
+    made.files.there(JOB, 3, 500, 0, "/data/a", 1)
+    made.at(3)
+    made.files.there(JOB, 3, 600, 0, "/data/a", 2)
+    made.files.there(CHILD, 4, 600, 0, "/data/a", 2)
+    assert [made.at(3), made.at(4, pid=CHILD), made.at(3)] == [600, 700, 800]
+    assert len(made.files.opened) == 1
+
+
+def test_a_shared_position_is_that_of_the_last_look():
+    """A process that is no target yet moves it."""
+    made = Calls()
+    made.files.there(JOB, 3, 500, 0, "/data/a", 1)
+    made.files.there(JOB, 3, 900, 0, "/data/a", 2)
+    made.files.there(CHILD, 4, 900, 0, "/data/a", 2)
+    assert [made.at(3), made.at(4, pid=CHILD), made.at(3)] == [900, 1000, 1100]
 
 
 def test_flags_of_files_that_were_open_before_count():

@@ -1,6 +1,5 @@
 """Cgroups as targets: who is in, who joins, who leaves, each counted for as long as it is in."""
 
-import contextlib
 import json
 import os
 import signal
@@ -9,35 +8,21 @@ import sys
 
 import pytest
 
+from tests.support.cgroups import mounted, own_cgroup
 from tests.support.losses import losses
 from tests.support.waiting import wait_for, wait_for_rounds
 from tests.support.warm import Tracer
-from tracer.probes.cgroups import UNIFIED
 from tracer.store.trace import Trace
-from tracer.targets.cgroups import hierarchies, of_process
+from tracer.targets.cgroups import of_process
 
 IN, OUT, LATER, INNER = 9973, 211, 1009, 101
-
-
-def mounted():
-    """Returns this machine's unified hierarchy and one of version 1."""
-    found = hierarchies()
-    old = [h for h in found if h.number != UNIFIED and "cpuset" not in h.controllers]
-    return [h for h in found if h.number == UNIFIED] + old[:1]
 
 
 @pytest.fixture(params=mounted(), ids=lambda h: h.controllers or "unified")
 def cgroup(request):
     """A cgroup with another below it: their folder."""
-    folder = request.param.mount / f"tracer-test-{os.getpid()}"
-    (folder / "inner").mkdir(parents=True)
-    yield folder
-    for path in (folder / "inner", folder):
-        with contextlib.suppress(FileNotFoundError):
-            for pid in (path / "cgroup.procs").read_text().split():
-                os.kill(int(pid), signal.SIGKILL)
-            wait_for(lambda path=path: not (path / "cgroup.procs").read_text(), f"{path} to empty")
-            path.rmdir()
+    with own_cgroup(request.param) as folder:
+        yield folder
 
 
 PROGRAM = """

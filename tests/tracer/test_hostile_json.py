@@ -55,7 +55,7 @@ def test_a_manifest_of_a_few_megabytes_costs_no_gigabyte(tmp_path, key):
 
 
 @pytest.mark.parametrize(
-    "name", ["threads.json", "members.jsonl", "files.json", "descriptors.json"]
+    "name", ["threads.json", "members.jsonl", "files.json", "descriptors.jsonl"]
 )
 def test_a_list_of_a_few_megabytes_costs_no_gigabyte(tmp_path, name):
     raw_trace(tmp_path / "t", {0: [Page(0)]})

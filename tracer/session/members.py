@@ -17,6 +17,7 @@ from types import TracebackType
 from tracer.probes.errors import FeatureMissing, PermissionMissing
 from tracer.probes.proc import read_stat
 from tracer.session.capture import Capture
+from tracer.session.descriptors import Descriptors
 from tracer.session.joins import Joins
 from tracer.store.finalize import MEMBERS
 from tracer.store.listed import Lines
@@ -39,10 +40,20 @@ class _Process:
 class Members:
     """Finds the targets' processes, adds them to the filters, and lists them in the trace."""
 
-    def __init__(self, raw: Path, targets: list[Target], capture: Capture) -> None:
-        """Makes the list, if a target can have processes that are not its own descendants."""
+    def __init__(
+        self,
+        raw: Path,
+        targets: list[Target],
+        capture: Capture,
+        descriptors: Descriptors | None = None,
+    ) -> None:
+        """Makes the list, if a target can have processes that are not its own descendants.
+
+        `descriptors` lists the open files of the processes. `close` closes it.
+        """
         self._targets = targets
         self._capture = capture
+        self._descriptors = descriptors
         self._seen: list[set[int]] = [set() for _ in targets]
         self._looked = 0.0
         self._others: set[int] = set()
@@ -100,6 +111,11 @@ class Members:
         found += [(now, pid, -1, -1, 0, False) for pid in sorted(makers)]
         self._write([*found, (time.monotonic_ns(), 0, -1, -1, 0, False)])
 
+    def look_at_files(self) -> None:
+        """Lists the open files of the first processes. Call it once their calls are recorded."""
+        if self._descriptors is not None:
+            self._descriptors.first_look()
+
     def look(self) -> None:
         """Adds and lists the processes that have joined since the last look."""
         if self._list is None or not any(target.joined for target in self._targets):
@@ -107,7 +123,7 @@ class Members:
         if self._joins is not None:
             self._joins.clear()
         time.sleep(max(0.0, self._looked + _LEAST_S - time.monotonic()))
-        self._looked = time.monotonic()
+        before, self._looked = self._looked, time.monotonic()
         found = self._found([target for target in self._targets if target.joined])
         if not found:
             return
@@ -122,6 +138,9 @@ class Members:
                 for ns, pid, number, hierarchy, began, _ in found
             ]
         )
+        if self._descriptors is not None:
+            members = {pid for seen in self._seen for pid in seen}
+            self._descriptors.joined(found, members, int(before * 1e9))
 
     def _let_in(self, pids: set[int]) -> None:
         known: set[int] = set()
@@ -156,7 +175,9 @@ class Members:
         self._list.add(found)
 
     def close(self) -> None:
-        """Closes the list and removes the tracefs instance."""
+        """Closes the lists and removes the tracefs instance."""
+        if self._descriptors is not None:
+            self._descriptors.close()
         if self._list is not None:
             self._list.close()
         joins, self._joins = self._joins, None

@@ -34,7 +34,7 @@ from tracer.session.description import (
     max_rss_bytes,
     note_end,
 )
-from tracer.session.descriptors import descriptors
+from tracer.session.descriptors import Descriptors
 from tracer.session.ending import Running, end_command, let_end, until_the_end
 from tracer.session.failures import ended_by_error, unwritten
 from tracer.session.launch import Launch
@@ -56,7 +56,7 @@ from tracer.session.summary import Summary
 from tracer.store import left_out, listed
 from tracer.store import manifest as manifests
 from tracer.store.files import write_whole
-from tracer.store.finalize import COMPAT, DESCRIPTORS, LIVE_MARKS, MARKS, RAW, THREADS, finalize
+from tracer.store.finalize import COMPAT, LIVE_MARKS, MARKS, RAW, THREADS, finalize
 from tracer.store.manifest import Manifest
 from tracer.store.maps import FILE as MAPS
 from tracer.store.perf import KALLSYMS
@@ -130,7 +130,9 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
         if options.stacks:
             recorded = manifest["capture"]["formats"]
             manifest["stacks"] = kinds(recorded, unnamed, stacks.refused, listener)
-        members = Members(raw, targets, capture)
+        # Even without a library to probe: processes with files may join later.
+        opened = Descriptors(raw, targets) if OPENS in plan.probes else None
+        members = Members(raw, targets, capture, opened)
         sampler.start()
         stacks.start(raw)
         stack.callback(stacks.close)
@@ -259,11 +261,7 @@ def _capture(running: Running, manifest: Manifest) -> Manifest:
             left_out.note(folder / RAW, "maps", write_mappings(folder / RAW / MAPS, there))
         sampler.begin()
         capture.start_targets()
-        if OPENS in manifest["probes"]:
-            # Their calls are recorded by now, so that no move of a position is missed.
-            opened, beyond = descriptors(there)
-            listed.write(folder / RAW, DESCRIPTORS, opened)
-            left_out.note(folder / RAW, "descriptors", beyond)
+        members.look_at_files()
         if launch is not None:
             launch.go()
         stacks.begin(companions)

@@ -72,7 +72,7 @@ COMPAT = "compat.json"
 """The list of the targets' processes that ran a 32-bit program at the start."""
 FILES = "files.json"
 EXTENTS = "extents.json"
-DESCRIPTORS = "descriptors.json"
+DESCRIPTORS = "descriptors.jsonl"
 MARKS = "marks"
 LIVE_MARKS = MARKS + LIVE
 """Folder for the marks of a recorded command; its processes may write anything there."""

@@ -39,7 +39,8 @@ FileFacts = tuple[str, Inode | None, Inode, str, Whole | None, Count, str]
 """A used file at the recording's end: the columns of `tracer.probes.files.TABLE`."""
 
 DescriptorFacts = tuple[Count, Count, Pid, Pid, Count | None, Count, Count, str]
-"""A file that was open at the start: the columns of `tracer.probes.descriptors.TABLE`."""
+"""A file that was open when a process began to be recorded: the columns of
+`tracer.probes.descriptors.TABLE`."""
 
 ExtentFacts = tuple[str, Inode, Count, Count, Count]
 """An extent of such a file: the columns of `tracer.probes.extents.EXTENT_MAP`."""

@@ -65,6 +65,7 @@ def _facts(manifest: Manifest) -> dict[str, Any]:
 
 def _print(name: str, facts: dict[str, Any]) -> None:
     from tracer.cli.output import console, print_table, safe, show
+    from tracer.probes.backends.choice import NONE
     from tracer.sizes import show_size
     from tracer.store.own_cost import cost_said
 
@@ -119,6 +120,8 @@ def _print(name: str, facts: dict[str, Any]) -> None:
         out.print(f"              {show_size(cost['bytes_written'])} written")
     loss = facts["loss"]
     lost = f"{loss.get('events', 0)} events in {loss.get('windows', 0)} gaps"
+    if facts["backend"] == NONE and not loss.get("windows"):
+        lost = "no kernel events were recorded"
     if loss.get("unknown"):
         lost += f", {loss['unknown']} of them of unknown size"
     if others := loss.get("others"):

@@ -54,6 +54,7 @@ def _facts(manifest: Manifest) -> dict[str, Any]:
         "tables": manifest["tables"],
         "samples": manifest.get("samples"),
         "stacks": manifest.get("stacks"),
+        "unnamed": manifest.get("perf", {}).get("unnamed"),
         "loss": manifest["loss"],
         "own_cost": manifest["own_cost"],
         "host": manifest["host"],
@@ -95,6 +96,9 @@ def _print(name: str, facts: dict[str, Any]) -> None:
         out.print(f"  stacks      {', '.join(stacks['kinds'])}")
     for kind, why in stacks.get("missing", {}).items():
         out.print(safe(f"  no stacks   {kind}: {why}"[:300]))
+    if facts["unnamed"]:
+        said = f"  no names    functions of the kernel in call graphs: {facts['unnamed']}"
+        out.print(safe(said[:300]))
     sampling = facts["samples"] or {}
     for what, why in sampling.get("not_available", {}).items():
         out.print(safe(f"  no samples  {what}: {why}"[:300]))

@@ -56,6 +56,8 @@ _MOST_BYTES = (1 << 63) - 4096
 _SHARES = (0.25, 0.5, 0.75, 0.9, 1.1)
 _ORDERS = ("shuffled", "in-order")
 _NOISY = 1.3
+_GROUP = Path("benchmarks", "fetch_stall.py")
+"""Key of the group that limits the device. The next run removes what a killed one left of it."""
 _FILE_BYTES = 4 << 20
 _PROBES = "default,page_cache,sched"
 _WAITED = """
@@ -86,7 +88,7 @@ class Training:
         planned = cgroups.plan(cgroups.Share(), name, memory=cgroups.Memory(_MOST_BYTES))
         (self.cgroup,) = cgroups.make(planned)
         stack.callback(cgroups.remove, planned)
-        stack.callback(take_down, folder, [])  # a recorder may have been in it a while longer
+        stack.callback(take_down, _GROUP, [])  # the recorder may have left it a little later
 
     def limit(self, limit: int | None) -> None:
         """Sets the memory limit in bytes; None: none."""
@@ -112,8 +114,7 @@ class Training:
             others_cpu() as others,
         ):
             if self.medium.speed is not None:
-                key = self.folder
-                stack.enter_context(Throttle(self.scratch.device, self.medium.speed, key))
+                stack.enter_context(Throttle(self.scratch.device, self.medium.speed, _GROUP))
             began = os.times().elapsed
             marks = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=self.folder)))
             job = subprocess.Popen(
@@ -122,11 +123,13 @@ class Training:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
             )
+            stack.callback(_end, job)
             recorder = subprocess.Popen(
                 [*TRACER, "record", "-e", _PROBES, "-o", str(trace), "--force", "--cgroup",
                  str(self.cgroup)],
                 stderr=subprocess.PIPE, text=True,
             )  # fmt: skip
+            stack.callback(_end, recorder)
             assert recorder.stderr is not None and job.stdin is not None
             for line in recorder.stderr:
                 if line.startswith("Tracing"):
@@ -148,6 +151,13 @@ class Training:
         drop_caches()
         code = "import tracer.workloads.train, torchvision.models, PIL.JpegImagePlugin"
         subprocess.run([sys.executable, "-c", code], check=False, stderr=subprocess.DEVNULL)
+
+
+def _end(process: subprocess.Popen[Any]) -> None:
+    """Ends a process that still runs, since this benchmark is stopped."""
+    if process.poll() is None:
+        process.terminate()
+        process.communicate()
 
 
 def _draw(folder: Path, count: int) -> None:

@@ -92,8 +92,9 @@ class Bench:
         name = f"tracer-memory-{os.getpid()}"
         self.folder, self.mib, self.epochs = folder, mib, epochs
         self.pod = Group(name, stack)
-        self.both = Group(f"{name}/both", stack)
         self.tenants = [Tenant(folder, number, mib, name, stack) for number in range(2)]
+        # Removed first, with the jobs in it, which would keep the file systems busy.
+        self.both = Group(f"{name}/both", stack)
         self._own = 0
 
     def _start(self, case: Case) -> list[subprocess.Popen[str]]:
@@ -120,12 +121,12 @@ class Bench:
             targets = [word for one in folders for word in ("--cgroup", str(one))]
         command = [*TRACER, "record", "-e", "default,page_cache", "-o", str(trace), *targets]
         recorder = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        assert recorder.stderr is not None
-        for line in recorder.stderr:
-            if line.startswith("Tracing"):
-                break
-        time.sleep(1)  # a sample of the jobs' memory before they read
         try:
+            assert recorder.stderr is not None
+            for line in recorder.stderr:
+                if line.startswith("Tracing"):
+                    break
+            time.sleep(1)  # a sample of the jobs' memory before they read
             go(jobs)
         finally:
             # The recording does not end with its jobs; in the background SIGINT may be ignored.

@@ -6,8 +6,9 @@ from tracer.probes.schema import INO, Column, Table, Type
 
 TABLE = Table(
     "files",
-    "One row per file that was written to, that the probe page_cache saw in use, or that the probe "
-    "opens has the name of, and that still exists at the end, with its name and size then.",
+    "One row per file that was written to, that the probe page_cache saw in use, or that was "
+    "opened by a name which the probe opens has, and that still exists at the end, with its name "
+    "and size then.",
     (
         Column(
             "dev",

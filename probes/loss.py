@@ -74,5 +74,5 @@ TABLE = Table(
         ),
         Column("cause", Type.TEXT, "cause of the gap", nullable=False),
     ),
-    example='SELECT stream, cpu, "from", "to", count, cause FROM loss',
+    example='SELECT stream, cpu, "from", "to", count, cause FROM loss ORDER BY 3',
 )

@@ -97,7 +97,8 @@ def query(
 
     A query can use the tables and the views below; a view is made when a query names
     it. TABLE_in_phase is a table with the added columns phase, stage, epoch and step.
-    TABLE_rows has the added column row, which orders events with the same time.
+    TABLE_rows has the added column row, which orders events with the same time. Rows
+    come in no order unless the query has ORDER BY.
 
     With a folder or a URL of several traces, the query runs on each trace. The
     first column of the result, trace, then names the trace:

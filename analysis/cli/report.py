@@ -161,7 +161,7 @@ def _idle(location: str | None) -> Source | None:
 
 def _of_one(one: Gathered, location: str) -> dict[str, Any]:
     """Returns the JSON keys of one trace that precede the findings and tables."""
-    order = ("complete", "duration_s", "targets", "loss", "own_cost", "vm")
+    order = ("complete", "duration_s", "targets", "loss", "without_events", "own_cost", "vm")
     facts = {name: one.facts[name] for name in order}
     return {"trace": location, **facts, "notes": one.notes}
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tracer.analysis.studies.identity import Identity
@@ -13,6 +14,9 @@ from tracer.analysis.studies.spread import place
 _NUMBER = re.compile(r"[-_. ]*\d+$")
 _FEWEST_PAIRS = 2
 _LONGEST = 80
+_MORE = " ..."
+_BEFORE = 40
+"""Most characters before the first different one if the beginning of a long work is left out."""
 
 
 @dataclass(frozen=True)
@@ -127,12 +131,41 @@ def different_work(groups: Sequence[Group], identities: Sequence[Identity]) -> l
     known = {name: work for name, work in works.items() if work}
     if len(known) < 2 or all(one == next(iter(known.values())) for one in known.values()):
         return []
-    said = "; ".join(f"{name}: {_listed(work)}" for name, work in known.items())
+    shared = set.intersection(*known.values())
+    shown = _shown(set.union(*known.values()))
+    said = "; ".join(f"{name}: {_listed(work, shared, shown)}" for name, work in known.items())
     return [f"the groups do not do the same work, so ratios include that difference ({said})"]
 
 
-def _listed(work: set[str]) -> str:
-    ordered = sorted(work)
+def _listed(work: set[str], shared: set[str], shown: Mapping[str, str]) -> str:
+    """Lists the work of a group; work that not all groups do comes first."""
+    ordered = sorted(work, key=lambda one: (one in shared, one))
     more = f" and {len(ordered) - 3} more" if len(ordered) > 3 else ""
-    said = [one if len(one) <= _LONGEST else f"{one[: _LONGEST - 4]} ..." for one in ordered[:3]]
-    return ", ".join(said) + more
+    return ", ".join(shown[one] for one in ordered[:3]) + more
+
+
+def _shown(works: set[str]) -> dict[str, str]:
+    """Returns a short text for each work. It has the place where the work departs from others."""
+    ordered = sorted(works)
+    # No other work has a longer beginning in common than one of the two neighbours.
+    alike = [_common(*two) for two in itertools.pairwise(ordered)]
+    beside = itertools.pairwise([0, *alike, 0])
+    return {one: _cut(one, max(two)) for one, two in zip(ordered, beside, strict=True)}
+
+
+def _common(one: str, other: str) -> int:
+    """Returns the number of characters that two different texts begin with alike."""
+    both = zip(one, other, strict=False)
+    shorter = min(len(one), len(other))
+    return next((at for at, (a, b) in enumerate(both) if a != b), shorter)
+
+
+def _cut(work: str, departs: int) -> str:
+    """Returns at most `_LONGEST` characters of a work, with the character number `departs`."""
+    if len(work) <= _LONGEST:
+        return work
+    if departs >= _LONGEST - len(_MORE):
+        start = departs - _BEFORE
+        start = work.find(" ", start, departs) + 1 or start
+        work = f"... {work[start:]}"
+    return work if len(work) <= _LONGEST else f"{work[: _LONGEST - len(_MORE)]}{_MORE}"

@@ -135,18 +135,22 @@ def _steps(trace: Trace, dev: str | None) -> list[Row]:
 def _stages(trace: Trace, dev: str | None) -> list[Row]:
     trace.require("phases")
     length = _length_s(trace)
+    begin, end = trace.manifest["clock"]["start_ns"], trace.manifest["clock"]["end_ns"]
+    # A stage has its whole length, but only its recorded part is a share of the recording.
     frame = trace.sql(
-        """
-        SELECT name, avg(s) AS s FROM (
-            SELECT name, pid, sum("end" - start) / 1e9 AS s FROM phases
+        f"""
+        SELECT name, avg(s) AS s, avg(recorded_s) AS recorded_s FROM (
+            SELECT name, pid, sum("end" - start) / 1e9 AS s,
+                sum(greatest(0, least("end", {end}) - greatest(start, {begin}))) / 1e9 AS recorded_s
+            FROM phases
             WHERE "end" > start AND name IN ('data_load', 'model_load', 'train', 'inference')
             GROUP BY ALL
         ) GROUP BY name ORDER BY name
         """
     )
     rows = [
-        Row("stages", str(name), "s", float(s), min(1.0, float(s) / length))
-        for name, s in zip(frame["name"], frame["s"], strict=True)
+        Row("stages", str(name), "s", float(s), min(1.0, float(recorded) / length))
+        for name, s, recorded in zip(frame["name"], frame["s"], frame["recorded_s"], strict=True)
     ]
     epoch_s = of_trace(trace, dev, ("epoch_s",)).get("epoch_s")
     if isinstance(epoch_s, float):

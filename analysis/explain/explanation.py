@@ -65,7 +65,7 @@ SELECT s.* FROM steps s SEMI JOIN (FROM path_steps WHERE {main}) p USING (tid, s
 """
 
 _SUMMARY = """
-SELECT count(*) AS steps, quantile_disc(total_ns, 0.5) AS median, quantile_disc(total_ns, 0.95)
+SELECT count(*) AS steps, median(total_ns) AS median, quantile_disc(total_ns, 0.95)
     AS p95, max(total_ns) AS longest, sum(total_ns::HUGEINT)::DOUBLE AS total,
     quantile_disc(total_ns, 0.25) AS low, quantile_disc(total_ns, 0.75) AS high,
     any_value(stage) AS stage

@@ -85,7 +85,7 @@ def _slow(trace: Trace, over: Window) -> list[Finding]:
         "SELECT 100 * sum(total_ns - usual) FILTER (total_ns > 2 * usual) / sum(total_ns) AS value,"
         " count(*) FILTER (total_ns > 2 * usual) AS slow, count(*) AS steps, any_value(usual) / 1e9"
         " AS s, max(total_ns) / 1e9 AS longest_s FROM steps,"
-        f" (SELECT quantile_disc(total_ns, 0.5) AS usual FROM steps WHERE {over.steps})"
+        f" (SELECT median(total_ns) AS usual FROM steps WHERE {over.steps})"
         f" WHERE {over.steps}",
     )
     if answer is None or not answer.count("slow"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from tracer.store.manifest import Manifest, duration_s
+from tracer.store.manifest import Manifest, duration_s, why_no_events
 from tracer.store.own_cost import cost_said, headline
 
 _MOST_TARGETS = 12
@@ -65,6 +65,8 @@ def _tiles(manifest: Manifest) -> list[Tile]:
         )
         said = _count(lost) if lost or not unknown else "unknown"
         tiles.append(Tile("Lost", said, about, bad=True))
+    elif why_no_events(manifest):
+        tiles.append(Tile("Lost", "-", "no kernel events were recorded"))
     else:
         tiles.append(Tile("Lost", "0", "events"))
     complete = manifest["complete"]

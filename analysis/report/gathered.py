@@ -25,7 +25,8 @@ _FACTS = ("complete", "targets", "loss", "own_cost", "vm")
 class Gathered:
     """The data of one trace that a report shows.
 
-    `facts`: complete, duration_s, targets, loss, own_cost and vm of the manifest. `parts`: the
+    `facts`: complete, duration_s, targets, loss, own_cost and vm of the manifest, and
+    without_events: why no kernel events were recorded (null: they may have been). `parts`: the
     parts of the tables in `MERGED` that the trace has. `tables`: the other tables. `notes`:
     sentences. `recording`: a value that is equal in copies of a recording; None: not known.
     """
@@ -66,7 +67,8 @@ def gather(
         tables["by_phase"] = by_phase(trace, by)
     written = set(parts["block_latency"]["dev"].dropna()) if "block_latency" in parts else set()
     notes = devices_notes(trace.manifest, written, once=True)
-    if without := why_no_events(trace.manifest):
+    without = why_no_events(trace.manifest)
+    if without is not None:
         notes.append(without)
     if baseload is not None or "samples" in trace.tables:
         split = _energy(trace, baseload)
@@ -76,6 +78,7 @@ def gather(
             notes.append(why_none(trace))
     facts: dict[str, Any] = {name: dict(trace.manifest)[name] for name in _FACTS}
     facts["duration_s"] = duration_s(trace.manifest)
+    facts["without_events"] = without
     if "page_cache" in trace.tables:
         notes += knowledge(trace).sentences
     return Gathered(facts, parts, tables, notes, found, recording(trace.manifest))

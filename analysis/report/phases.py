@@ -202,10 +202,10 @@ PHASES = MergedTable(
     keys=("name", "part", "bucket"),
     parts=_parts,
     finish=_finish,
-    note="Times are whole, also of phases that began before the recording. Calls and faults: of the"
-    " phase's own thread. Written: pages of the whole machine during any phase of that name,"
-    " without the tracer's own. A dash: not recorded, or the kernel has another number for the"
-    f" thread (in a container). {QUANTILES}",
+    note="Times are whole, also of phases that began before the recording; all else is what was"
+    " recorded of them. Calls and faults: of the phase's own thread. Written: pages of the whole"
+    " machine during any phase of that name, without the tracer's own. A dash: not recorded, or the"
+    f" kernel has another number for the thread (in a container). {QUANTILES}",
 )
 
 

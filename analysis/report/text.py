@@ -50,7 +50,7 @@ def print_report(
             "numbers over the gaps are too low.",
             style="red",
         )
-    else:
+    elif not facts["without_events"]:
         out.print("0 events lost.")
     if loss is not None and len(loss) > gaps:
         out.print("Some names, stacks or samples are missing: see the last table.")

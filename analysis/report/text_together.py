@@ -22,7 +22,10 @@ def print_together(found: Together, findings: Sequence[tuple[str, Finding]]) -> 
     for name, facts in list(found.traces.items())[:_MOST_TRACES]:
         targets = ", ".join(target_line(target) for target in facts["targets"])
         state = "complete" if facts["complete"] else "incomplete"
-        rows.append([name, targets, facts["duration_s"], facts["loss"].get("events"), state])
+        lost = facts["loss"].get("events")
+        if not lost and facts["without_events"]:
+            lost = None
+        rows.append([name, targets, facts["duration_s"], lost, state])
     more = len(found.traces) - _MOST_TRACES
     print_table(
         out,
@@ -40,7 +43,7 @@ def print_together(found: Together, findings: Sequence[tuple[str, Finding]]) -> 
             f"Events were lost in {len(lossy)} of them: numbers from these traces are too low.",
             style="red",
         )
-    else:
+    elif not all(facts["without_events"] for facts in found.traces.values()):
         out.print("0 events lost.")
     for note in found.notes:
         out.print(safe(f"Note: {note}."))

@@ -168,8 +168,8 @@ def _arrays(trace: Trace, query: str) -> list[Ints]:
 
 CRITICAL_PATH = View(
     VIEW,
-    "One row per segment of the critical path of a step that began in the recording. The segments"
-    " of a step add up to its time.",
+    "One row per segment of the critical path of a step that began in the recording, in no order."
+    " The segments of a step add up to its time.",
     (
         Column("epoch", Type.INT64, "epoch of the step, from 0"),
         Column("step", Type.INT64, "number of the step, from 0"),

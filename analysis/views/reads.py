@@ -73,7 +73,7 @@ READS = View(
     ),
     needs=("page_cache",),
     build=_build,
-    example="SELECT path, epoch, accessed, missed, disk_bytes FROM reads LIMIT 20",
+    example="SELECT path, epoch, accessed, missed, disk_bytes FROM reads ORDER BY 5 DESC LIMIT 20",
 )
 
 

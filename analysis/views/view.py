@@ -52,8 +52,8 @@ class View:
     def frame(self, trace: Trace, where: str = "true", columns: Sequence[str] = ()) -> pd.DataFrame:
         """Returns the rows for which `where` (SQL) holds, in `columns` or in all columns.
 
-        Null is pandas' NA. The whole frame is in memory: for millions of rows, request fewer rows
-        and columns, or compute sums in SQL.
+        Rows are in no order, unless the view has one. Null is pandas' NA. The whole frame is in
+        memory: for millions of rows, request fewer rows and columns, or compute sums in SQL.
         """
         import pandas as pd
 

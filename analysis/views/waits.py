@@ -221,7 +221,7 @@ def _see_calls(trace: Trace, sleeps: Sleeps) -> None:
 
 WAITS = View(
     VIEW,
-    "One row per wait of a target's thread. The waits of a thread never overlap.",
+    "One row per wait of a target's thread, in no order. The waits of a thread never overlap.",
     (
         TS,
         Column("dur_ns", Type.INT64, "how long; null: not known", "ns"),

@@ -84,8 +84,11 @@ def kernel_symbols(path: PathOrFd = KALLSYMS) -> KernelSymbols | None:
 
 
 def kallsyms() -> bytes:
-    """Returns the text of /proc/kallsyms; empty if it shows this user no addresses."""
-    text = KALLSYMS.read_bytes()
+    """Returns the text of /proc/kallsyms; empty if this user cannot read addresses in it."""
+    try:
+        text = KALLSYMS.read_bytes()
+    except OSError:
+        return b""
     return text if _shows_addresses(text) else b""
 
 
@@ -97,9 +100,12 @@ def why_unnamed() -> TracerError | None:
     try:
         with KALLSYMS.open("rb") as file:
             told = _shows_addresses(file.read(_HEAD_BYTES))
+    except FileNotFoundError:
+        return FeatureMissing(f"there is no {KALLSYMS}", "use a kernel with CONFIG_KALLSYMS")
     except OSError as error:
         return FeatureMissing(
-            f"{KALLSYMS} cannot be read: {error.strerror}", "use a kernel with CONFIG_KALLSYMS"
+            f"{KALLSYMS} cannot be read: {error.strerror}",
+            "leave the sandbox or container that forbids it",
         )
     if told:
         return None

@@ -133,6 +133,16 @@ def of_times(folder, slower=1):
     return make_trace(folder, rows, clock=clock)
 
 
+def test_a_stage_that_began_before_the_recording_is_whole_and_its_recorded_part_is_its_weight(
+    tmp_path,
+):
+    phases = [{"pid": 7, "tid": 7, "name": "train", "start": 0, "end": 60 * S}]
+    clock = {"name": "mono", "start_ns": 50 * S, "end_ns": 90 * S}
+    with make_trace(tmp_path / "t", {"phases": phases}, clock=clock) as trace:
+        found = measured(trace).frame.set_index(["topic", "measure"]).loc["stages", "train"]
+    assert (found["value"], found["weight"]) == (60, 0.25)
+
+
 def test_times_have_their_median_and_tail_beside_the_mean(tmp_path):
     with of_times(tmp_path / "t") as trace:
         found = measured(trace).frame.set_index(["topic", "measure"])["value"]

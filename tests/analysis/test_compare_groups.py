@@ -7,7 +7,7 @@ from tests.support.compared import row
 from tests.support.studies import make_study
 from tests.support.traces import make_trace
 from tracer.analysis.compare.comparison import UNTOLD, compare
-from tracer.analysis.compare.groups import Group, pairs, told
+from tracer.analysis.compare.groups import Group, different_work, pairs, told
 from tracer.analysis.studies.identity import Identity, identity
 from tracer.probes.errors import UsageError
 from tracer.store.trace import Trace
@@ -101,10 +101,22 @@ def test_groups_that_do_other_work_are_said(tmp_path):
     assert any("do not do the same work" in note for note in other.notes)
     long = compare([job("e.trace", "train.py", "x" * 80), job("f.trace", "infer.py")])
     assert any("x ...; " in note for note in long.notes)
+    begin = ["train.py", "--data", "/" + "x" * 80]
+    late = compare(
+        [job("g.trace", *begin, "--lr", "0.1"), job("h.trace", *begin, "--lr", "0.2", "y" * 80)]
+    )
+    (said,) = [note for note in late.notes if "same work" in note]
+    assert "(g: ... --lr 0.1; h: ... --lr 0.2 yyy" in said and "y ...)" in said
     same = compare(
         [job("c.trace", "train.py", "--seed", "1"), job("d.trace", "train.py", "--seed=2")]
     )
     assert not any("same work" in note for note in same.notes)
+
+
+def test_work_that_only_one_group_does_is_named_first():
+    groups = [Group("x", (0, 1, 2, 3)), Group("y", (4, 5, 6, 7))]
+    (said,) = different_work(groups, [ran("", model=model) for model in "abcdabce"])
+    assert said.endswith("(x: d, a, b and 1 more; y: e, a, b and 1 more)")
 
 
 def test_a_group_with_several_kinds_of_work_is_said(tmp_path):

@@ -50,6 +50,11 @@ def test_the_slowest_step_is_compared_with_typical_ones(trace):
     assert [s["kind"] for s in step.segments] == ["run", "timer", "run", "run", "run"]
 
 
+def test_the_median_of_an_even_number_of_steps_is_the_mean_of_the_two_in_the_middle(tmp_path):
+    with make_trace(tmp_path / "t", steps_of([2, 6]), targets=TARGETS) as made:
+        assert explain(made).median_ns == 14 * MS
+
+
 def test_each_query_gives_its_number(trace):
     found = explain(trace)
     parts = [*found.parts, *(part for step in found.slowest for part in step.parts)]

@@ -1,6 +1,7 @@
 """`tracer query`: tables and views in SQL, their examples, and their completion."""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -102,6 +103,23 @@ def test_names_are_completed(tracer, begun, becomes):
         env={**os.environ, **asked},
     )  # fmt: skip
     assert becomes in ran.stdout.splitlines()
+
+
+DOCUMENTED = re.compile(r"""tracer query \S+ (["'])(SELECT.*?)\1""", re.DOTALL)
+
+
+def documented():
+    """Each query in the documentation, and each example of a table or view."""
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        yield from (found[2] for found in DOCUMENTED.finditer(page.read_text()))
+    yield from (made.example for made in (*ALL_TABLES.values(), *VIEWS.values()))
+
+
+def test_documented_queries_that_list_or_choose_rows_order_them():
+    queries = list(documented())
+    listing = [q for q in queries if "LIMIT" in q or not re.search(r"GROUP BY|\w\(", q)]
+    assert len(queries) > 40 and len(listing) > 5
+    assert [query for query in listing if "ORDER BY" not in query] == []
 
 
 def test_a_query_from_stdin(tracer):

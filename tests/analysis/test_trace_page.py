@@ -166,6 +166,23 @@ def test_losses_of_unknown_size_are_not_0(tmp_path):
     assert (tile.value, tile.bad) == ("unknown", True)
 
 
+def test_a_recording_without_kernel_events_has_no_number_of_lost_ones(tracer, tmp_path):
+    how = {"backend": "none", "backend_why": "asked for"}
+    (tmp_path / "runs").mkdir()
+    for name in "ab":
+        with make_trace(tmp_path / "runs" / f"{name}.trace", {"processes": []}, **how) as made:
+            told = summary(made.manifest, [])
+        (tile,) = [tile for tile in told.tiles if tile.name == "Lost"]
+        assert (tile.value, tile.about) == ("-", "no kernel events were recorded")
+    why = "no kernel events were recorded (asked for)"
+    for of in ("runs", "runs/a.trace"):
+        shown = tracer("report", of).out
+        assert f"Note: {why}." in shown
+        assert "events lost" not in shown
+    assert tracer("report", "runs/a.trace", "--json").json["without_events"] == why
+    assert "lost        no kernel events were recorded" in tracer("info", "runs/a.trace").out
+
+
 def test_a_trace_without_any_event_has_a_page(tmp_path):
     from tracer.probes.catalogue import TABLES
 

@@ -117,6 +117,31 @@ def test_a_killed_perf_costs_its_last_samples_and_is_said(tmp_path, load, perfs)
         ]
 
 
+@pytest.mark.parametrize(
+    ("hiding", "why"),
+    [
+        ("mount --bind /dev/null /proc/kallsyms", "hides the addresses"),
+        ("mount --bind /proc/1/mem /proc/kallsyms", "/proc/kallsyms cannot be read"),
+    ],
+)
+def test_kernel_functions_that_have_no_names_are_told(hidden, load, tmp_path, hiding, why):
+    rename = f"for _ in range({FILES}): ctypes.CDLL(None).prctl(15, b'nameless', 0, 0, 0)"
+    source = f"import ctypes\n{rename}"
+    options = ("-e", "block", "-o", "x.trace", "--callgraph", "task:task_rename")
+    ran = hidden([hiding], "record", *options, "--", *load(source))
+    assert ran.status == 0, ran.err
+    [said] = [line for line in ran.err.splitlines() if "no names" in line]
+    assert said.startswith("tracer: the functions of the kernel have no names in the call graphs")
+    assert why in said
+    told = hidden([], "info", "x.trace").out
+    assert "no names    functions of the kernel in call graphs" in told
+    with Trace(tmp_path / "x.trace") as trace:
+        stacks = rows(trace, "SELECT stack, count FROM call_graphs")
+    assert sum(count for _, count in stacks) >= FILES  # others get names, too
+    frames = {frame for stack, _ in stacks for frame in stack.split(";")}
+    assert {frame for frame in frames if frame.endswith("_[k]")} == {"[unknown]_[k]"}
+
+
 def test_the_end_of_a_killed_perf_is_noticed_and_no_answer_of_it_awaited(tmp_path, monkeypatch):
     monkeypatch.setattr(command, "_ACK_S", 600)
     with (tmp_path / "counters").open("wb") as output:

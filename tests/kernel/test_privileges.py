@@ -163,3 +163,9 @@ def test_doctor_tells_the_kind_of_user(run, user, kind):
 def test_a_backend_without_events_takes_no_probes(tracer):
     ran = tracer("record", "--backend", "none", "-e", "syscalls", "--", "true", status=2)
     assert "--backend none records no events" in ran.err
+
+
+def test_a_recording_without_events_tells_no_number_of_lost_ones(tracer):
+    ran = tracer("record", "--backend", "none", "-o", "x.trace", "--", "true")
+    assert "rows, no kernel events recorded\n" in ran.err
+    assert "events lost" not in ran.err

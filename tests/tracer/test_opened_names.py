@@ -23,10 +23,11 @@ PROCESSES = [
 ]
 
 
-def found(folder, opened):
-    opens = [{"ts": 1, "pid": pid, "tid": pid, "event": "open", "path": path}
-             for pid, path in opened]  # fmt: skip
-    for name, rows in (("opens", opens), ("processes", PROCESSES)):
+def found(folder, opened, **tables):
+    """Finds the files of names, each opened 10 ns after the one before."""
+    opens = [{"ts": 10 * number, "pid": pid, "tid": pid, "event": "open", "path": path}
+             for number, (pid, path) in enumerate(opened, 1)]  # fmt: skip
+    for name, rows in {"opens": opens, "processes": PROCESSES, **tables}.items():
         write_table(TABLES[name], folder, rows_of(TABLES[name], rows))
     end = time.monotonic_ns() + 10**12
     manifest = {
@@ -74,3 +75,20 @@ def test_names_that_lead_to_no_file_of_the_recorder_are_left_out(tmp_path):
         (CONTAINED, f"{tmp_path}/data"),
     ]
     assert found(tmp_path, names) == []
+
+
+def test_a_name_that_was_only_opened_in_vain_leads_to_no_file(tmp_path, on_disk):
+    """A file of that name was made later. The call that opened "lost" is not recorded."""
+    later, twice, lost = (on_disk / name for name in ("later", "twice", "lost"))
+    for path in (later, twice, lost):
+        path.write_bytes(bytes(5000))
+    names = [(HOST, str(path)) for path in (later, twice, twice, lost, later)]
+    calls = [
+        {"ts": ts, "pid": HOST, "tid": HOST, "name": name, "dur_ns": 1, "ret": ret}
+        for ts, name, ret in (
+            (11, "openat", -2), (21, "open", -2), (31, "openat", 3), (32, "read", -5),
+            (41, "read", -5), (51, "openat", -13),
+        )
+    ]  # fmt: skip
+    files = found(tmp_path, names, syscalls=calls)
+    assert {row[3] for row in files} == {str(twice), str(lost)}

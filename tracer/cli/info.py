@@ -54,6 +54,7 @@ def _facts(manifest: Manifest) -> dict[str, Any]:
         "tables": manifest["tables"],
         "samples": manifest.get("samples"),
         "stacks": manifest.get("stacks"),
+        "unnamed": manifest.get("perf", {}).get("unnamed"),
         "loss": manifest["loss"],
         "own_cost": manifest["own_cost"],
         "host": manifest["host"],
@@ -65,6 +66,7 @@ def _facts(manifest: Manifest) -> dict[str, Any]:
 
 def _print(name: str, facts: dict[str, Any]) -> None:
     from tracer.cli.output import console, print_table, safe, show
+    from tracer.probes.backends.choice import NONE
     from tracer.sizes import show_size
     from tracer.store.own_cost import cost_said
 
@@ -94,6 +96,9 @@ def _print(name: str, facts: dict[str, Any]) -> None:
         out.print(f"  stacks      {', '.join(stacks['kinds'])}")
     for kind, why in stacks.get("missing", {}).items():
         out.print(safe(f"  no stacks   {kind}: {why}"[:300]))
+    if facts["unnamed"]:
+        said = f"  no names    functions of the kernel in call graphs: {facts['unnamed']}"
+        out.print(safe(said[:300]))
     sampling = facts["samples"] or {}
     for what, why in sampling.get("not_available", {}).items():
         out.print(safe(f"  no samples  {what}: {why}"[:300]))
@@ -119,6 +124,8 @@ def _print(name: str, facts: dict[str, Any]) -> None:
         out.print(f"              {show_size(cost['bytes_written'])} written")
     loss = facts["loss"]
     lost = f"{loss.get('events', 0)} events in {loss.get('windows', 0)} gaps"
+    if facts["backend"] == NONE and not loss.get("windows"):
+        lost = "no kernel events were recorded"
     if loss.get("unknown"):
         lost += f", {loss['unknown']} of them of unknown size"
     if others := loss.get("others"):

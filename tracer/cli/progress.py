@@ -68,6 +68,10 @@ class RecordingProgress(Listener):
         """Prints what is missing, with `quiet` as well."""
         say(f"tracer: no {kind} stacks are recorded: {why}")
 
+    def without_names(self, why: TracerError) -> None:
+        """Prints why the kernel's functions have no names, with `quiet` as well."""
+        say(f"tracer: the functions of the kernel have no names in the call graphs: {why}")
+
     def started(self, targets: list[Target]) -> None:
         """Prints the names of the targets."""
         names = ", ".join(_name(target) for target in targets)

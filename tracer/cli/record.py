@@ -343,12 +343,15 @@ def record(
 
 
 def _say(outcome: Outcome) -> None:
+    from tracer.store.manifest import why_no_events
     from tracer.store.own_cost import cost_said
 
     manifest = outcome.manifest
     rows = sum(table["rows"] for table in manifest["tables"].values())
     loss = manifest["loss"]
     lost = f"{loss['events']} events lost"
+    if not loss["windows"] and why_no_events(manifest):
+        lost = "no kernel events recorded"
     if loss["windows"]:
         lost += f" in {loss['windows']} gaps (tracer info)"
     if loss["others"]:

@@ -75,6 +75,9 @@ class Listener:
     def without_stacks(self, kind: str, why: TracerError) -> None:
         """Stacks of this kind are wanted, but cannot be recorded."""
 
+    def without_names(self, why: TracerError) -> None:
+        """Call graphs are recorded, but the kernel's functions have no names in them."""
+
     def started(self, targets: list[Target]) -> None:
         """Events are recorded from now on."""
 

@@ -57,6 +57,10 @@ class PerfTools:
                 for number, group in enumerate(self._groups)
             ]
 
+    def without_names(self, why: TracerError) -> None:
+        """Notes why the kernel's functions have no names in the call graphs."""
+        self._facts["unnamed"] = str(why)
+
     @property
     def wanted(self) -> bool:
         """True if perf has something to do."""

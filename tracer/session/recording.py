@@ -78,7 +78,10 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
     targets = plan.targets
     perf = PerfTools(options.perf_stat, options.callgraphs)
     stacks = PythonStacks(options.stacks, targets)
-    unnamed = why_unnamed() if options.stacks else None
+    unnamed = why_unnamed() if options.stacks or options.callgraphs else None
+    if unnamed is not None and options.callgraphs:
+        perf.without_names(unnamed)
+        listener.without_names(unnamed)
     with ExitStack() as stack:
         signals = stack.enter_context(Signals())
         launch = None

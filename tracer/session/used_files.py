@@ -40,13 +40,21 @@ SELECT o.path FROM (NAMES) o LEFT JOIN (
     SELECT pid, bool_or(container_id IS NOT NULL) AS elsewhere FROM (PROCESSES) GROUP BY pid
 ) p ON o.pid = p.pid
 WHERE starts_with(o.path, '/') AND NOT coalesce(p.elsewhere, false)
-GROUP BY o.path ORDER BY count(*) DESC, o.path
+GROUP BY o.path HAVING NOT bool_and(o.failed) ORDER BY count(*) DESC, o.path
 """
 """Names by which processes outside of containers opened files, or have them open."""
 _NAMES = {
-    "opens": "SELECT pid, path FROM (OPENS)",
-    "descriptors": "SELECT pid, path FROM (DESCRIPTORS)",
+    "opens": "SELECT pid, path, false AS failed FROM (OPENS)",
+    "descriptors": "SELECT pid, path, false AS failed FROM (DESCRIPTORS)",
 }
+_TRIED = """
+SELECT o.pid, o.path, coalesce(c.ret < 0 AND (o.next IS NULL OR c.ts < o.next), false) AS failed
+FROM (SELECT *, lead(ts) OVER (PARTITION BY tid ORDER BY ts) AS next FROM (OPENS)) o
+ASOF LEFT JOIN (
+    SELECT tid, ts, ret FROM (SYSCALLS) WHERE name IN ('open', 'openat', 'openat2', 'creat')
+) c ON o.tid = c.tid AND o.ts <= c.ts
+"""
+"""The names of `opens`, and whether the call that follows each one is known to have failed."""
 
 
 def used_files(tables: Path) -> list[tuple[str, str | None, int | None, int]]:
@@ -64,12 +72,20 @@ def used_files(tables: Path) -> list[tuple[str, str | None, int | None, int]]:
 
 
 def opened_names(tables: Path) -> list[str]:
-    """Returns absolute names of opened files, the most frequent first."""
+    """Returns absolute names of opened files, the most frequent first.
+
+    Names that were only opened in vain are left out: if they lead to a file at the end of the
+    recording, nobody used it.
+    """
     queries = {name: query for name, query in _NAMES.items() if _exists_table(tables, name)}
     if not queries or not _exists_table(tables, "processes"):
         return []
+    names = [*queries, "processes"]
+    if "opens" in queries and _exists_table(tables, "syscalls"):
+        queries["opens"] = _TRIED
+        names.append("syscalls")
     query = _OPENED.replace("NAMES", " UNION ALL ".join(queries.values()))
-    rows = _asked(tables, f"{query} LIMIT {_MOST_FILES}", (*queries, "processes"))
+    rows = _asked(tables, f"{query} LIMIT {_MOST_FILES}", names)
     return [name for (name,) in rows]
 
 

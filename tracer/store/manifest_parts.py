@@ -184,7 +184,10 @@ class CallGraphFile(TypedDict):
 
 
 class Perf(TypedDict, total=False):
-    """perf's recordings: `failures` by file, CPU time and process ids of perf itself."""
+    """perf's recordings: `failures` by file, CPU time and process ids of perf itself.
+
+    `unnamed`: why the kernel's functions have no names in the call graphs.
+    """
 
     version: str
     counters: Listed[CounterFile]
@@ -192,6 +195,7 @@ class Perf(TypedDict, total=False):
     failures: dict[str, str]
     cpu_s: float
     pids: Listed[Pid]
+    unnamed: str
 
 
 class PythonStacksFacts(TypedDict, total=False):

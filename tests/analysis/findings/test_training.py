@@ -148,6 +148,16 @@ def test_slow_minibatches_are_told_with_what_they_cost(found):
     assert "1 of 10 minibatches take more than twice the median of 1 s" in slow.sentence
 
 
+def test_the_median_of_an_even_number_of_minibatches_is_the_mean_of_the_two_in_the_middle(found):
+    rows = [
+        phase("step", at, at + length, step=number)
+        for number, (at, length) in enumerate([(0, 1), (10, 1), (20, 3), (30, 11)])
+    ]
+    slow = found({"phases": [*TRAIN, *rows]})["slow minibatches"]
+    assert "1 of 4 minibatches take more than twice the median of 2 s" in slow.sentence
+    assert slow.value == pytest.approx(100 * 9 / 16)
+
+
 def test_the_training_thread_s_own_calls(found):
     calls = [call("futex", 1, 4), call("read", 20, 1), call("read", 30, 50, WORKER)]
     by_topic = found({"phases": TRAIN, "syscalls": calls})

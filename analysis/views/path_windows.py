@@ -64,8 +64,9 @@ def windows(
         begin, end = int(some.begin[0]), int(some.end.max())
         for edge in (*borders[(borders > upto) & (borders < begin)], begin, end):
             if edge > upto:
-                more = trace.arrow(query.format(since=upto, until=edge))
-                rows, upto = _in_order(pa.concat_tables([rows, more])), int(edge)
+                more = query.format(since=upto, until=edge)
+                rows = _in_order(pa.concat_tables([rows, trace.arrow(more)]))
+                upto = int(edge)
             if edge <= begin:
                 rows = _reaching(rows, int(edge))
         yield Window(int(first), some, _waits(rows, born, targets), rows)

@@ -34,7 +34,7 @@ RUN = "run"
 _FOLLOWED = ("lock", "ipc", "child", "disk", "sync", "fault", "other")
 """Kinds of waits that the thread `by_tid` ended, if there is one."""
 
-_MOST_PIECES = 1 << 18
+_MOST_PIECES = 1 << 17
 """Pieces of steps that are in memory at a time, unless one step has more."""
 
 # The phase is that of the step's thread, which waits for the segment's thread.
@@ -121,9 +121,10 @@ def _build(trace: Trace) -> None:
     phases = _Phases(trace)
     for window in windows(trace, SpansOfLanes(*spans), _FOLLOWED):
         for pieces in pieces_of(window.waits, window.spans, cuts, _MOST_PIECES):
-            _keep(
-                trace, window, pieces, phases.of(marking[window.first + pieces.span], pieces.begin)
-            )
+            lane = marking[window.first + pieces.span]
+            _keep(trace, window, pieces, phases.of(lane, pieces.begin))
+            del pieces
+        del window  # before the next one is read
     trace.execute(_VIEW)
 
 

@@ -62,6 +62,7 @@ def windows(
     for first, last in zip([0, *bounds[:-1]], bounds, strict=False):
         some = spans.part(first, last)
         begin, end = int(some.begin[0]), int(some.end.max())
+        rows = _reaching(rows, min(upto, begin))
         for edge in (*borders[(borders > upto) & (borders < begin)], begin, end):
             if edge > upto:
                 more = query.format(since=upto, until=edge)

@@ -115,7 +115,7 @@ class CallsAround:
         """
         lanes = int(lane[-1]) + 1 if len(lane) else 0
         self._lane = lane
-        self._first = np.searchsorted(lane, np.arange(lanes + 1))
+        self._first = np.searchsorted(lane, np.arange(lanes + 1, dtype=lane.dtype))
         self._cuts = Cuts(lane, ts)
         self._row = np.full(len(ts), -1, np.int32)
         self.entered = np.full(len(ts), -LATEST)
@@ -165,15 +165,15 @@ class CallsAround:
 
         Returns for each moment the number of the moment for which `see` returned its last call.
         """
+        # Nobody needs these any more, and there may be millions of moments.
+        self._cuts = Cuts(self._lane[:0], self.next[:0])
+        self._row, self._longest = self._row[:0].copy(), self._longest[:0].copy()
         told_for = np.arange(len(self._lane), dtype=np.int32)
         if len(self.next):
             _carry_back(self._lane, self.next)
         _carry_on(self._lane, self.entered, self.returned, told_for)
         if len(self.result):
             self.result = self.result[told_for]
-        # Nobody needs these any more, and there may be millions of moments.
-        self._cuts = Cuts(self._lane[:0], self.next[:0])
-        self._row, self._longest = self._row[:0].copy(), self._longest[:0].copy()
         return told_for
 
 

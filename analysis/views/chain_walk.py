@@ -72,12 +72,13 @@ def pieces_of(
 ) -> Iterator[Pieces]:
     """Yields the pieces of spans, all pieces of some neighbouring spans at a time.
 
-    `cuts` are lanes and times, ordered by both, at which a running thread's piece ends and another
-    one begins. A span's pieces add up to its length exactly. There are at most `most` pieces at a
-    time, or those of one span.
+    `cuts` are the times at which a running thread's piece ends and another one begins, ordered by
+    lanes and times, after the place of each lane's first cut and the number of all cuts. A span's
+    pieces add up to its length exactly. There are at most `most` pieces at a time, or those of one
+    span.
     """
-    first_cut = np.searchsorted(cuts[0], np.arange(len(waits.born) + 1))
-    told = (waits.begin, waits.end, waits.by, waits.born, waits.first, cuts[1], first_cut)
+    first_cut, cut = cuts
+    told = (waits.begin, waits.end, waits.by, waits.born, waits.first, cut, first_cut)
     count = np.empty(len(spans.lane), np.int64)
     _walk(*told, spans.lane, spans.begin, spans.end, np.empty((0, 5), np.int64), count)
     upto = np.cumsum(count)

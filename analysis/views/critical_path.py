@@ -12,11 +12,11 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from tracer.analysis.views.arrays import arrays_of
 from tracer.analysis.views.chain_walk import NO_WAIT, Pieces, SpansOfLanes, pieces_of
-from tracer.analysis.views.cuts import Cuts
 from tracer.analysis.views.data_owners import COLUMNS as OWNER_COLUMNS
 from tracer.analysis.views.path_windows import Window, windows
-from tracer.analysis.views.segments import make_segments
+from tracer.analysis.views.segments import make_segments, segment_cuts
 from tracer.analysis.views.steps import steps
 from tracer.analysis.views.stretches import Ints
 from tracer.analysis.views.threads import owns
@@ -34,7 +34,7 @@ RUN = "run"
 _FOLLOWED = ("lock", "ipc", "child", "disk", "sync", "fault", "other")
 """Kinds of waits that the thread `by_tid` ended, if there is one."""
 
-_MOST_PIECES = 1 << 18
+_MOST_PIECES = 1 << 17
 """Pieces of steps that are in memory at a time, unless one step has more."""
 
 # The phase is that of the step's thread, which waits for the segment's thread.
@@ -55,7 +55,7 @@ FROM phase_segments g JOIN phase_lanes l USING (lane) JOIN threads t
 ORDER BY ALL
 """
 
-_PHASES = "SELECT lane, ts, coalesce(name, -1) FROM phase_segments ORDER BY segment"
+_PHASES = "SELECT coalesce(name, -1) AS name FROM phase_segments ORDER BY segment"
 
 _OF_WAITS = ["row", "kind", "detail", "call", "by_tid", "by_life", "certainty", "owner"]
 """Columns of `wait_rows` that a segment has of its wait."""
@@ -117,23 +117,30 @@ def _build(trace: Trace) -> None:
     *spans, marking = _arrays(
         trace, 'SELECT lane, start, "end", coalesce(marking, -1) FROM path_steps ORDER BY span'
     )
-    lane, ts = _arrays(trace, _CUTS)
+    cuts = _cuts_of_threads(trace)
     phases = _Phases(trace)
     for window in windows(trace, SpansOfLanes(*spans), _FOLLOWED):
-        for pieces in pieces_of(window.waits, window.spans, (lane, ts), _MOST_PIECES):
-            _keep(
-                trace, window, pieces, phases.of(marking[window.first + pieces.span], pieces.begin)
-            )
+        for pieces in pieces_of(window.waits, window.spans, cuts, _MOST_PIECES):
+            lane = marking[window.first + pieces.span]
+            _keep(trace, window, pieces, phases.of(lane, pieces.begin))
+            del pieces
+        del window  # before the next one is read
     trace.execute(_VIEW)
+
+
+def _cuts_of_threads(trace: Trace) -> tuple[Ints, Ints]:
+    """Returns the starts of segments in the order of threads, as `pieces_of` takes them."""
+    lane, ts = arrays_of(trace, _CUTS, {"lane": "int32", "ts": "int64"})
+    threads = trace.rows("SELECT count(*) FROM threads")[0][0]
+    return np.searchsorted(lane, np.arange(threads + 1, dtype=np.int32)), ts
 
 
 class _Phases:
     """The phases of threads."""
 
     def __init__(self, trace: Trace) -> None:
-        lane, ts, name = _arrays(trace, _PHASES)
-        self._cuts = Cuts(lane, ts)
-        self._name = name.astype(np.int32)
+        self._cuts = segment_cuts(trace)
+        (self._name,) = arrays_of(trace, _PHASES, {"name": "int32"})
 
     def of(self, lane: Ints, ts: Ints) -> pa.Array:
         """Returns the codes of the innermost phases at times; null: there is none."""

@@ -25,7 +25,8 @@ class Cuts:
     def __init__(self, lane: NDArray[np.int64] | NDArray[np.int32], ts: NDArray[np.int64]) -> None:
         """Takes the cuts: `lane` (from 0) ascends, and `ts` (ns) ascends within each lane."""
         lanes = int(lane[-1]) + 1 if len(lane) else 0
-        self._first = np.searchsorted(lane, np.arange(lanes + 1)).astype(np.int64)
+        # Needles of the same type: otherwise, `lane` would be copied.
+        self._first = np.searchsorted(lane, np.arange(lanes + 1, dtype=lane.dtype)).astype(np.int64)
         self._ts = np.ascontiguousarray(ts, np.int64)
         self._hint = self._first[:-1].copy()
 

@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 from tracer.probes.compiled import compiled
 
 Ints = NDArray[np.int64]
+Shorts = NDArray[np.int32]
 
 NEVER = 2**63 - 1
 DEEPEST = 64
 """Number of enclosing phases, the innermost ones, that `numbers_within` considers for a span."""
 
 
-def cut(lane: Ints, start: Ints, end: Ints, stage: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+def cut(lane: Ints, start: Ints, end: Ints, stage: Shorts) -> tuple[Shorts, Ints, Shorts, Shorts]:
     """Cuts each lane's time where its innermost span changes.
 
     `stage` is a span's own stage, or -1. Returns four arrays: lane and ts of each cut, the span
@@ -25,10 +26,10 @@ def cut(lane: Ints, start: Ints, end: Ints, stage: Ints) -> tuple[Ints, Ints, In
     around it with a stage). The end of a span that never ends is `NEVER`.
     """
     room = 2 * len(lane)
-    out = [np.empty(room, np.int64) for _ in range(4)]
-    cuts = _cut(lane, start, end, stage, *out)
-    found = [column[:cuts] for column in out]
-    return found[0], found[1], found[2], found[3]
+    out_lane, out_span, out_stage = (np.empty(room, np.int32) for _ in range(3))
+    out_ts = np.empty(room, np.int64)
+    cuts = _cut(lane, start, end, stage, out_lane, out_ts, out_span, out_stage)
+    return out_lane[:cuts], out_ts[:cuts], out_span[:cuts], out_stage[:cuts]
 
 
 @compiled
@@ -36,14 +37,14 @@ def _cut(
     lane: Ints,
     start: Ints,
     end: Ints,
-    stage: Ints,
-    out_lane: Ints,
+    stage: Shorts,
+    out_lane: Shorts,
     out_ts: Ints,
-    out_span: Ints,
-    out_stage: Ints,
+    out_span: Shorts,
+    out_stage: Shorts,
 ) -> int:
     stack = np.empty(len(lane), np.int64)
-    within = np.empty(len(lane), np.int64)  # the stage that a span is in
+    within = np.empty(len(lane), np.int32)  # the stage that a span is in
     depth = cuts = 0
     for span in range(len(lane) + 1):
         last = span == len(lane)

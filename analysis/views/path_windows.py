@@ -62,10 +62,12 @@ def windows(
     for first, last in zip([0, *bounds[:-1]], bounds, strict=False):
         some = spans.part(first, last)
         begin, end = int(some.begin[0]), int(some.end.max())
+        rows = _reaching(rows, min(upto, begin))
         for edge in (*borders[(borders > upto) & (borders < begin)], begin, end):
             if edge > upto:
-                more = trace.arrow(query.format(since=upto, until=edge))
-                rows, upto = _in_order(pa.concat_tables([rows, more])), int(edge)
+                more = query.format(since=upto, until=edge)
+                rows = _in_order(pa.concat_tables([rows, trace.arrow(more)]))
+                upto = int(edge)
             if edge <= begin:
                 rows = _reaching(rows, int(edge))
         yield Window(int(first), some, _waits(rows, born, targets), rows)

@@ -5,12 +5,31 @@ This module also chooses the phases for threads that mark none.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
 from tracer.analysis.views.view import is_made
 from tracer.store.trace import Trace
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from tracer.analysis.views.cuts import Cuts
+    from tracer.analysis.views.nesting import Ints, Shorts
 
 STAGES = ("data_load", "model_load", "train", "inference")
 
 _TABLE = "phase_segments"
+_MOST = 1 << 18
+"""Segments that are added to the table at a time."""
+
+_UNFINISHED = """
+CREATE OR REPLACE TEMP TABLE unfinished_segments (
+    segment BIGINT, lane BIGINT, ts BIGINT, length DOUBLE, name BIGINT, stage BIGINT, epoch BIGINT,
+    step BIGINT
+)
+"""
 
 _STATEMENTS = (
     # For each process, the thread whose phases last longest. A process that only marks "fetch"
@@ -52,6 +71,9 @@ _STATEMENTS = (
     """,
 )
 
+_cuts: WeakKeyDictionary[Trace, Cuts] = WeakKeyDictionary()
+"""The starts of all segments of a trace whose table is made."""
+
 
 def make_segments(trace: Trace) -> None:
     """Makes the table phase_segments, which may be empty, and the tables and function to query it.
@@ -68,46 +90,75 @@ def make_segments(trace: Trace) -> None:
     lane of the job of each process that only marks `fetch`, a loader's worker (pid, lane; null: not
     known).
     """
-    import numpy as np
-    import pyarrow as pa
-
     from tracer.analysis.views.cuts import Cuts, define
-    from tracer.analysis.views.nesting import cut
-    from tracer.analysis.views.spans import read_spans
 
     if is_made(trace, _TABLE):
         return
     for table in ("phases", "processes"):
         trace.empty_if_missing(table)
-    spans = read_spans(trace)
-    names = trace.connection.execute("SELECT name FROM phase_names ORDER BY code").fetchall()
-    of_stage = np.array([code if n in STAGES else -1 for code, (n,) in enumerate(names)], np.int64)
-    stages = of_stage[spans.name] if len(names) else spans.name
-    lane, ts, span, stage = cut(spans.lane, spans.start, spans.end, stages)
-    length = np.zeros(len(ts))
-    if len(ts):
-        same = (lane[1:] == lane[:-1]) & (span[:-1] >= 0)
-        length[:-1] = np.where(same, ts[1:].astype(float) - ts[:-1], 0)
-        last = (np.append(lane[1:] != lane[:-1], True)) & (span >= 0)
-        until = trace.manifest["clock"]["end_ns"] or 0
-        length[last] = np.maximum(until - ts[last].astype(float), 0)
-    inner = pa.array(span, mask=span < 0)
-    segments = pa.table(
-        {
-            "segment": np.arange(len(ts)),
-            "lane": lane,
-            "ts": ts,
-            "length": length,
-            "name": pa.array(spans.name, pa.int64()).take(inner),
-            "stage": pa.array(stage, mask=stage < 0),
-            "epoch": spans.epoch.take(inner),
-            "step": spans.step.take(inner),
-        }
-    )
-    # There may be millions of phases, and the table needs room.
-    del spans, stages, span, stage, inner, length
-    trace.keep(_TABLE, segments)
-    del segments
-    define(trace, "phase_segment", Cuts(lane, ts))
+    trace.execute(_UNFINISHED)
+    _cuts[trace] = Cuts(*_fill(trace))
+    define(trace, "phase_segment", _cuts[trace])
+    trace.execute(f"ALTER TABLE unfinished_segments RENAME TO {_TABLE}")
     for statement in _STATEMENTS:
         trace.execute(statement)
+
+
+def segment_cuts(trace: Trace) -> Cuts:
+    """Returns the starts of all segments of `phase_segments`, which it makes, as cuts of lanes.
+
+    The number of a cut is that of the segment.
+    """
+    make_segments(trace)
+    return _cuts[trace]
+
+
+def _fill(trace: Trace) -> tuple[Shorts, Ints]:
+    """Fills the table with segments; returns their lanes and starts.
+
+    There may be millions of phases, and DuckDB's memory is full of other tables at this moment. So
+    no column of the table is whole in memory, except for those that are returned.
+    """
+    import numpy as np
+    import pyarrow as pa
+
+    from tracer.analysis.views.nesting import cut
+    from tracer.analysis.views.spans import read_spans
+
+    spans = read_spans(trace, numbers=False)
+    names = trace.rows("SELECT name FROM phase_names ORDER BY code")
+    stages = np.array([code if n in STAGES else -1 for code, (n,) in enumerate(names)], np.int32)
+    lane, ts, span, stage = cut(spans.lane, spans.start, spans.end, stages[spans.name])
+    name, epoch, step = pa.array(spans.name), spans.epoch, spans.step
+    del spans
+    until = float(trace.manifest["clock"]["end_ns"] or 0)
+    for first in range(0, len(ts), _MOST):
+        last = min(first + _MOST, len(ts))
+        part, more = slice(first, last), slice(first, last + 1)
+        inner = pa.array(span[part], mask=span[part] < 0)
+        rows = {
+            "segment": np.arange(first, last),
+            "lane": lane[part],
+            "ts": ts[part],
+            "length": _lengths(lane[more], ts[more], span[part], until),
+            "name": name.take(inner),
+            "stage": pa.array(stage[part], mask=stage[part] < 0),
+            "epoch": epoch.take(inner),
+            "step": step.take(inner),
+        }
+        trace.append("unfinished_segments", pa.table(rows))
+    return lane, ts
+
+
+def _lengths(lane: Shorts, ts: Ints, span: Shorts, until: float) -> NDArray[np.float64]:
+    """Returns the lengths of segments in ns: those in no span (-1) have none.
+
+    `lane` and `ts` are of the segments and the one that follows them, if there is one. The last
+    segment of a lane ends at `until`, unless it begins later.
+    """
+    import numpy as np
+
+    ends = np.full(len(span), until)
+    same = np.flatnonzero(lane[1:] == lane[:-1])
+    ends[same] = ts[same + 1]
+    return np.where(span >= 0, np.maximum(ends - ts[: len(span)], 0), 0)

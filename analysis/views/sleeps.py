@@ -1,7 +1,7 @@
 """Intervals off the CPU with what surrounds them: the call, and the last events before them.
 
 The table off_cpu is read twice, in stored order, and never sorted: first for the times, then for
-the rows. In between, one pass of syscalls finds the calls. About 50 bytes per interval are in
+the rows. In between, one pass of syscalls finds the calls. About 45 bytes per interval are in
 memory.
 """
 
@@ -33,7 +33,8 @@ _TIMES = (
 _ROWS = f"""
 SELECT row, ts, dur_ns, pid, tid, state, wake_ns, waker_tid, interrupt, run_delay_ns, ran_tid,
     coalesce(wake_ns, ts) AS woken, coalesce(waker_tid, {_NOBODY})::BIGINT AS waker,
-    coalesce(ran_tid, {_NOBODY})::BIGINT AS ran, tid::BIGINT AS number
+    coalesce(ran_tid, {_NOBODY})::BIGINT AS ran, coalesce(tid, {_NOBODY})::BIGINT AS number,
+    coalesce(dur_ns, 0) AS length
 FROM off_cpu_rows
 """
 
@@ -70,32 +71,42 @@ class Sleeps:
     def __init__(self, trace: Trace, waiting: NDArray[np.bool_]) -> None:
         """`waiting` tells for each row of `threads`, in order of `life`, if it is wanted."""
         self._trace = trace
+        self._waiting = waiting
         self.lives: Lives = lives_of(trace)
-        self.tids, of_life = np.unique(self.lives.tid, return_inverse=True)
+        self.tids, self._lane_of_life = np.unique(self.lives.tid, return_inverse=True)
         """The numbers of all threads, ascending: the place of a number is its lane."""
         rows = int(trace.rows("SELECT count(*) FROM off_cpu")[0][0])
         lane, ts = np.full(rows, -1, np.int32), np.empty(rows, np.int64)
         until = np.empty(rows, np.int64)
         for batch in trace.batches(_TIMES):
             row, tid, began, length = (batch[name].to_numpy() for name in batch.schema.names)
-            life = self.lives.of(tid, began)
-            wanted = life >= 0
-            wanted[wanted] = waiting[life[wanted]]
-            row, life = row[wanted], life[wanted]
-            lane[row], ts[row] = of_life[life], began[wanted]
+            life, wanted = self._lives(tid, began)
+            row = row[wanted]
+            lane[row], ts[row] = self._lane_of_life[life], began[wanted]
             _ends(began[wanted], length[wanted], row, until)
-        self._place, self._first = _placed(lane, ts, len(self.tids))
+        place, self._first, ascends = _placed(lane, ts, len(self.tids))
         del lane
         count = int(self._first[-1])
-        self._until = _ordered(until, self._place, count)
+        # Places of rows that ascend are counted anew as the rows are read again.
+        self._sorted = None if ascends else (place, _ordered(until, place, count))
         del until
-        moments = _ordered(ts, self._place, count)
-        del ts
+        moments = _ordered(ts, place, count)
+        del ts, place
         self._ts = moments
         lane = np.repeat(np.arange(len(self.tids), dtype=np.int32), np.diff(self._first))
         self._around = CallsAround(lane, moments, after=False, results=True)
         self._call = np.full(count, -1, np.int32)
         self._edge = np.empty(0, np.int64)
+
+    def _lives(self, tid: Ints, ts: Ints) -> tuple[Ints, Ints]:
+        """Returns the wanted lives of thread numbers at times, and which of the times are theirs.
+
+        The first has a value for each of the second, which are places in the arrays.
+        """
+        life = self.lives.of(tid, ts)
+        known = np.flatnonzero(life >= 0)
+        wanted = known[self._waiting[life[known]]]
+        return life[wanted], wanted
 
     def see(self, calls: Calls) -> None:
         """Takes a batch of calls into account: their lanes are places in `tids`."""
@@ -127,36 +138,38 @@ class Sleeps:
         - life, late_life: row of `threads` at `ts` and at `wake_ns`, as `life` there; waker_life,
           ran_life, late_ran_life: the same of the waker at `ts`, and of `ran_tid` at both times.
         """
+        places = _Places(self._first, self._sorted)
         for batch in self._trace.batches(_ROWS, _BATCH, beside=True):
-            place = self._place[batch["row"].to_numpy()]
-            kept = np.flatnonzero(place >= 0)
+            life, kept = self._lives(batch["number"].to_numpy(), batch["ts"].to_numpy())
             if len(kept):
-                yield self._around_rows(batch.take(pa.array(kept)), place[kept], marks, of_calls)
+                rows = batch.take(pa.array(kept))
+                yield self._around_rows(rows, life, places, marks, of_calls)
 
     def _around_rows(
         self,
         batch: pa.RecordBatch,
-        at: NDArray[np.int32],
+        life: Ints,
+        places: _Places,
         marks: Sequence[Marks],
         of_calls: Marks,
     ) -> pa.Table:
-        names = ("ts", "woken", "number", "waker", "ran")
-        ts, woken, tid, waker, ran = (batch[name].to_numpy() for name in names)
-        lane = np.searchsorted(self.tids, tid)
+        names = ("ts", "woken", "number", "waker", "ran", "length")
+        ts, woken, tid, waker, ran, length = (batch[name].to_numpy() for name in names)
+        lane = self._lane_of_life[life]
+        at, since = places.of(batch["row"].to_numpy(), lane, ts, length)
         edge, place = self._edge[at], self._place_of_call[at]
         inside = place == _INSIDE
-        alone = at == self._first[lane]
         call, result = self._call[at], self._result[at]
         told: dict[str, pa.Array | pa.ChunkedArray] = {
-            "since": pa.array(self._until[np.where(alone, at, at - 1)], mask=alone),
+            "since": pa.array(since, mask=at == self._first[lane]),
             "calls_known": pa.array(place != _NO_CALL),
             "entered": pa.array(edge, mask=~inside),
             "returned": pa.array(edge, mask=place != _AFTER),
             "call": pa.array(call, mask=~inside | (call < 0)),
             "zero": pa.array(result == 1, mask=~inside | (result < 0)),
+            "life": pa.array((life + 1).astype(np.int32)),
         }
         for name, number, moment in (
-            ("life", tid, ts),
             ("late_life", tid, woken),
             ("waker_life", waker, ts),
             ("ran_life", ran, ts),
@@ -174,17 +187,46 @@ class Sleeps:
         return rows
 
 
-def _placed(lane: NDArray[np.int32], ts: Ints, lanes: int) -> tuple[NDArray[np.int32], Ints]:
+class _Places:
+    """The places of intervals in the order of lanes and times, as they are read in stored order."""
+
+    def __init__(self, first: Ints, known: tuple[NDArray[np.int32], Ints] | None) -> None:
+        """`first` has the first place of each lane.
+
+        `known` has the place of each row, and the end (ns) of the interval at each place; None: the
+        intervals of each lane are stored in order of time.
+        """
+        self._known = known
+        self._following = first[:-1].copy()
+        self._ended = np.zeros(len(first) - 1, np.int64)
+
+    def of(self, row: Ints, lane: Ints, began: Ints, length: Ints) -> tuple[Ints, Ints]:
+        """Returns the places of the rows that follow, and the ends (ns) of the intervals before.
+
+        The first interval of a lane has any end before it.
+        """
+        if self._known is not None:
+            place, until = self._known
+            at = place[row].astype(np.int64)
+            return at, until[np.maximum(at, 1) - 1]
+        at, since = np.empty(len(row), np.int64), np.empty(len(row), np.int64)
+        _follow(lane, began, length, self._following, self._ended, at, since)
+        return at, since
+
+
+def _placed(lane: NDArray[np.int32], ts: Ints, lanes: int) -> tuple[NDArray[np.int32], Ints, bool]:
     """Returns the place of each row in the order of lanes and times, and the lanes' first places.
 
-    Rows of the lane -1 have the place -1. Rows of one time keep their order.
+    Rows of the lane -1 have the place -1. Rows of one time keep their order. The last value tells
+    whether the rows of each lane are in order of time.
     """
     place = np.full(len(lane), -1, np.int32)
     first = np.zeros(lanes + 1, np.int64)
-    if not _place(lane, ts, first, place):
+    ascends = _place(lane, ts, first, place)
+    if not ascends:
         kept = np.flatnonzero(lane >= 0)
         place[kept[np.lexsort((ts[kept], lane[kept]))]] = np.arange(len(kept), dtype=np.int32)
-    return place, first
+    return place, first, ascends
 
 
 @compiled
@@ -219,11 +261,27 @@ def _ordered(values: Ints, place: NDArray[np.int32], count: int) -> Ints:
 
 @compiled
 def _ends(began: Ints, length: Ints, row: Ints, until: Ints) -> None:
-    """Adds up, within the bounds of 64 bits."""
     for at in range(len(row)):
-        if began[at] > 0 and length[at] > LATEST - began[at]:
-            until[row[at]] = LATEST
-        elif began[at] < 0 and length[at] < _NONE - began[at]:
-            until[row[at]] = _NONE
-        else:
-            until[row[at]] = began[at] + length[at]
+        until[row[at]] = _end(began[at], length[at])
+
+
+@compiled
+def _follow(
+    lane: Ints, began: Ints, length: Ints, following: Ints, ended: Ints, place: Ints, since: Ints
+) -> None:
+    """Counts on from the places that follow in each lane, and from the ends so far."""
+    for row in range(len(lane)):
+        at = lane[row]
+        place[row], since[row] = following[at], ended[at]
+        following[at] += 1
+        ended[at] = _end(began[row], length[row])
+
+
+@compiled
+def _end(began: int, length: int) -> int:
+    """Adds up, within the bounds of 64 bits."""
+    if began > 0 and length > LATEST - began:
+        return LATEST
+    if began < 0 and length < _NONE - began:
+        return _NONE
+    return began + length

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+import numpy as np
+import pyarrow as pa
+
+from tracer.analysis.views.arrays import arrays_of
 from tracer.analysis.views.calls_around import LATEST
 from tracer.analysis.views.nesting import NEVER, Ints
 from tracer.analysis.views.threads import make_threads, owns
 from tracer.store.trace import Trace
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _NAMES = """
 CREATE TEMP TABLE IF NOT EXISTS phase_names AS
@@ -33,12 +33,17 @@ WHERE p."end" IS NULL AND (t.ended IS NOT NULL OR t.until < {LATEST})
 """
 
 _SPANS = f"""
-SELECT lane, start, greatest(coalesce("end", until, {NEVER}), start) AS "end", code, epoch, step,
-    CASE WHEN epoch IS NULL AND step IS NULL THEN -1
-        ELSE dense_rank() OVER (ORDER BY epoch, step) END AS number
-FROM phases_rows JOIN phase_lanes USING (pid, tid) JOIN phase_names USING (name)
+SELECT lane, p.start, greatest(coalesce(p."end", until, {NEVER}), p.start) AS "end", code,
+    coalesce(p.epoch, 0) AS epoch, p.epoch IS NULL AS no_epoch,
+    coalesce(p.step, 0) AS step, p.step IS NULL AS no_step{{number}}
+FROM phases_rows p JOIN phase_lanes USING (pid, tid) JOIN phase_names USING (name)
 LEFT JOIN unended_phases USING (row)
-ORDER BY lane, start, 3 DESC, row
+ORDER BY lane, p.start, 3 DESC, row
+"""
+
+_NUMBER = """,
+    CASE WHEN p.epoch IS NULL AND p.step IS NULL THEN -1
+        ELSE dense_rank() OVER (ORDER BY p.epoch, p.step) END AS number
 """
 
 
@@ -57,7 +62,7 @@ class Spans:
     name: Ints
     """Code of the phase's name in the table `phase_names`."""
     number: Ints
-    """Code of the phase's epoch and step; -1: it has neither."""
+    """Code of the phase's epoch and step; -1: it has neither. Empty: it was not requested."""
     epoch: pa.Array
     step: pa.Array
 
@@ -73,14 +78,31 @@ def make_unended_phases(trace: Trace) -> None:
     trace.execute(_UNENDED)
 
 
-def read_spans(trace: Trace) -> Spans:
-    """Returns the phases of a trace and makes the tables `phase_names` and `phase_lanes`."""
+def read_spans(trace: Trace, numbers: bool = True) -> Spans:
+    """Returns the phases of a trace and makes the tables `phase_names` and `phase_lanes`.
+
+    Without `numbers`, the array `number` is empty.
+    """
     make_unended_phases(trace)
     trace.execute(_NAMES)
     trace.execute(_LANES)
-    rows = trace.arrow(_SPANS)
-    lane, start, end, name, number = (
-        rows[column].to_numpy() for column in ("lane", "start", "end", "code", "number")
+    kinds = {
+        **dict.fromkeys(("lane", "start", "end", "code"), "int64"),
+        "epoch": "int64",
+        "no_epoch": "bool",
+        "step": "int64",
+        "no_step": "bool",
+        **({"number": "int64"} if numbers else {}),
+    }
+    query = _SPANS.format(number=_NUMBER if numbers else "")
+    lane, start, end, name, epoch, no_epoch, step, no_step, *more = arrays_of(trace, query, kinds)
+    number = more[0] if numbers else np.empty(0, np.int64)
+    return Spans(
+        lane,
+        start,
+        end,
+        name,
+        number,
+        pa.array(epoch, mask=no_epoch),
+        pa.array(step, mask=no_step),
     )
-    epoch, step = (rows[column].combine_chunks() for column in ("epoch", "step"))
-    return Spans(lane, start, end, name, number, epoch, step)

@@ -182,7 +182,7 @@ def _keep_innermost(trace: Trace, table: str, query: str, name: str) -> None:
 
     spans = trace.arrow(query).combine_chunks()
     lane, start, end = (spans[column].to_numpy() for column in ("lane", "start", "end"))
-    cut_lane, ts, span, _ = cut(lane, start, end, np.full(len(lane), -1, np.int64))
+    cut_lane, ts, span, _ = cut(lane, start, end, np.full(len(lane), -1, np.int32))
     inner = pa.array(span, mask=span < 0)
     first = np.searchsorted(lane, cut_lane)
     columns = {

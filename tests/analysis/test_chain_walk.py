@@ -21,12 +21,12 @@ def walked(waits, born, spans, cuts=(), most=7):
     ] * 4
     lane, begin, end, by = columns
     spans = [np.array(c, np.int64) for c in zip(*spans, strict=True)]
-    cuts = [np.array(c, np.int64) for c in zip(*sorted(cuts), strict=True)] or [
+    of, times = [np.array(c, np.int64) for c in zip(*sorted(cuts), strict=True)] or [
         np.empty(0, np.int64)
     ] * 2
-    first = np.searchsorted(lane, np.arange(len(born) + 1))
+    first, cut = (np.searchsorted(lanes, np.arange(len(born) + 1)) for lanes in (lane, of))
     machine = WaitsOfLanes(first, begin, end, by.astype(np.int32), np.array(born, np.int64))
-    groups = list(pieces_of(machine, SpansOfLanes(*spans), tuple(cuts), most))
+    groups = list(pieces_of(machine, SpansOfLanes(*spans), (cut, times), most))
     for group in groups:
         assert len(group.span) <= most or len(set(group.span)) == 1
     return [

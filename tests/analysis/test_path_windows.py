@@ -41,7 +41,7 @@ def a_trace(draw: random.Random):
 def paths(trace, spans, most):
     """All pieces: span, begin, end, lane, and the number of the wait."""
     found = []
-    cuts = (np.empty(0, np.int64), np.empty(0, np.int64))
+    cuts = (np.zeros(THREADS + 1, np.int64), np.empty(0, np.int64))
     for window in windows(trace, spans, ("ipc", "other"), most):
         for pieces in pieces_of(window.waits, window.spans, cuts, 7):
             for span, begin, end, lane, wait in zip(

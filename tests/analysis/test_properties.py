@@ -129,7 +129,7 @@ def test_phases_partition_the_time_of_each_thread(threads):
     spans = [(lane, start, end) for lane, thread in enumerate(threads) for start, end, _ in thread]
     spans.sort(key=lambda span: (span[0], span[1], -span[2]))
     columns = np.array(spans, np.int64).reshape(-1, 3).T.copy()
-    none = np.full(columns.shape[1], -1, np.int64)
+    none = np.full(columns.shape[1], -1, np.int32)
     lane, ts, inner, _ = cut(*columns, none)
     for thread in range(len(threads)):
         mine = lane == thread

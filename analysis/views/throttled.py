@@ -54,6 +54,10 @@ WITH intervals AS (
 ), stretches AS (
     SELECT target, min(greatest(ts, since)) AS since, max(least(ended, upto)) AS upto
     FROM met WHERE whose = target GROUP BY target, met.since
+), told AS (  -- A sample tells of throttling in a part of the stretch at least.
+    SELECT s.* FROM stretches s
+    ASOF JOIN throttled_times q ON s.target = q.target AND s.upto > q.since
+    WHERE q.upto > s.since
 ), budgets AS (
     SELECT target, min(since) AS since, max(upto) AS upto,
         try_cast(sum(throttled_ns) AS HUGEINT) AS budget
@@ -66,7 +70,7 @@ WITH intervals AS (
     SELECT s.target, s.since, s.upto, b.budget - coalesce(sum(s.upto - s.since) OVER (
         PARTITION BY s.target, b.since ORDER BY s.upto - s.since DESC, s.since
         ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS left_ns
-    FROM stretches s ASOF JOIN budgets b ON s.target = b.target AND s.upto > b.since
+    FROM told s ASOF JOIN budgets b ON s.target = b.target AND s.upto > b.since
     WHERE s.upto <= b.upto
 )
 SELECT target, since, least(upto, since + left_ns) AS upto FROM ranked

@@ -131,13 +131,16 @@ _MARKS = (
 )
 """Evidence of which the last one up to a time counts."""
 
-# The times between two readings in which a target's cgroup was throttled.
+# The times between two readings in which a target's cgroup was throttled. The first reading has the
+# counter alone, and no rate.
 _QUOTAS = f"""
 CREATE OR REPLACE TEMP TABLE throttled_times AS
 SELECT target, since, ts AS upto, value / 100 * {apart("ts", "since")} AS throttled_ns FROM (
-    SELECT target, ts, max(value) AS value,
+    SELECT target, ts, max(value) FILTER (name = 'cgroup_throttled') AS value,
         lag(ts) OVER (PARTITION BY target ORDER BY ts) AS since
-    FROM samples WHERE name = 'cgroup_throttled' AND target IS NOT NULL GROUP BY target, ts
+    FROM samples WHERE target IS NOT NULL
+        AND (name = 'cgroup_throttled' OR name = 'cgroup_throttled_time')
+    GROUP BY target, ts
 ) WHERE value > 0 AND since IS NOT NULL
 """
 

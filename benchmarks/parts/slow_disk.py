@@ -8,6 +8,9 @@ a time, like a disk with one arm. Each request is a line of the log: begin and e
 CLOCK_MONOTONIC), offset and length (bytes), and kind: r(ead), w(rite), f(lush) or d(estage). A
 flush has length 0. The data are in memory. The program ends when the disk is unmounted.
 
+The extended attribute user.request_ms of FOLDER/disk sets the time of all later requests: 0, for
+example, while a file system is made on the disk.
+
 With --layer-pages there is a non-volatile layer before the arm: it takes writes at once, and
 flushes have nothing to do. The page written longest ago goes to the disk when it reaches the age
 --age-ms, or to make room, with one request per page. The last line of the log is an l with the
@@ -32,6 +35,7 @@ import trio
 
 DISK = pyfuse3.ROOT_INODE + 1
 PAGE = 4096
+REQUEST_MS = b"user.request_ms"
 
 
 class SlowDisk(pyfuse3.Operations):  # type: ignore[misc]
@@ -64,6 +68,11 @@ class SlowDisk(pyfuse3.Operations):  # type: ignore[misc]
 
     async def setattr(self, inode: int, attr: Any, fields: Any, fh: int, ctx: Any) -> Any:
         return self._facts(inode)
+
+    async def setxattr(self, inode: int, name: bytes, value: bytes, ctx: Any) -> None:
+        if name != REQUEST_MS:
+            raise pyfuse3.FUSEError(errno.ENOTSUP)
+        self.request_s = float(value) / 1e3
 
     async def lookup(self, parent: int, name: bytes, ctx: Any = None) -> Any:
         if name != b"disk":

@@ -11,6 +11,7 @@ import pytest
 from tests.conftest import do_without
 from tests.support.dockerd import Dockerd, python
 from tests.support.file_systems import file_system  # noqa: F401 a fixture
+from tests.support.grace_periods import short_grace_periods  # noqa: F401 a fixture
 from tests.support.sysctls import sysctls  # noqa: F401 a fixture
 from tests.support.waiting import wait_for
 from tests.support.warm import Tracer
@@ -64,6 +65,9 @@ name = sys.argv[1]
 say(name + "-is-up")
 wait_for("go")
 """
+
+BRIEF = ("-e", "syscalls")
+"""Options for tests that need no other table: to make all takes a second."""
 
 CALLS = """
 for _ in range(int(sys.argv[2])): os.getppid()

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from tests.conftest import tracer_command
-from tests.docker.conftest import CALLS, calls, init_of, wait_for
+from tests.docker.conftest import BRIEF, CALLS, calls, init_of, wait_for
 from tests.support.backends import every_backend
 from tests.support.dockerd import python
 from tests.support.losses import losses
@@ -84,7 +84,7 @@ def test_later_executed_programs_belong_to_the_container(dockerd, start, tell, r
     container = start("exec", CALLS, A)
     other = start("other", CALLS, OTHER)
     tell(None, "exec-is-up", "other-is-up")
-    recording = record("--container", container.id[:12], "--backend", backend)
+    recording = record("--container", container.id[:12], *BRIEF, "--backend", backend)
     assert dockerd.execute(container, python(TIMES.format(LATER))) == 0
     assert dockerd.execute(other, python(TIMES.format(B))) == 0
     assert dockerd.execute(container, ["sh", "-c", "sleep 0; sleep 0 & wait"]) == 0
@@ -105,7 +105,7 @@ def test_a_restart_is_followed(dockerd, start, tell, record):
     source = f"for _ in range({B}): os.times()\nsay('done-%d' % os.stat('/shared/go').st_size)\n"
     container = start("again", source + "time.sleep(1000)")
     tell(None, "again-is-up")
-    recording = record("--container", "again")
+    recording = record("--container", "again", *BRIEF)
     tell("go", "done-0")
     first = init_of(container)
     container.restart(timeout=0)
@@ -141,7 +141,7 @@ def test_a_container_whose_cgroup_cannot_be_seen_is_refused(start, tell, tmp_pat
 def test_the_recording_waits_for_a_stopped_container_until_it_is_removed(start, tell, record):
     container = start("paused", f"for _ in range({B}): os.times()\nsay(sys.argv[2])", "done")
     tell(None, "paused-is-up")
-    recording = record("--container", "paused")
+    recording = record("--container", "paused", *BRIEF)
     tell("go", "done")
     container.wait()
     container.start()
@@ -170,7 +170,7 @@ def test_a_storm_of_forks_and_execs_is_counted_whole(start, tell, record):
     start("storm", STORM, FORKS)
     start("squall", STORM, FORKS // 2)
     tell(None, "storm-is-up", "squall-is-up")
-    recording = record("--container", "storm")
+    recording = record("--container", "storm", *BRIEF)
     tell("go", "storm-is-done", "squall-is-done")
     with recording.stop() as trace:
         assert calls(trace, "times") == [("storm", "child", FORKS * EACH + (FORKS + 1) // 2)]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docker.conftest import CALLS, calls, init_of, wait_for
+from tests.docker.conftest import BRIEF, CALLS, calls, init_of, wait_for
 from tests.support.backends import every_backend
 from tests.support.dockerd import Dockerd, python
 from tests.support.losses import losses
@@ -56,7 +56,7 @@ def test_the_daemon_and_a_container_are_recorded_at_once(dockerd, start, tell, r
     """A process that the daemon makes for the container joins the target when it enters it."""
     container = start("one", CALLS, 101)
     tell(None, "one-is-up")
-    recording = record("--docker-daemon", "--container", "one", "--backend", backend)
+    recording = record("--docker-daemon", "--container", "one", *BRIEF, "--backend", backend)
     tell("go", "one-is-done")
     assert dockerd.execute(container, python(TIMES.format(LATER))) == 0
     with recording.stop() as trace:
@@ -70,7 +70,7 @@ def test_the_daemon_and_a_container_are_recorded_at_once(dockerd, start, tell, r
 
 
 def test_a_container_that_comes_and_goes_has_its_name(dockerd, shared, record):
-    recording = record("--docker-daemon")
+    recording = record("--docker-daemon", *BRIEF)
     container = dockerd.run("fleeting", TIMES.format(LATER), shared=shared, auto_remove=True)
     wait_for(lambda: dockerd.client.api.containers(all=True) == [], "its removal")
     with recording.stop() as trace:
@@ -109,7 +109,7 @@ def test_processes_that_join_a_recorded_cgroup_are_recorded(start, tell, record,
     """Records the cgroup of all containers, with programs executed and containers started later."""
     first = start("first", CALLS, 101)
     tell(None, "first-is-up")
-    recording = record("--cgroup", dockerd.cgroup)
+    recording = record("--cgroup", dockerd.cgroup, *BRIEF)
     tell("go", "first-is-done")
     assert dockerd.execute(first, python(TIMES.format(LATER))) == 0
     second = start("second", TIMES.format(LATER))
@@ -206,7 +206,7 @@ def test_the_recording_ends_with_the_daemon(record, monkeypatch):
     dockerd = Dockerd()
     try:
         monkeypatch.setenv("DOCKER_HOST", dockerd.host)
-        recording = record("--docker-daemon")
+        recording = record("--docker-daemon", *BRIEF)
         dockerd.process.terminate()
         with recording.trace() as trace:
             assert trace.manifest["ended_by"] == "target"

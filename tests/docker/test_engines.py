@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.conftest import do_without
-from tests.docker.conftest import CALLS, WAITING, calls, wait_for
+from tests.docker.conftest import BRIEF, CALLS, WAITING, calls, wait_for
 from tests.docker.test_container_targets import EACH, FORKS, STORM
 from tests.support.dockerd import IMAGE, python
 from tests.support.engine import Containerd, Podman
@@ -144,7 +144,7 @@ def test_the_manifest_names_the_layers_of_podmans_container(podman, shared, tell
 def test_later_executed_programs_belong_to_the_container(engine, made, tell, record, shared):
     identity = made("exec", CALLS, A)
     tell(None, "exec-is-up")
-    recording = record("--container", "exec", "--engine", engine.name)
+    recording = record("--container", "exec", *BRIEF, "--engine", engine.name)
     source = WAITING.replace('"go"', '"go-on"') + f"for _ in range({LATER}): os.times()\nsay('end')"
     engine.execute(identity, python(source, "later"))
     tell(None, "later-is-up")
@@ -171,7 +171,7 @@ def processes_of(pid):
 def test_a_restart_is_followed_until_the_container_is_removed(engine, made, tell, record):
     identity = made("again", RUNS)
     tell(None, "again-is-up")
-    recording = record("--container", "again")
+    recording = record("--container", "again", *BRIEF)
     tell("go", "run-0")
     tell("go-0", "done-0")
     engine.restart(identity)

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.conftest import do_without
-from tests.docker.conftest import CALLS, WAITING, calls
+from tests.docker.conftest import BRIEF, CALLS, WAITING, calls
 from tests.support.losses import losses
 from tests.support.rootless import RootlessPodman
 
@@ -35,7 +35,7 @@ def shared(podman):
 def test_the_calls_of_a_users_container_and_of_later_programs_are_exact(podman, tell, record):
     identity = podman.run("mine", WAITING + CALLS, A)
     tell(None, "mine-is-up")
-    recording = record("--container", "mine")
+    recording = record("--container", "mine", *BRIEF)
     tell("go", "mine-is-done")
     program = WAITING.replace('"go"', '"go-on"') + TIMES
     podman.call("exec", "--detach", "mine", "/usr/bin/python3", "-S", "-c", program, "late", LATER)
@@ -57,7 +57,7 @@ def test_a_container_without_a_cgroup_is_recorded_by_its_process(podman, tell, t
     ran = tracer("record", "--container", "bare", status=5)
     assert "container bare has no cgroup of its own" in ran.err
     pid = ran.err.rpartition("-p ")[2].split()[0]
-    recording = record("-p", pid)
+    recording = record("-p", pid, *BRIEF)
     tell("go-bare", "bare-is-done")
     with recording.stop() as trace:
         assert [(role, n) for _, role, n in calls(trace)] == [("target", A)]

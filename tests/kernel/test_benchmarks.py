@@ -56,7 +56,7 @@ def test_a_stopped_fetch_stall_leaves_nothing(tmp_path):
 
 
 def test_a_stopped_memory_leaves_nothing(tmp_path):
-    """Its jobs, in one group for both, have files open on the file systems."""
+    """The jobs, in one group for both, have files open on the file systems."""
     options = ("--mib", 8, "--epochs", 10**6, "--only", "sequential,cgroup,unpaced")
 
     def all_read(benchmark):

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.slow_disk import slow_disk
-from tests.support.slow_ext4 import run
+from tests.support.slow_ext4 import QUIET, mounted
 from tracer.analysis.views.waits import waits
 
 pytestmark = pytest.mark.kernel
@@ -142,20 +142,15 @@ def slept(request, record_loads, tmp_path_factory):
     """The load by a backend, on a slow disk; what the witness saw, and perf's data."""
     folder = tmp_path_factory.mktemp("stacks")
     mount, seen = folder / "mount", folder / "seen.json"
-    mount.mkdir()
     (folder / "load.py").write_text(LOAD)
-    with slow_disk(folder, "d", REQUEST_MS) as disk:
-        run("mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0", disk.device)
-        run("mount", disk.device, mount)
-        try:
-            (mount / "file").write_bytes(bytes(FAULTS << 14))
-            run("sync", "-f", mount)
-            command = ["/usr/bin/python3", "-S", "-E", folder / "load.py", mount, seen]
-            options = ("--stacks", "-e", "default")
-            with recorded_by_perf(folder / "perf.data"):
-                found = record_loads({"load": command}, *options, backend=request.param)
-        finally:
-            run("umount", mount)
+    command = ["/usr/bin/python3", "-S", "-E", folder / "load.py", mount, seen]
+    with (
+        slow_disk(folder, "d", REQUEST_MS) as disk,
+        mounted(disk, mount, {"file": bytes(FAULTS << 14)}, QUIET),
+        recorded_by_perf(folder / "perf.data"),
+    ):
+        options = ("--stacks", "-e", "default")
+        found = record_loads({"load": command}, *options, backend=request.param)
     waits(found.trace)
     yield found, json.loads(seen.read_text()), folder / "perf.data"
 

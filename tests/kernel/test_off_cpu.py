@@ -9,6 +9,7 @@ import pytest
 
 from tests.conftest import do_without
 from tests.support.backends import every_backend
+from tests.support.loads import program
 from tests.support.slow_disk import slow_disk
 
 SLEEPS, ROUNDS, READS, CHILDREN, THREADS, SEEN = 23, 29, 11, 5, 7, 31
@@ -21,11 +22,17 @@ LOADS = {}
 
 @pytest.fixture(scope="module")
 def recorded(record_loads, tmp_path_factory, backend):
-    """The recording of LOADS and of reads from a slow disk."""
+    """The recording of LOADS, of reads from a slow disk, and of a load that perf watches, too."""
     folder = tmp_path_factory.mktemp("disk")
     with slow_disk(folder, "slow", READ_MS) as disk:
         loads = LOADS | {"reads": READS_OF_A_DISK.format(device=disk.device)}
-        yield record_loads(loads, "-e", "sched,syscalls", backend=backend)
+        data = folder / "perf.data"
+        if shutil.which("perf"):
+            watched = program(folder, "seen", SEEN_BY_PERF)
+            loads["seen"] = ["perf", "sched", "record", "-k", "mono", "-o", data, "--", *watched]
+        found = record_loads(loads, "-e", "sched,syscalls", backend=backend)
+        found.by_perf = data
+        yield found
 
 
 def within(call):
@@ -250,14 +257,11 @@ os.wait()
 
 
 @every_backend
-def test_perf_tells_the_same_times(record_loads, load, tmp_path, backend):
+def test_perf_tells_the_same_times(recorded):
     """perf hears of each switch through buffers of its own, and pairs them by its own program."""
     why = None if shutil.which("perf") else "it is not installed"
     do_without("perf", "TRACER_REQUIRE_KERNEL", why)
-    data = tmp_path / "perf.data"
-    watched = ["perf", "sched", "record", "-k", "mono", "-o", data, "--", *load(SEEN_BY_PERF)]
-    recorded = record_loads({"seen": watched}, "-e", "sched", backend=backend)
-    theirs = timehist(data)
+    theirs = timehist(recorded.by_perf)
     ours = recorded.rows(
         "SELECT tid, ts, ts + dur_ns, dur_ns, CASE WHEN state NOT LIKE 'R%' THEN run_delay_ns END "
         "FROM off_cpu WHERE list_contains(?, pid) AND state != 'new' AND ran_tid IS NOT NULL",

@@ -15,6 +15,7 @@ import pytest
 
 from tests.support.loads import finished
 from tests.support.slow_disk import slow_disk
+from tests.support.slow_ext4 import QUIET, mounted, run
 from tracer.analysis.findings.catalogue import findings
 from tracer.store.trace import Trace
 from tracer.workloads.modes import cgroups
@@ -27,6 +28,7 @@ MIB = 1 << 20
 BLOCK = 1 << 16
 BLOCKS = 2560
 FILES = 240
+OPTIONS = f"{QUIET},noatime,inode_readahead_blks=1"
 PREAMBLE = """
 import os, sys, threading, time
 os.setpriority(os.PRIO_PROCESS, 0, -15)  # tests beside this one are no part of the fault
@@ -144,51 +146,18 @@ while True:
 @contextlib.contextmanager
 def disk_with_data(folder):
     """Mounts a slow disk with a file of data and small files that lie in their inodes."""
-    mount = folder / "mount"
-    mount.mkdir()
-    with slow_disk(folder, "d", 3.0, size=384 * MIB) as disk:
-        features = "lazy_itable_init=0,lazy_journal_init=0"
-        ran(
-            "mkfs.ext4",
-            "-q",
-            "-b",
-            4096,
-            "-O",
-            "inline_data",
-            "-I",
-            4096,
-            "-N",
-            512,
-            "-E",
-            features,
-            disk.device,
-        )
-        ran(
-            "mount",
-            "-o",
-            "no_prefetch_block_bitmaps,noatime,inode_readahead_blks=1",
-            disk.device,
-            mount,
-        )
-        try:
-            (mount / "data").write_bytes(os.urandom(BLOCK) * BLOCKS)
-            (mount / "small").mkdir()
-            for number in range(FILES):
-                (mount / "small" / str(number)).write_text("x")
-            ran("sync", "-f", mount)
-            yield mount
-        finally:
-            ran("umount", mount)
-
-
-def ran(*command):
-    subprocess.run(list(map(str, command)), check=True, capture_output=True)
+    files = {"data": os.urandom(BLOCK) * BLOCKS}
+    files |= {f"small/{number}": b"x" for number in range(FILES)}
+    mkfs = ("-b", 4096, "-O", "inline_data", "-I", 4096, "-N", 512)
+    with (
+        slow_disk(folder, "d", 3.0, size=384 * MIB) as disk,
+        mounted(disk, folder / "mount", files, OPTIONS, *mkfs),
+    ):
+        yield folder / "mount"
 
 
 def first_finding(folder, mount, source, *arguments):
-    """Records a job from a cold page cache; returns the first finding."""
-    ran("mount", "-o", "remount", mount)
-    Path("/proc/sys/vm/drop_caches").write_text("3")
+    """Records a job; returns the first finding."""
     (folder / "job.py").write_text(PREAMBLE + source)
     command = [sys.executable, folder / "job.py", mount, *arguments]
     how = ("-e", "default,sched", "--sample-hz", "10", "--force", "-o", folder / "job.trace")
@@ -212,9 +181,18 @@ CASES = {
 
 
 @pytest.fixture(scope="module")
-def mount(tmp_path_factory):
+def disk(tmp_path_factory):
     with disk_with_data(tmp_path_factory.mktemp("pathologies")) as made:
         yield made
+
+
+@pytest.fixture
+def mount(disk):
+    """The disk, mounted anew: nothing of it is in memory."""
+    device = run("findmnt", "-no", "SOURCE", disk).strip()
+    run("umount", disk)
+    run("mount", "-o", OPTIONS, device, disk)
+    return disk
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -15,12 +15,13 @@ import pytest
 
 from tests.support.planted import CHARGED, MISTAKEN, MS, during, load, windows
 from tests.support.slow_disk import slow_disk
-from tests.support.slow_ext4 import BLOCK, REQUEST_MS, blocks_of, run
+from tests.support.slow_ext4 import BLOCK, QUIET, REQUEST_MS, blocks_of, mounted
 from tracer.analysis.report.waits import waits_table
 from tracer.analysis.views.critical_path import critical_path
 
 SIZES = {"neighbour": (4, 9, 23), "tenant": (17, 5, 0)}
 """Files that each neighbour lengthens before each step; each is one request."""
+OPTIONS = f"{QUIET},nodelalloc,commit=600"
 STEPS_OF_ALL = list(zip(*SIZES.values(), strict=True))
 
 NEIGHBOUR = f"""
@@ -69,20 +70,14 @@ def beside_neighbours(record_loads, tmp_path_factory):
     """The recording, the requests of the journal's disk, and each neighbour's blocks."""
     folder = tmp_path_factory.mktemp("neighbours")
     mount = folder / "mount"
-    mount.mkdir()
     (folder / "steps.py").write_text(STEPS)
-    with contextlib.ExitStack() as stack:
-        disk = stack.enter_context(slow_disk(folder, "d", REQUEST_MS))
-        run("mkfs.ext4", "-q", "-b", BLOCK, "-E", "lazy_itable_init=0,lazy_journal_init=0",
-            disk.device)  # fmt: skip
-        options = "nodelalloc,no_prefetch_block_bitmaps,commit=600"
-        run("mount", "-o", options, disk.device, mount)
-        stack.callback(lambda: os.path.ismount(mount) and run("umount", mount))
-        for name in ("own", *(file for each in SIZES for file in files_of(each))):
-            (mount / name).write_bytes(b"x")
-        run("sync", "-f", mount)
+    files = dict.fromkeys(("own", *(file for each in SIZES for file in files_of(each))), b"x")
+    with slow_disk(folder, "d", REQUEST_MS) as disk:
         pipes = []
-        with contextlib.ExitStack() as running:
+        with (
+            mounted(disk, mount, files, OPTIONS, "-b", BLOCK),
+            contextlib.ExitStack() as running,
+        ):
             for name in SIZES:
                 python, ask, answer = (folder / f"{name}{end}" for end in ("", ".ask", ".answer"))
                 python.symlink_to(sys.executable)  # its name is that of the process
@@ -96,7 +91,6 @@ def beside_neighbours(record_loads, tmp_path_factory):
                 running.callback(neighbour.kill)
             command = ["/usr/bin/python3", "-S", "-E", folder / "steps.py", mount, *pipes]
             found = record_loads({"steps": command}, "-e", "default,sched")
-        run("umount", mount)
         blocks = {
             name: set().union(*(blocks_of(disk, f"/{file}") for file in files_of(name)))
             for name in SIZES

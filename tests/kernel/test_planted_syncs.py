@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.planted import CHARGED, MISTAKEN, MS, during, load, windows
 from tests.support.slow_disk import slow_disk
-from tests.support.slow_ext4 import BLOCK, REQUEST_MS, blocks_of, run
+from tests.support.slow_ext4 import BLOCK, QUIET, REQUEST_MS, blocks_of, mounted
 from tracer.analysis.views.critical_path import critical_path
 
 pytestmark = pytest.mark.kernel
@@ -20,6 +20,7 @@ JOURNAL = "<8>"
 # Every second block, so that no two of them make one request.
 OWN = range(0, 18, 2)
 OTHERS = 9
+OPTIONS = f"{QUIET},nodelalloc,commit=600"
 
 SYNCS = load(f"""
 own = os.open(sys.argv[1] + "/own", os.O_RDWR)
@@ -57,23 +58,14 @@ def synced(record_loads, tmp_path_factory):
     """The recording, the requests of the disk, and the blocks of each file."""
     folder = tmp_path_factory.mktemp("syncs")
     mount = folder / "mount"
-    mount.mkdir()
     (folder / "syncs.py").write_text(SYNCS)
+    files = {"own": bytes(BLOCK * 18)} | {f"other{n}": b"x" for n in range(OTHERS)}
     with slow_disk(folder, "d", REQUEST_MS) as disk:
-        run("mkfs.ext4", "-q", "-b", BLOCK, "-E", "lazy_itable_init=0,lazy_journal_init=0",
-            disk.device)  # fmt: skip
-        options = "nodelalloc,no_prefetch_block_bitmaps,commit=600"
-        run("mount", "-o", options, disk.device, mount)
-        try:
-            for name in ("own", *(f"other{n}" for n in range(OTHERS))):
-                (mount / name).write_bytes(bytes(BLOCK * 18) if name == "own" else b"x")
-            run("sync", "-f", mount)
+        with mounted(disk, mount, files, OPTIONS, "-b", BLOCK):
             found = record_loads(
                 {"syncs": ["/usr/bin/python3", "-S", "-E", folder / "syncs.py", mount]},
                 "-e", "default,sched",
             )  # fmt: skip
-        finally:
-            run("umount", mount)
         others = set().union(*(blocks_of(disk, f"/other{n}") for n in range(OTHERS)))
         places = {"pages": blocks_of(disk, "/own"), "data": others}
         places["journal"] = blocks_of(disk, JOURNAL)

@@ -20,7 +20,7 @@ with open(sys.argv[1] + "/left", "wb") as file:
         file.write(os.urandom(4096 * 13))
         file.flush()
         if n % 3 == 0:
-            time.sleep(0.9)
+            time.sleep(0.45)
         if n != 5:
             os.sync()
 """
@@ -60,11 +60,11 @@ def runs_of(text, function):
 @pytest.fixture
 def seen(file_system, tracer, load, sysctls, tmp_path):
     """Returns the trace, the device, and the runs of wb_workfn that another instance saw."""
-    sysctls(dirty_expire_centisecs=60, dirty_writeback_centisecs=30)
+    sysctls(dirty_expire_centisecs=30, dirty_writeback_centisecs=15)
     mount, dev = file_system(kind="ext4")
     with works_seen() as text:
         ran = ("--", *load(LOAD), mount)
-        tracer("record", "-o", "t.trace", "-e", "writeback", "--linger", "2", *ran)
+        tracer("record", "-o", "t.trace", "-e", "writeback", "--linger", "1", *ran)
         runs = runs_of(text(), "wb_workfn")
     with Trace(tmp_path / "t.trace") as trace:
         yield trace, dev, runs

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.planted import load
 from tests.support.slow_disk import slow_disk
-from tests.support.slow_ext4 import run
+from tests.support.slow_ext4 import QUIET, mounted
 from tracer.analysis.explain.explanation import explain
 from tracer.analysis.explain.words import meanwhile
 
@@ -39,12 +39,9 @@ def served(record_loads, tmp_path_factory):
     """The requests that the disk served during each step's waits."""
     folder = tmp_path_factory.mktemp("whose")
     mount, python = folder / "mount", folder / "neighbour"
-    mount.mkdir()
     python.symlink_to(sys.executable)  # its name is that of the process
     (folder / "steps.py").write_text(STEPS)
-    with slow_disk(folder, "d", 20) as disk:
-        run("mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0", disk.device)
-        run("mount", disk.device, mount)
+    with slow_disk(folder, "d", 20) as disk, mounted(disk, mount, {}, QUIET):
         neighbour = subprocess.Popen([python, "-S", "-E", "-c", NEIGHBOUR, mount])
         try:
             command = ["/usr/bin/python3", "-S", "-E", folder / "steps.py", mount]
@@ -52,7 +49,6 @@ def served(record_loads, tmp_path_factory):
         finally:
             neighbour.kill()
             neighbour.wait()
-            run("umount", mount)
     steps = explain(found.trace, slowest=3).slowest
     assert len(steps) == 3
     # The first step syncs what the neighbour dirtied before the recording.

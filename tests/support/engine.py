@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+from concurrent import futures
 from pathlib import Path
 
 import psutil
@@ -290,8 +291,9 @@ class Containerd(EngineOfTests):
 
     def remove_all(self) -> None:
         """Remove every container."""
-        for identity in self.call("containers", "ls", "--quiet").split():
-            self.remove(identity)
+        found = self.call("containers", "ls", "--quiet").split()
+        with futures.ThreadPoolExecutor(max(1, len(found))) as pool:
+            list(pool.map(self.remove, found))
 
     def close(self) -> None:
         """Remove all that is left, and end the daemon."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,10 +20,21 @@ _PATIENCE_S = 20
 class SlowDisk:
     """A device; `served` tells when the arm was at it, once the disk is gone."""
 
-    def __init__(self, device: str, log: Path) -> None:
-        """Take the device's path, and where its log will be."""
+    def __init__(self, device: str, file: Path, request_ms: float, log: Path) -> None:
+        """Takes the device's path, the server's file, its time for a request, and its log."""
         self.device = device
+        self._file = file
+        self._request_ms = request_ms
         self._log = log
+
+    @contextlib.contextmanager
+    def at_once(self) -> Iterator[None]:
+        """Serves the requests of the block without delay: those of what a test only prepares."""
+        os.setxattr(self._file, "user.request_ms", b"0")
+        try:
+            yield
+        finally:
+            os.setxattr(self._file, "user.request_ms", str(self._request_ms).encode())
 
     def requests(self) -> list[tuple[int, int, int, int, str]]:
         """Returns what it served, in order: begin and end (ns of the monotonic clock), offset,
@@ -55,7 +67,7 @@ def slow_disk(
             check=True, capture_output=True, text=True,
         )  # fmt: skip
         try:
-            yield SlowDisk(made.stdout.strip(), log)
+            yield SlowDisk(made.stdout.strip(), place / "disk", request_ms, log)
         finally:
             subprocess.run(["losetup", "-d", made.stdout.strip()], check=True)
     finally:

@@ -94,7 +94,7 @@ class Job:
         self.off(TENANT, begin + QUOTA, PERIOD - QUOTA, "R+", PERIOD - QUOTA, STRANGER)
 
     def sample(self, target: str, ts: int, total: int, periods: int, more: int) -> None:
-        """Returns the contents of a cgroup's files at a time, `more` of it since the sample before."""
+        """Adds a sample of a cgroup: throttled for `more` ns since the sample before."""
         rate = 0.0 if not more else WINDOW / PERIOD / (WINDOW / 1e9)
         values = (periods, rate, total / 1e9, 100 * more / WINDOW)
         for name, value in zip(SERIES, values, strict=True):

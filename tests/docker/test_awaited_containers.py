@@ -134,11 +134,17 @@ def test_perf_counts_an_awaited_container_and_the_daemon_without_it(start, tell,
     )
     container = start("late", TOUCHES)
 
-    def counted():
-        perf = json.loads((recording.folder / "manifest.json").read_text())["perf"]
-        return [one["target"] for one in perf["counters"]] == ["dockerd", "late"]
+    seen = {}
 
-    wait_for(counted, "perf")
+    def counted():
+        seen.update(json.loads((recording.folder / "manifest.json").read_text()))
+        return [one["target"] for one in seen["perf"]["counters"]] == ["dockerd", "late"]
+
+    try:
+        wait_for(counted, "perf")
+    except AssertionError as error:
+        error.add_note(f"perf: {seen['perf']}, targets: {seen['targets']}")
+        raise
     tell("go")
     container.wait()
     container.remove()

@@ -17,6 +17,9 @@ from tracer.analysis.flushlayer.flusher.regenerate import regenerate
 NEAR_S = 0.02
 """Times closer than this have no certain order: the scheduler decides."""
 
+LATE_S = 0.1
+"""A step that begins so much later than the others may come after a look that others precede."""
+
 STEPS, STEP_S = 17, 0.48
 # The kernel's timer wheel turns 0.94 s into 0.96 s, at any usual HZ: two writes a look. The looks
 # begin with the first write. With ages of a quarter more than whole steps, what was written lies
@@ -101,14 +104,19 @@ class Flushed:
         }
 
     def disturbed(self):
-        """Returns the causes of a disturbed flusher: a call of sync(2), or a late write or look."""
+        """Returns why the flusher or the load was disturbed: sync(2), or a late write or look."""
         if self.dev in set(self.recorded.synced_devices["dev"]):
             return "somebody called sync(2)"
         pieces = self.dirtied.pieces.merge(self.dirtied.inodes, left_on="inode", right_index=True)
         old = self.looks - self.knobs.dirty_expire_centisecs * 10_000_000
-        writes = self.of_files(pieces)["ts"].to_numpy(np.int64)
+        mine = self.of_files(pieces)
+        writes = mine["ts"].to_numpy(np.int64)
         near = np.abs(np.subtract.outer(np.concatenate([self.looks, old]), writes)).min() / 1e9
-        return "writes met the flusher" if near < NEAR_S else None
+        if near < NEAR_S:
+            return "writes met the flusher"
+        appended = np.sort(writes[mine["ino"] == self.files["appended"]])
+        late = np.ptp(appended / 1e9 - STEP_S * np.arange(len(appended)))
+        return "a write came late" if late > LATE_S else None
 
 
 @pytest.fixture(scope="module")

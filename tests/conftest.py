@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Generator
 from functools import cache
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 from tests.support import browser, leftovers
+from tests.support.turns import turn_of
 from tests.support.warm import Tracer
 from tracer.probes.doctor import check, verdict
 
@@ -73,18 +75,24 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
 
 
 class Rooms(LoadScopeScheduling):
-    """Gives a process a whole room at a time: a file, all pages, or all that observes the machine.
+    """Gives a process a room at a time: all kernel tests, all Docker tests, all pages, or a file.
 
-    Kernel and Docker tests disturb each other: they count events and lost events, change settings
-    and time things on the one kernel. (The mark `xdist_group` would say the same, but
-    pytest-xdist 3.8 ignores it under pytest 9.2.)
+    Kernel tests disturb each other, and so do Docker tests: they count events and lost events,
+    change settings and time things on the one kernel. Between the two, `tests.support.turns` keeps
+    apart what must not meet. (The mark `xdist_group` would say the same, but pytest-xdist 3.8
+    ignores it under pytest 9.2.)
     """
 
     def _split_scope(self, nodeid: str) -> str:
         _, folder, *_ = nodeid.split("/")
-        if folder in ("kernel", "docker"):
-            return "machine"
         return folder if folder in NEEDS else nodeid.partition("::")[0]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Runs a test, with its fixtures, in its turn."""
+    with turn_of(item):
+        return (yield)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -3,8 +3,12 @@
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.docker.conftest import WAITING, init_of, wait_for
 from tracer.analysis.views.flushes import flushes
+
+pytestmark = [pytest.mark.quiet, pytest.mark.settings]
 
 PAGES = {"host": 41, "a4": 31, "b4": 37}
 

@@ -11,6 +11,8 @@ import tracer.phases
 from tests.docker.conftest import init_of
 from tracer.phases import MARKS_ENV
 
+pytestmark = pytest.mark.settings
+
 STEPS, CALLS = 23, 7
 
 MARKING = f"""

@@ -2,9 +2,13 @@
 
 import os
 
+import pytest
+
 from tracer.workloads.containers.limits import Limits, Speed
 from tracer.workloads.studies import media
 from tracer.workloads.studies.scratch import Scratch, drop_caches
+
+pytestmark = pytest.mark.quiet
 
 MIB = 1 << 20
 KEPT = 0.75

@@ -18,6 +18,8 @@ from tracer.workloads.studies import throttle
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
 
+pytestmark = pytest.mark.settings
+
 TINY = """
 name = "tiny"
 repeats = {repeats}

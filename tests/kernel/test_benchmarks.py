@@ -17,6 +17,8 @@ from tests.support.waiting import wait_for
 from tracer.workloads.modes import cgroups
 from tracer.workloads.studies.throttle import find_hierarchy
 
+pytestmark = pytest.mark.settings
+
 STOPPED = 143
 MIB = 1 << 20
 

@@ -26,7 +26,7 @@ from tracer.analysis.views.stretches import in_both, joined
 from tracer.analysis.views.wait_times import ANY
 from tracer.analysis.views.write_waits import WRITE_WAITS
 
-pytestmark = [pytest.mark.kernel, pytest.mark.slow]
+pytestmark = [pytest.mark.slow, pytest.mark.quiet]
 
 WRITES = 11
 _FIO = ("--rw=randwrite", "--bs=4k", "--direct=1", f"--number_ios={WRITES}", "--size=4m")

@@ -289,6 +289,7 @@ while still < 50 or any(n - b < 8 * (23 + 29 + 31) for n, b in zip(now, before))
 """
 
 
+@pytest.mark.settings
 def test_the_flusher_writes_what_three_processes_left(file_system, tracer, load, tmp_path, sysctls):
     """Each page has the right process, file and reason, on three file systems at once."""
     sysctls(dirty_expire_centisecs=100, dirty_writeback_centisecs=50)

@@ -14,6 +14,8 @@ from tracer.analysis.flushlayer.flusher.check import compared
 from tracer.analysis.flushlayer.flusher.fixed_writes import prepared
 from tracer.analysis.flushlayer.flusher.regenerate import regenerate
 
+pytestmark = pytest.mark.settings
+
 NEAR_S = 0.02
 """Times closer than this have no certain order: the scheduler decides."""
 
@@ -123,21 +125,21 @@ class Flushed:
 def flushed(record_loads, tmp_path_factory):
     """The load, recorded at both ages."""
     made = {}
-    with (
-        settings(tmp_path_factory.getbasetemp()) as sysctls,
-        FileSystems(tmp_path_factory.mktemp("disks")) as file_system,
-    ):
-        for age in (LATE, EARLY):
-            sysctls(dirty_expire_centisecs=age, dirty_writeback_centisecs=LOOK_CENTISECS)
-            for attempt in range(3):
-                mount, dev = file_system(name=f"{age}-{attempt}")
-                load = LOAD.format(mount=mount, steps=STEPS, step=STEP_S)
-                events = "writeback,inode_writeback,dirty,block,file_writes,syscalls,extents"
-                made[age] = Flushed(record_loads({"load": load}, "-e", events).trace, mount, dev)
-                if not made[age].disturbed():
-                    break
-            else:
-                pytest.fail(f"{made[age].disturbed()} in each of three recordings: run again")
+    with FileSystems(tmp_path_factory.mktemp("disks")) as file_system:
+        with settings() as sysctls:
+            for age in (LATE, EARLY):
+                sysctls(dirty_expire_centisecs=age, dirty_writeback_centisecs=LOOK_CENTISECS)
+                for attempt in range(3):
+                    mount, dev = file_system(name=f"{age}-{attempt}")
+                    load = LOAD.format(mount=mount, steps=STEPS, step=STEP_S)
+                    events = "writeback,inode_writeback,dirty,block,file_writes,syscalls,extents"
+                    made[age] = Flushed(
+                        record_loads({"load": load}, "-e", events).trace, mount, dev
+                    )
+                    if not made[age].disturbed():
+                        break
+                else:
+                    pytest.fail(f"{made[age].disturbed()} in each of three recordings: run again")
         yield made
 
 

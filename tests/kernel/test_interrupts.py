@@ -9,6 +9,8 @@ import pytest
 from tracer.probes.kernel import find_tracefs
 from tracer.store.trace import Trace
 
+pytestmark = pytest.mark.quiet
+
 READ_ONLY = f"mount -o remount,bind,ro {find_tracefs()}"
 
 WRITES, FEWER = 5003, 1009

@@ -20,7 +20,7 @@ from tests.support.slow_disk import slow_disk
 from tests.support.slow_ext4 import QUIET, mounted
 from tracer.analysis.views.waits import waits
 
-pytestmark = pytest.mark.kernel
+pytestmark = pytest.mark.quiet
 
 TIMES = 23
 REQUEST_MS = 20

@@ -16,6 +16,8 @@ from tracer.workloads.modes.dirty_background import BYTES, RATIO, DirtyBackgroun
 from tracer.workloads.modes.setting import PowerModes
 from tracer.workloads.modes.swap_area import SwapArea
 
+pytestmark = pytest.mark.settings
+
 MIB = 1 << 20
 # Touches each page, goes over all of them again, and prints its major faults.
 TOUCH = """

@@ -11,6 +11,8 @@ from tests.support.warm import Tracer
 from tracer.analysis.views.flushes import flushes
 from tracer.store.trace import Trace
 
+pytestmark = pytest.mark.settings
+
 LEFT_DIRTY = """
 import sys
 with open(sys.argv[1] + "/left", "wb") as file:

@@ -8,12 +8,15 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from tests.support.backends import every_backend
 from tests.support.warm import Tracer
 from tracer.store import manifest as manifests
 from tracer.store.finalize import raw_streams
 from tracer.store.trace import Trace
+
+pytestmark = pytest.mark.quiet
 
 CALLS = 200_003
 NUDGES = 10

@@ -19,6 +19,8 @@ from tracer.store.trace import Trace
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
 
+pytestmark = pytest.mark.settings
+
 JOB = """
 import os, sys, time
 import torch

@@ -20,6 +20,8 @@ from tracer.workloads.studies.scratch import Scratch, drop_caches
 from tracer.workloads.studies.speeds import Measured, SpeedTest, require_as_fast, require_limited
 from tracer.workloads.studies.throttle import Throttle
 
+pytestmark = pytest.mark.settings
+
 SIZE = 256 << 20
 MIB = 1 << 20
 SLOW = Speed(8 * MIB, 8 * MIB, 100_000, 100_000)

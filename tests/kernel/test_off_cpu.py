@@ -12,6 +12,8 @@ from tests.support.backends import every_backend
 from tests.support.loads import program
 from tests.support.slow_disk import slow_disk
 
+pytestmark = pytest.mark.quiet
+
 SLEEPS, ROUNDS, READS, CHILDREN, THREADS, SEEN = 23, 29, 11, 5, 7, 31
 SLEEP_MS, READ_MS = 11, 8
 MS = 1_000_000

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-pytestmark = pytest.mark.kernel
+pytestmark = pytest.mark.quiet
 
 SPIN = "import time\nwhile time.process_time() < {}: pass"
 

@@ -21,7 +21,7 @@ from tracer.store.trace import Trace
 from tracer.workloads.modes import cgroups
 from tracer.workloads.modes.cgroups import Memory, Share
 
-pytestmark = [pytest.mark.kernel, pytest.mark.slow]
+pytestmark = [pytest.mark.slow, pytest.mark.quiet]
 pytest.importorskip("torch", reason="PyTorch is not installed")
 
 MIB = 1 << 20

@@ -20,7 +20,7 @@ from tracer.store.trace import Trace
 from tracer.workloads.modes import cgroups
 from tracer.workloads.modes.cgroups import Memory, Share, entering
 
-pytestmark = pytest.mark.kernel
+pytestmark = pytest.mark.quiet
 
 MIB = 1 << 20
 QUOTA = 0.25
@@ -161,21 +161,21 @@ def test_a_cpu_quota_of_several_processes(cgroup_of, tmp_path, hog):
     recorded.trace.close()
 
 
-def test_the_limit_of_dirty_pages(tmp_path, tmp_path_factory):
+def test_the_limit_of_dirty_pages(tmp_path):
     with (
         slow_disk(tmp_path, "d", REQUEST_MS) as disk,
-        settings(tmp_path_factory.getbasetemp()) as put,
+        settings() as put,
     ):
         put(dirty_background_bytes=MIB, dirty_bytes=2 * MIB)
         recorded = record_in(tmp_path, "dirty", writes(WRITES_MIB), disk.device, None)
     assert_waits_are(recorded, "dirty", "kind = 'dirty'")
 
 
-def test_a_memory_limit(cgroup_of, tmp_path, tmp_path_factory):
+def test_a_memory_limit(cgroup_of, tmp_path):
     folder = cgroup_of(memory=Memory(LIMIT))
     with (
         slow_disk(tmp_path, "d", REQUEST_MS, size=4 * LIMIT) as disk,
-        settings(tmp_path_factory.getbasetemp()) as put,
+        settings() as put,
     ):
         put(dirty_background_bytes=256 * MIB, dirty_bytes=512 * MIB)
         recorded = record_in(

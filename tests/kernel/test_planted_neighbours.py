@@ -19,6 +19,8 @@ from tests.support.slow_ext4 import BLOCK, QUIET, REQUEST_MS, blocks_of, mounted
 from tracer.analysis.report.waits import waits_table
 from tracer.analysis.views.critical_path import critical_path
 
+pytestmark = pytest.mark.quiet
+
 SIZES = {"neighbour": (4, 9, 23), "tenant": (17, 5, 0)}
 """Files that each neighbour lengthens before each step; each is one request."""
 OPTIONS = f"{QUIET},nodelalloc,commit=600"

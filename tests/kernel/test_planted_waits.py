@@ -15,7 +15,7 @@ from tests.support.slow_disk import slow_disk
 from tracer.analysis.views.critical_path import critical_path
 from tracer.analysis.views.waits import waits
 
-pytestmark = pytest.mark.kernel
+pytestmark = pytest.mark.quiet
 
 SIZES = (20, 100, 400)
 REQUEST_MS = 30

@@ -12,6 +12,8 @@ from tests.conftest import ROOT, Ran, tracer_command
 from tracer.analysis.report.gathered import gather
 from tracer.store.trace import Trace
 
+pytestmark = pytest.mark.quiet
+
 CALLS, PHASES = 10_007, 3
 BY_NAME = {user.name: user for user in USERS}
 WITH_CAPABILITIES, WITHOUT, OF_GROUP = (

@@ -12,6 +12,8 @@ from tracer.analysis.views.waits import waits
 from tracer.probes.kernel import find_tracefs
 from tracer.store.trace import Trace
 
+pytestmark = pytest.mark.quiet
+
 WAIT_S = 1.5
 LOAD = f"""
 import os, subprocess, sys, threading, time, types

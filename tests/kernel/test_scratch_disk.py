@@ -8,6 +8,8 @@ import pytest
 from tracer.workloads.studies import media, scheduler
 from tracer.workloads.studies.scratch import Scratch
 
+pytestmark = pytest.mark.quiet
+
 SIZE = 64 << 20
 
 

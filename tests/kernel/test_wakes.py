@@ -12,6 +12,8 @@ from tracer.analysis.views.passes import PASSES
 from tracer.probes.kernel import find_tracefs
 from tracer.store.trace import Trace
 
+pytestmark = pytest.mark.settings
+
 SYNCS = 11
 LOAD = f"""
 import os, sys, time

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import getpass
-import os
 import subprocess
-import tempfile
 from pathlib import Path
 
 import psutil
+
+from tests.support.turns import folder_of_runs
 
 
 def take_down() -> None:
@@ -17,8 +16,7 @@ def take_down() -> None:
     pytest removes the folders of earlier runs, and fails on a file system that is still mounted
     in one of them.
     """
-    root = os.environ.get("PYTEST_DEBUG_TEMPROOT") or tempfile.gettempdir()
-    runs = Path(root).resolve() / f"pytest-of-{getpass.getuser()}"
+    runs = folder_of_runs()
     mounted = [Path(one.mountpoint) for one in psutil.disk_partitions(all=True)]
     for point in sorted(mounted, reverse=True):
         if point.is_relative_to(runs) and not _is_running(runs / point.relative_to(runs).parts[0]):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,8 +12,8 @@ from tests.conftest import do_without
 
 
 @contextlib.contextmanager
-def settings(basetemp: Path) -> Iterator[Callable[..., None]]:
-    """A function that sets sysctls of `vm`; the end restores them. Its users take turns."""
+def settings() -> Iterator[Callable[..., None]]:
+    """A function that sets sysctls of `vm`; the end restores them. Its users are `settings`."""
     before: dict[Path, str] = {}
 
     def put(**values: object) -> None:
@@ -30,22 +29,20 @@ def settings(basetemp: Path) -> Iterator[Callable[..., None]]:
             except OSError:
                 do_without(f"a {name} to be set", "TRACER_REQUIRE_KERNEL", "the kernel refuses it")
 
-    # The processes of pytest-xdist have folders of their own in one common folder.
-    with (basetemp.parent / "sysctls.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        try:
-            yield put
-        finally:
-            for path, text in before.items():
-                path.write_text(text)
+    try:
+        yield put
+    finally:
+        for path, text in before.items():
+            path.write_text(text)
 
 
 @pytest.fixture
-def sysctls(tmp_path_factory):
+def sysctls(request):
     """Set sysctls of `vm`, and restore them after the test: `sysctls(dirty_expire_centisecs=300)`.
 
-    Tests that use this fixture never overlap, whichever process runs them. A test whose flusher
-    must keep its settings uses it, too, and sets nothing.
+    A test that uses this fixture has the mark `settings`, so that no other one sets them meanwhile.
+    A test whose flusher must keep its settings has the mark, too.
     """
-    with settings(tmp_path_factory.getbasetemp()) as put:
+    assert request.node.get_closest_marker("settings"), "mark it: pytest.mark.settings"
+    with settings() as put:
         yield put

@@ -32,7 +32,8 @@ def predict(
         str | None,
         typer.Option(
             metavar="BYTES",
-            help="Memory of a target that is not page cache. Default: as recorded of its cgroup.",
+            help="Memory of a target that is not page cache."
+            " Default: the largest sample of its cgroup.",
         ),
     ] = None,
     read_ahead: Annotated[

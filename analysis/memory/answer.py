@@ -58,7 +58,8 @@ class MemoryAnswer:
     recorded_shared: list[list[str]]
     """The targets of each limit that several targets shared in the recording."""
     own_bytes: dict[str, int | None]
-    """Memory of each target that is not page cache; None: not known, taken for 0."""
+    """Memory of each target that is not page cache: as given, or the largest sample, which may miss
+    a peak between two samples; None: not known, taken for 0."""
     limit_bytes: dict[str, int]
     """Tightest memory limit of each target in the recording; targets without one are left out."""
     error: dict[str, float]

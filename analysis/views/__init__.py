@@ -20,5 +20,5 @@ that a row lies in, without sorting long tables. nesting.py, spans.py and segmen
 phases. calls_around.py finds the system calls around given times. disk_writing.py finds the times
 in which disks had writes to do. stretches.py joins intervals of time. submissions.py, dirtiers.py
 and whose.py explain flushes. volumes.py joins tables that name devices differently. devices.py
-names the writes that count twice.
+names the writes that count twice. file_pages.py finds the file of each page of a bio.
 """

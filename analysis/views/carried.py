@@ -23,7 +23,7 @@ _SECTORS_A_PAGE = 8
 _HANDED = f"""
 CREATE OR REPLACE TEMP TABLE handed AS
 WITH moves AS (
-    SELECT row, event = 'remap' AS remap, dev, sector, from_dev, from_sector
+    SELECT row, event = 'remap' AS remap, dev, sector, nr_sector, from_dev, from_sector
     FROM block_rows
     WHERE sector IS NOT NULL AND {OPERATION} = 'write'
         AND (event = 'bio_queue' AND nr_sector > 0 OR event = 'remap' AND from_dev IS NOT NULL)
@@ -40,40 +40,45 @@ WITH moves AS (
     FROM to_partitions p ASOF JOIN from_stacked f
         ON p.part = f.below AND p.dev = f.dev AND p.within = f.sector AND p.row >= f.row
 ), ordered AS (
-    SELECT row, dev, sector, remap, lag(remap) OVER place AS follows, lag(row) OVER place AS before
+    SELECT row, dev, sector, nr_sector, remap, lag(remap) OVER place AS follows,
+        lag(row) OVER place AS before
     FROM (
-        SELECT row, dev, sector, false AS remap FROM moves WHERE NOT remap
-        UNION ALL SELECT row, dev, sector, true FROM origins
+        SELECT row, dev, sector, nr_sector, false AS remap FROM moves WHERE NOT remap
+        UNION ALL SELECT row, dev, sector, 0, true FROM origins
     ) WINDOW place AS (PARTITION BY dev, sector ORDER BY row)
 )
-SELECT b.row, o.from_dev AS dev, o.from_sector AS sector FROM ordered b JOIN origins o
-    ON NOT b.remap AND b.follows AND o.row = b.before
+SELECT b.row, o.from_dev AS dev, o.from_sector AS sector, b.nr_sector
+FROM ordered b JOIN origins o ON NOT b.remap AND b.follows AND o.row = b.before
 UNION ALL
-SELECT b.row, l.dev, b.sector - l.first FROM (SELECT * FROM moves WHERE NOT remap) b
-JOIN stacked_loops l ON b.dev = l.disk AND b.sector >= l.first AND b.sector < l."end"
+SELECT b.row, l.dev, b.sector - l.first, b.nr_sector
+FROM (SELECT * FROM moves WHERE NOT remap) b JOIN stacked_loops l
+    ON b.dev = l.disk AND b.sector >= l.first AND b.sector < l."end"
 """
 
-# A stacked device may split a bio: its parts begin within it.
+# A stacked device may split a bio: its parts begin within it. The last bio at a place is the one
+# whose data is handed on, also if the part begins where an older bio did.
 _CARRIED = f"""
 CREATE OR REPLACE TEMP TABLE carried AS
 WITH uppers AS (
     SELECT id, dev, sector, nr_sector FROM submissions WHERE dev IN (SELECT dev FROM stacked)
-), same AS (
-    SELECT h.row, u.id, u.nr_sector FROM handed h
-    ASOF JOIN uppers u ON h.dev = u.dev AND h.sector = u.sector AND h.row >= u.id
-), within AS (
-    SELECT h.* FROM handed h ANTI JOIN same USING (row)
+), same AS MATERIALIZED (
+    SELECT h.row, h.dev, h.sector, u.id, coalesce(h.nr_sector < u.nr_sector, true) AS is_part
+    FROM handed h
+    ASOF LEFT JOIN uppers u ON h.dev = u.dev AND h.sector = u.sector AND h.row >= u.id
+), splitting AS (
+    SELECT DISTINCT dev FROM same WHERE is_part
 ), touched AS (
     SELECT id, dev, sector, nr_sector, unnest(range((sector // {_SECTORS_A_PAGE})::BIGINT,
         ((sector + nr_sector - 1) // {_SECTORS_A_PAGE})::BIGINT + 1)) AS page
-    FROM uppers WHERE dev IN (SELECT dev FROM within)
-), parts AS (
-    SELECT w.row, t.id FROM (
-        SELECT *, (sector // {_SECTORS_A_PAGE})::BIGINT AS page FROM within) w
-    ASOF JOIN touched t ON w.dev = t.dev AND w.page = t.page AND w.row >= t.id
-    WHERE w.sector >= t.sector AND w.sector < t.sector + t.nr_sector
+    FROM uppers WHERE dev IN (SELECT dev FROM splitting)
+), within AS (
+    SELECT s.row, s.dev, t.id FROM (
+        SELECT *, (sector // {_SECTORS_A_PAGE})::BIGINT AS page FROM same) s
+    ASOF JOIN touched t ON s.dev = t.dev AND s.page = t.page AND s.row >= t.id
+    WHERE s.sector >= t.sector AND s.sector < t.sector + t.nr_sector
 )
-SELECT row AS id, id AS top FROM same UNION ALL SELECT row, id FROM parts
+SELECT s.row AS id, greatest(s.id, w.id) AS top FROM same s LEFT JOIN within w USING (row, dev)
+WHERE s.id IS NOT NULL OR w.id IS NOT NULL
 """
 _UP = "UPDATE carried SET top = c.top FROM carried c WHERE carried.top = c.id"
 

@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tracer.analysis.flushlayer.trace.file_pages import NOT_MAPPED, file_pages
+from tracer.analysis.views.file_pages import NOT_MAPPED, file_pages
 from tracer.analysis.views.page_states import BIO, EVENT, NOTHING
 from tracer.analysis.views.requests import OPERATION
 from tracer.analysis.views.volumes import make_volumes, of_bios

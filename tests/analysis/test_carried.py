@@ -102,6 +102,35 @@ def test_the_parts_of_a_split_write_are_known(tmp_path):
         assert told(trace)[1:] == [(DISK, KNOWN, True), (MIRROR, KNOWN, True)]
 
 
+@pytest.mark.parametrize("parts", [(8, 8), (8, 16)])
+def test_a_part_that_begins_where_an_older_write_did_is_of_the_later_one(tmp_path, parts):
+    block = [bio(10, MAPPED, 88, tid=JOB), remap(11, DISK, 8, MAPPED, 88), bio(12, DISK, 8)]
+    block += [bio(20, MAPPED, 80, sum(parts), tid=JOB)]
+    block += [remap(21, MIRROR, 8, MAPPED, 80, parts[0]), bio(22, MIRROR, 8, parts[0])]
+    block += [remap(23, DISK, 8, MAPPED, 88, parts[1]), bio(24, DISK, 8, parts[1])]
+    named = {"ts": 15, "tid": JOB, "pid": JOB, "event": "writepages_start", "dev": MAPPED}
+    files = [named | {"ino": SECOND}]
+    uppers = stacked(MAPPED, DISK, MIRROR)
+    with trace_of(tmp_path / "t", MAPPED, block, uppers, file_writes=files) as trace:
+        inodes = [ino for _, (_, ino, _), _ in told(trace)]
+        assert inodes == [FILE, FILE, SECOND, SECOND, SECOND]
+
+
+def test_a_part_is_of_the_write_at_its_sector_not_of_the_last_one_to_its_page(tmp_path):
+    block = [bio(10, MAPPED, 160, 16, tid=JOB)]
+    block += [remap(11, DISK, 160, MAPPED, 160), bio(12, DISK, 160)]
+    block += [remap(13, MIRROR, 168, MAPPED, 168), bio(14, MIRROR, 168)]
+    # Both are less than a page. The second one is sent before the first one is handed on.
+    block += [bio(20, MAPPED, 80, 2, tid=JOB), bio(30, MAPPED, 82, 2, tid=JOB)]
+    block += [remap(31, DISK, 80, MAPPED, 80, 2), bio(32, DISK, 80, 2)]
+    named = {"ts": 25, "tid": JOB, "pid": JOB, "event": "writepages_start", "dev": MAPPED}
+    files = [named | {"ino": SECOND}]
+    uppers = stacked(MAPPED, DISK, MIRROR)
+    with trace_of(tmp_path / "t", MAPPED, block, uppers, file_writes=files) as trace:
+        inodes = [ino for _, (_, ino, _), _ in told(trace)]
+        assert inodes == [FILE, FILE, FILE, FILE, SECOND, FILE]
+
+
 def test_a_write_that_no_remap_precedes_is_not_another_ones(tmp_path):
     block = [bio(10, MAPPED, 80, tid=JOB), remap(20, DISK, 80, MAPPED, 80), bio(21, DISK, 80)]
     # The device's own write to the same place, later; and one of a file system on the partition.

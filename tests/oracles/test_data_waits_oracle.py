@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.oracles.data_waits import OTHERS, Answer, World
+from tests.oracles.data_waits import Answer, World
 from tests.oracles.drawing import SEED
+from tests.oracles.fetching_jobs import OTHERS
 from tests.support.traces import make_trace
 from tracer.analysis.findings.loading import stalls
 

@@ -48,11 +48,11 @@ def answer(
     `results` for both replays, with and without the layer (columns replay, layer, op, then those of
     `results`); improvement: rows of `improvement`, closed replay, for all bios and for each phase,
     tenant and reason (columns by, name, ...); replay_gap; sync_calls (columns layer: recorded,
-    without or with, calls, mean_ns, p50_ns, p99_ns); devices (DeviceUse of each, by replay and
-    layer); layers (LayerUse of the layer, or of each tenant's partition, closed replay; tenant:
-    None for the whole layer); disk_pages (with the layer) and disk_pages_without; wear
-    (lifetime_years: None if there is no upper bound or no wear); energy_j; ceiling; assumptions.
-    None: not known.
+    without or with, calls, mean_ns, p50_ns, p99_ns: percentiles as in `results`); devices
+    (DeviceUse of each, by replay and layer); layers (LayerUse of the layer, or of each tenant's
+    partition, closed replay; tenant: None for the whole layer); disk_pages (with the layer) and
+    disk_pages_without; wear (lifetime_years: None if there is no upper bound or no wear);
+    energy_j; ceiling; assumptions. None: not known.
     """
     requests = recorded_requests(trace, accesses)
     names = {} if accesses.bios is None else accesses.bios.names

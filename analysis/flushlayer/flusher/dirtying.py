@@ -15,8 +15,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracer.analysis.flushlayer.flusher import paired, pairing
-from tracer.analysis.flushlayer.trace.file_pages import file_pages
 from tracer.analysis.flushlayer.trace.page_count import BYTES_A_PAGE, check_pages
+from tracer.analysis.views.file_pages import file_pages
 from tracer.analysis.views.flushes import flushes
 from tracer.analysis.views.view import apart
 from tracer.analysis.views.volumes import make_device_inodes, make_volumes, of_bios, of_files

@@ -123,8 +123,10 @@ def results(requests: Requests, outcome: Outcome, by: Sequence[str] = ()) -> pd.
 
     Columns: the groups (op by its name, the others as codes), requests, pages, mean_ns, p50_ns,
     p95_ns, p99_ns, p99_9_ns, max_ns, waited_for_room (bios that had to wait for a destage),
-    hit_pages. A percentile is the smallest observed time that at least that share of the bios
-    does not exceed. Raises UsageError if a group is unknown or the bios lack its column.
+    hit_pages. A percentile is the inverse of the distribution function: the smallest observed time
+    that at least that share of the bios does not exceed. So p50_ns of an even number of bios is
+    the lower of the two times in the middle, not their mean. Raises UsageError if a group is
+    unknown or the bios lack its column.
     """
     columns: dict[str, NDArray[np.generic]] = {}
     for name in by:

@@ -2,7 +2,6 @@
 
 accesses.py     the page write-backs as dense page ids, in time order
 writers.py      the writers whose pages are taken, and counts of pages left out
-file_pages.py   the file and the index in it of each page
 page_count.py   the limit of the number of pages
 recorded.py     the bios as input of the timed model, with issuers and completions
 next_end.py     the next request that covers a sector

@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracer.analysis.flushlayer.trace.file_pages import NO_FILE, NOT_MAPPED, file_pages
 from tracer.analysis.flushlayer.trace.file_paths import file_paths
 from tracer.analysis.flushlayer.trace.page_count import check_pages
 from tracer.analysis.flushlayer.trace.writers import Writers, taken, writers
+from tracer.analysis.views.file_pages import NO_FILE, NOT_MAPPED, file_pages
 from tracer.analysis.views.flushes import flushes
 from tracer.analysis.views.requests import OPERATION
 from tracer.analysis.views.submissions import SECTORS_PER_PAGE

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache, partial
+from types import FunctionType
 from typing import Any, TypeVar, cast
 
 import numba
+import numpy as np
 from numba import types
+from numpy.typing import NDArray
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T", bound=np.generic)
+
+_FOR_PYTHON = {"nogil": True, "no_cfunc_wrapper": True}
+_FOR_LOOPS = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+"""Numba's options for a function that Python calls, and for one that a compiled function calls.
+
+A wrapper holds a copy of its function, so wrappers that nobody calls take most of the time.
+"""
 
 
 def compiled(function: F) -> F:
     """Compiles `function` at its first call; it runs without the interpreter's lock."""
-    try:
-        return cast(F, _for_any_value(numba.njit(cache=True, nogil=True)(function)))
-    except RuntimeError:
-        # Neither the package's folder nor the user's cache is writable.
-        return cast(F, _for_any_value(numba.njit(nogil=True)(function)))
+    return _compiled(function, {})
 
 
 def compiled_lean(function: F) -> F:
@@ -25,26 +33,56 @@ def compiled_lean(function: F) -> F:
 
     Small functions that pass a tuple of arrays to one another are several times as fast this way.
     """
-    options: dict[str, Any] = {"_nrt": False}
-    try:
-        return cast(F, _for_any_value(numba.njit(cache=True, nogil=True, **options)(function)))
-    except (RuntimeError, KeyError):
-        # No cache is writable, or this numba does not have the option.
-        return compiled(function)
+    return _compiled(function, {"_nrt": False})
 
 
-def _for_any_value(made: Any) -> Any:
-    """Makes numba compile a function once per argument type, not once per constant argument.
+def _compiled(function: F, options: dict[str, Any]) -> F:
+    """Compiles `function` apart for Python and for compiled functions, whichever calls it.
 
+    Compiled functions have it compiled once per argument type, not once per constant argument.
     Otherwise numba compiles the function, and all functions that it calls, again for each constant
     that a compiled function passes. LLVM still sees the constants where it inlines the function.
     """
-    template = getattr(made, "get_call_template", None)
-    if template is not None:  # None: compilation is disabled (NUMBA_DISABLE_JIT)
-        made.get_call_template = lambda args, kws: template(
+    made = _made(function, options | _FOR_PYTHON)
+    if hasattr(made, "get_call_template"):  # else compilation is disabled (NUMBA_DISABLE_JIT)
+        within = cache(partial(_made, _named_apart(function), options | _FOR_LOOPS))
+        made.get_call_template = lambda args, kws: within().get_call_template(
             [_without_value(one) for one in args],
             {name: _without_value(one) for name, one in kws.items()},
         )
+        made.get_overload = lambda signature: within().get_overload(signature)
+    return cast(F, made)
+
+
+def _made(function: Any, options: dict[str, Any]) -> Any:
+    try:
+        return numba.njit(cache=True, **options)(function)
+    except RuntimeError:
+        # Neither the package's folder nor the user's cache is writable.
+        return numba.njit(**options)(function)
+
+
+def _named_apart(function: Any) -> FunctionType:
+    """Returns the function under another name, since numba's cache has one entry per name."""
+    made = FunctionType(
+        function.__code__,
+        function.__globals__,
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
+    )
+    made.__qualname__ = f"{function.__qualname__}.within"
+    made.__module__ = function.__module__
+    return made
+
+
+def read_only(array: NDArray[T]) -> NDArray[T]:
+    """Returns the array as one that cannot be written, for loops that only read it.
+
+    Numba compiles a loop again for arrays that can be written, if others (Arrow's, pandas') cannot.
+    """
+    made = array.view()
+    made.flags.writeable = False
     return made
 
 

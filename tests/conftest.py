@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Generator
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
@@ -142,22 +142,23 @@ def tracer_command(*arguments: object) -> list[str]:
     return [sys.executable, "-c", "from tracer.cli.main import main; main()", *map(str, arguments)]
 
 
+def run_tracer(*arguments, status: int | None = 0, input: str | None = None, **options) -> Ran:
+    """Run `tracer` with arguments; `options` are those of `Tracer`."""
+    with Tracer(*arguments, **options) as process:
+        try:
+            out, err = process.communicate(input, timeout=300)
+        except BaseException:
+            process.kill()
+            raise
+    ended = Ran(process.returncode, out, err)
+    assert "Traceback" not in ended.err, ended.err
+    assert "tracer's own" not in ended.err, ended.err
+    if status is not None:
+        assert ended.status == status, (ended.status, ended.err, ended.out)
+    return ended
+
+
 @pytest.fixture
 def tracer(tmp_path):
     """Run `tracer` with arguments in an empty folder."""
-
-    def run(*arguments, status: int | None = 0, input: str | None = None, **options) -> Ran:
-        with Tracer(*arguments, **{"cwd": tmp_path, **options}) as process:
-            try:
-                out, err = process.communicate(input, timeout=300)
-            except BaseException:
-                process.kill()
-                raise
-        ended = Ran(process.returncode, out, err)
-        assert "Traceback" not in ended.err, ended.err
-        assert "tracer's own" not in ended.err, ended.err
-        if status is not None:
-            assert ended.status == status, (ended.status, ended.err, ended.out)
-        return ended
-
-    return run
+    return partial(run_tracer, cwd=tmp_path)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tracer.probes.compiled import read_only
 from tracer.probes.errors import BadTrace, UsageError
 
 READ = 0
@@ -93,6 +94,9 @@ class PageRuns:
 
         if self.ts.dtype != np.int64 or self.ts.shape not in ((0,), self.first.shape):
             raise BadTrace("ts has not one time per run", f"give {len(self.first)} times in ns")
+        for name in (*_ROWS, *_FILES, "random", "ts"):
+            held = read_only(np.ascontiguousarray(getattr(self, name)))
+            object.__setattr__(self, name, held)
 
     @property
     def all_pages(self) -> int:

@@ -29,10 +29,12 @@ def resident_misses(runs: PageRuns, capacities: ArrayLike) -> NDArray[np.int64]:
     missed = np.zeros((runs.groups, wanted.shape[1]), np.int64)
     for at in range(wanted.shape[1]):
         cached = np.zeros((runs.tenants, runs.all_pages), np.bool_)
+        of_groups = np.zeros(runs.groups, np.int64)
         _pass(
             *(runs.first, runs.pages, runs.kind, runs.group, runs.tenant),
-            *(wanted[:, at].copy(), cached, missed[:, at]),
+            *(wanted[:, at].copy(), cached, of_groups),
         )
+        missed[:, at] = of_groups
     return missed
 
 

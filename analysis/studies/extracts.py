@@ -81,16 +81,21 @@ def read_extracts(folder: Path, runs: pd.DataFrame) -> Extracts:
         for row in records(runs[factors]):
             place = place_of(folder, str(row["id"]))
             try:
+                _check_rows(left)
                 facts = read_run(place, told) or RunFacts()
                 found = extract(place, facts.get("dev"), kept)
                 left -= sum(len(table.get("rows", ())) for table in found["tables"].values())
-                if left < 0:
-                    raise BadTrace(f"the study's extracts have more than {_MOST_ROWS} rows")
+                _check_rows(left)
                 yield row | used(facts) | checkpoints_of(facts), found
             except TracerError as error:
                 yield row, str(error)
 
     return gathered(read(), lambda: baseload_w(folder))
+
+
+def _check_rows(left: int) -> None:
+    if left < 0:
+        raise BadTrace(f"the study's extracts have more than {_MOST_ROWS} rows")
 
 
 def gathered(

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tracer.analysis.views.stretches import Ints
-from tracer.probes.compiled import compiled
+from tracer.probes.compiled import compiled, read_only
 
 _DEEPEST = 64
 """Waits that are followed one into the other. A longer chain ends in the last wait."""
@@ -78,8 +78,12 @@ def pieces_of(
     span.
     """
     first_cut, cut = cuts
-    told = (waits.begin, waits.end, waits.by, waits.born, waits.first, cut, first_cut)
+    told = (
+        read_only(waits.begin), read_only(waits.end), read_only(waits.by), read_only(waits.born),
+        read_only(waits.first), read_only(cut), read_only(first_cut),
+    )  # fmt: skip
     count = np.empty(len(spans.lane), np.int64)
+    spans = SpansOfLanes(read_only(spans.lane), read_only(spans.begin), read_only(spans.end))
     _walk(*told, spans.lane, spans.begin, spans.end, np.empty((0, 5), np.int64), count)
     upto = np.cumsum(count)
     first = 0

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tracer.probes.compiled import compiled
+from tracer.probes.compiled import compiled, read_only
 from tracer.store.trace import Trace
 
 
@@ -27,7 +27,7 @@ class Cuts:
         lanes = int(lane[-1]) + 1 if len(lane) else 0
         # Needles of the same type: otherwise, `lane` would be copied.
         self._first = np.searchsorted(lane, np.arange(lanes + 1, dtype=lane.dtype)).astype(np.int64)
-        self._ts = np.ascontiguousarray(ts, np.int64)
+        self._ts = read_only(np.ascontiguousarray(ts, np.int64))
         self._hint = self._first[:-1].copy()
 
     def last(
@@ -38,7 +38,8 @@ class Cuts:
         With `before`, a cut at the moment itself does not count. -1: no such cut, or no such lane.
         """
         found = np.empty(len(ts), np.int64)
-        _last(lane, ts, before, self._first, self._ts, self._hint, found)
+        moments = read_only(lane), read_only(ts)
+        _last(*moments, before, self._first, self._ts, self._hint, found)
         return found
 
     def sums_before(

@@ -8,7 +8,7 @@ import numpy as np
 
 from tracer.analysis.views.stretches import Ints
 from tracer.analysis.views.threads import make_threads
-from tracer.probes.compiled import compiled
+from tracer.probes.compiled import compiled, read_only
 from tracer.store.trace import Trace
 
 
@@ -26,7 +26,8 @@ class Lives:
     def of(self, tid: Ints, ts: Ints) -> Ints:
         """Returns the places of events' threads by their numbers and times (ns); -1: none."""
         found = np.empty(len(tid), np.int64)
-        _of(tid, ts, self.tid, self.begun, self.until, found)
+        lives = read_only(self.tid), read_only(self.begun), read_only(self.until)
+        _of(read_only(tid), read_only(ts), *lives, found)
         return found
 
 

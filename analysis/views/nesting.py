@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tracer.probes.compiled import compiled
+from tracer.probes.compiled import compiled, read_only
 
 Ints = NDArray[np.int64]
 Shorts = NDArray[np.int32]
@@ -28,7 +28,10 @@ def cut(lane: Ints, start: Ints, end: Ints, stage: Shorts) -> tuple[Shorts, Ints
     room = 2 * len(lane)
     out_lane, out_span, out_stage = (np.empty(room, np.int32) for _ in range(3))
     out_ts = np.empty(room, np.int64)
-    cuts = _cut(lane, start, end, stage, out_lane, out_ts, out_span, out_stage)
+    cuts = _cut(
+        read_only(lane), read_only(start), read_only(end), read_only(stage),
+        out_lane, out_ts, out_span, out_stage,
+    )  # fmt: skip
     return out_lane[:cuts], out_ts[:cuts], out_span[:cuts], out_stage[:cuts]
 
 

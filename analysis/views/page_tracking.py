@@ -61,7 +61,7 @@ from tracer.analysis.views.page_states import (
     untouched,
 )
 from tracer.analysis.views.stretches import Ints
-from tracer.probes.compiled import compiled
+from tracer.probes.compiled import compiled, read_only
 from tracer.probes.errors import BadTrace
 from tracer.probes.limits import PID_LIMIT
 
@@ -87,7 +87,8 @@ class PageTracking:
         events of read-ahead, every page that is added counts as read. `inferred`: an access is all
         of a call, and comes after the pages that the call adds.
         """
-        self._base, self._end, self._page_bytes = base, end, page_bytes
+        self._base, self._end = read_only(base), read_only(end)
+        self._page_bytes = page_bytes
         self._told = reads_are_told
         self._inferred = inferred
         self._pages = untouched(int((base + end).max(initial=0)), PAGE)
@@ -109,7 +110,7 @@ class PageTracking:
         # An event may also decide about the window before it.
         uses = np.zeros(2 * len(events) + 1, USE)
         made = _follow(
-            events, self._base, self._end, self._page_bytes, self._told, self._inferred,
+            read_only(events), self._base, self._end, self._page_bytes, self._told, self._inferred,
             self._pages, self._threads, self._files, self._counters, uses,
         )  # fmt: skip
         if self._counters[2] > _MOST_LOOKS:

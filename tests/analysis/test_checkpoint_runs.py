@@ -32,7 +32,7 @@ def test_checkpoints_are_what_all_jobs_tell(summaries, checkpoints, checkpoint_b
 
 
 def test_an_extract_has_the_checkpoints_of_its_run(tmp_path):
-    folder = make_study(tmp_path / "s")
+    folder = make_study(tmp_path / "s", reported=True)
     path = folder / "runs/1-0/run.json"
     told = json.loads(path.read_text())
     told["summaries"][0] |= {"checkpoints": 3, "checkpoint_bytes": 4096}

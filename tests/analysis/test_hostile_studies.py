@@ -29,8 +29,7 @@ ODD = os.fsdecode(b"\xff\x1b[2J<img src=x>\n")
 @pytest.fixture(scope="module")
 def reported(tmp_path_factory):
     """A study whose tables were made once, without its traces."""
-    folder = make_study(tmp_path_factory.mktemp("study") / "s")
-    contents(folder, drawn=False)
+    folder = make_study(tmp_path_factory.mktemp("study") / "s", reported=True)
     for trace in folder.glob("runs/*/run.trace"):
         shutil.rmtree(trace)
     return folder
@@ -309,7 +308,7 @@ def test_names_of_an_enemy_are_text_on_a_terminal_and_in_a_page(study, tracer, t
     for ran in (
         tracer("study", "report", place),
         tracer("study", "report", place, "-o", "x.html"),
-        tracer("study", "report", place, "-o", "x.md"),
+        tracer("study", "report", place, "-o", "x.md", env={**os.environ, "PATH": ""}),
     ):
         for said in (ran.out, ran.err):
             assert all(one.isprintable() for one in said.split("\n")), said

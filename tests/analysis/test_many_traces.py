@@ -15,8 +15,9 @@ from tracer.store.packing import pack
 pytestmark = pytest.mark.slow
 
 FIXTURE = ROOT / "fixtures" / "lenet.trace"
-RUNS = ("1-0", "1-1", "4-0", "4-1", "host-0", "host-1")
-"""Runs of the study that `make_study` makes."""
+PLACES = ("host", "4")
+RUNS = ("4-0", "4-1", "host-0", "host-1")
+"""The places of the runs of a study, and the runs."""
 HOSTILE = "\x1b[31m[red]<script>alert(1)</script>"
 
 
@@ -72,11 +73,11 @@ def test_a_folder_with_one_trace_is_that_trace(tracer, tmp_path, workers):
 
 
 def test_the_json_of_many_says_where_each_is_and_what_it_tells(tracer, tmp_path):
-    make_study(tmp_path / "s.study")
+    make_study(tmp_path / "s.study", places=PLACES)
     found = tracer("report", "s.study", "--json", "--findings", "3").json
     assert [one["trace"] for one in found["traces"]] == [f"runs/{run}/run.trace" for run in RUNS]
     first = found["traces"][0]
-    assert first["location"] == "s.study/runs/1-0/run.trace"
+    assert first["location"] == "s.study/runs/4-0/run.trace"
     assert first["duration_s"] == 20.0 and first["complete"] is True
     assert len(found["findings"]) == 3
     assert {"trace", "sentence", "query"} <= found["findings"][0].keys()
@@ -87,10 +88,10 @@ def test_the_json_of_many_says_where_each_is_and_what_it_tells(tracer, tmp_path)
 
 
 def test_the_text_of_many_is_80_columns_wide_and_says_what_was_lost(tracer, tmp_path):
-    make_study(tmp_path / "s.study")
+    make_study(tmp_path / "s.study", places=PLACES)
     shown = tracer("report", "s.study", "--by", "phase", "--findings", "0").out
     assert max(map(len, shown.splitlines())) <= 80
-    assert shown.startswith("6 traces\n")
+    assert shown.startswith("4 traces\n")
     assert "Events were lost in 1 of them" in shown
     assert "--json has the samples of each trace." in shown
     assert re.search(r"^ trace +stage +phase", shown, re.MULTILINE)
@@ -134,7 +135,7 @@ def test_a_query_of_a_folder_has_the_trace_in_its_first_column(tracer, runs, wor
 
 
 def test_a_comparison_is_the_same_wherever_traces_are_looked_at(tracer, tmp_path, workers):
-    make_study(tmp_path / "s.study")
+    make_study(tmp_path / "s.study", places=PLACES)
     runs = [f"s.study/runs/{one}/run.trace" for one in RUNS]
     named = tracer("compare", *runs, "--json")
     assert tracer("compare", "s.study", "--json").out == named.out
@@ -144,7 +145,7 @@ def test_a_comparison_is_the_same_wherever_traces_are_looked_at(tracer, tmp_path
 
 
 def test_groups_may_be_folders_and_urls(tracer, tmp_path):
-    make_study(tmp_path / "s.study")
+    make_study(tmp_path / "s.study", places=PLACES)
     for name in ("host", "four"):
         (tmp_path / name).mkdir()
     for repeat in "01":

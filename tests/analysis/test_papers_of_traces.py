@@ -22,7 +22,7 @@ def by_title(found):
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):
-    return make_study(tmp_path_factory.mktemp("study") / "s")
+    return make_study(tmp_path_factory.mktemp("study") / "s", reported=True)
 
 
 def test_a_real_trace_has_the_tables_that_it_can_give():
@@ -61,7 +61,7 @@ def test_traces_of_several_places_stand_side_by_side(study):
 def test_all_runs_of_a_study_give_what_its_report_gives(study):
     from tracer.analysis.studies.report.contents import contents
 
-    reported = contents(study)
+    reported = contents(study, drawn=False)
     found = sections_of(sorted(study.glob("runs/*/run.trace")))
     assert [one.title for one in found] == [
         one.title for one in reported.sections if not one.why

@@ -123,8 +123,9 @@ def test_the_writes_of_a_run_are_in_its_measures(tmp_path):
 
 @pytest.mark.slow
 def test_a_study_s_report_has_its_servings(tmp_path):
-    folder = make_study(tmp_path / "s", model=EVIL, served=True, paper="001")
-    found = {one.title: one for one in contents(folder).sections}
+    folder = make_study(tmp_path / "s", model=EVIL, served=True, reported=True, paper="001")
+    whole = contents(folder)
+    found = {one.title: one for one in whole.sections}
     latency = found["Serving: latency"]
     assert [line[1] for line in latency.rows] == ["host", "one container", "4 containers"]
     shown = dict(zip(latency.columns, latency.rows[2], strict=True))
@@ -136,4 +137,4 @@ def test_a_study_s_report_has_its_servings(tmp_path):
     assert dict(zip(costs.columns, costs.rows[0], strict=True))["faults"] == "3"
     _, runs, _ = read_runs(folder)
     assert runs.loc[runs["mode"] == "train", "weights"].isna().all()
-    assert "<img" not in markdown(contents(folder, drawn=False))
+    assert "<img" not in markdown(whole)

@@ -1,14 +1,15 @@
 """The figures of a markdown report are files beside it, and nothing of a user's is replaced."""
 
+import os
 import re
-import subprocess
-import sys
+import shutil
 import xml.etree.ElementTree as ET
 from urllib.parse import unquote
 
 import plotly.graph_objects as go
 import pytest
 
+from tests.conftest import run_tracer
 from tests.support.studies import EVIL, make_study
 from tracer.analysis.page import pictures
 from tracer.analysis.studies.papers.parts import parts
@@ -23,15 +24,23 @@ NAME = "x) ![y](http:evil) <b> # é"
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):
     """A study with names of an enemy."""
-    return make_study(tmp_path_factory.mktemp("study") / "s", model=EVIL, paper="001")
+    place = tmp_path_factory.mktemp("study") / "s"
+    return make_study(place, model=EVIL, reported=True, paper="001")
+
+
+@pytest.fixture(scope="module")
+def drawn(study, tmp_path_factory):
+    """The folder with a report and its figures, and the line that the verb prints."""
+    folder = tmp_path_factory.mktemp("drawn")
+    return folder, run_tracer("study", "report", study, "-o", f"{NAME}.md", cwd=folder).err
 
 
 @needs_browser
-def test_a_report_links_to_its_figures(tracer, study, tmp_path):
-    said = tracer("study", "report", study, "-o", f"{NAME}.md").err
-    links = re.findall(r"^!\[.*\]\((.*)\)$", (tmp_path / f"{NAME}.md").read_text(), re.MULTILINE)
-    files = sorted((tmp_path / NAME).iterdir())
-    assert sorted(tmp_path / unquote(link) for link in links) == files
+def test_a_report_links_to_its_figures(drawn):
+    folder, said = drawn
+    links = re.findall(r"^!\[.*\]\((.*)\)$", (folder / f"{NAME}.md").read_text(), re.MULTILINE)
+    files = sorted((folder / NAME).iterdir())
+    assert sorted(folder / unquote(link) for link in links) == files
     assert f"{len(files)} figures" in said
     names = {file.name for file in files}
     assert {"figure-3.svg", "figure-3-2.svg", "figure-4.svg", "figure-6.svg"} < names
@@ -40,10 +49,9 @@ def test_a_report_links_to_its_figures(tracer, study, tmp_path):
 
 
 @needs_browser
-def test_names_in_a_figure_are_only_text(tracer, study, tmp_path):
-    tracer("study", "report", study, "-o", "x.md")
+def test_names_in_a_figure_are_only_text(drawn):
     shown = ""
-    for file in (tmp_path / "x").iterdir():
+    for file in (drawn[0] / NAME).iterdir():
         assert file.stat().st_size < pictures.MOST_BYTES
         for element in ET.parse(file).iter():
             tag = element.tag.partition("}")[2]
@@ -57,10 +65,9 @@ def test_names_in_a_figure_are_only_text(tracer, study, tmp_path):
 
 
 @needs_browser
-def test_a_second_report_replaces_only_figures_and_only_if_told(tracer, study, tmp_path):
-    tracer("study", "report", study, "-o", "x.md")
+def test_a_second_report_replaces_only_figures_and_only_if_told(tracer, study, drawn, tmp_path):
+    shutil.copytree(drawn[0] / NAME, tmp_path / "x")
     first = {file.name: file.read_bytes() for file in (tmp_path / "x").iterdir()}
-    (tmp_path / "x.md").unlink()
     assert "x exists" in tracer("study", "report", study, "-o", "x.md", status=2).err
     (tmp_path / "x/figure-3.svg").write_text("old")
     (tmp_path / "x/figure-5-7.png").write_text("of another study")
@@ -87,24 +94,19 @@ def test_figures_go_into_no_file_and_through_no_link(tracer, study, tmp_path, ki
 
 
 @pytest.mark.parametrize("browser", ["none", "fails", "draws nothing"])
-def test_without_a_browser_the_report_has_no_figures_and_says_so(
-    study, tmp_path, monkeypatch, browser
-):
+def test_without_a_browser_the_report_has_no_figures_and_says_so(tracer, study, tmp_path, browser):
     path = tmp_path / "bin"
     path.mkdir()
     if browser != "none":
         (path / "chromium").write_text(f"#!/bin/sh\nexit {int(browser == 'fails')}\n")
         (path / "chromium").chmod(0o755)
-    monkeypatch.setenv("PATH", str(path))
-    ran = subprocess.run(
-        [sys.executable, "-m", "tracer", "study", "report", study, "-o", tmp_path / "x.md"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    searched = {**os.environ, "PATH": str(path)}
+    ran = tracer("study", "report", study, "-o", "x.md", env=searched)
     reason = {
         "none": "there is no Chromium", "fails": "exit status 1", "draws nothing": "drew 0 of"
     }  # fmt: skip
-    assert reason[browser] in ran.stderr and ran.stderr.count("\n") == 1
-    assert ("apt install chromium" in ran.stderr) == (browser == "none")
+    assert reason[browser] in ran.err and ran.err.count("\n") == 1
+    assert ("apt install chromium" in ran.err) == (browser == "none")
     text = (tmp_path / "x.md").read_text()
     assert "**Without figures:**" in text and reason[browser] in text
     assert "](" not in text.replace("\\](", "")

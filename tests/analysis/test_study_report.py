@@ -1,6 +1,7 @@
 """The report of a study: what it says, and what hostile names in it do not do."""
 
 import json
+import os
 import re
 import shutil
 
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A small study with names of an enemy."""
-    return make_study(tmp_path_factory.mktemp("study") / "s", model=EVIL)
+    return make_study(tmp_path_factory.mktemp("study") / "s", model=EVIL, reported=True)
 
 
 @pytest.fixture(scope="module")
@@ -218,11 +219,15 @@ def test_the_verb_writes_by_the_file_s_name(tracer, folder, tmp_path):
     html = (tmp_path / "x.html").read_text()
     assert html.startswith("<!DOCTYPE html>")
     assert html.count('<script type="application/json">') > 5  # its figures
-    tracer("study", "report", folder, "-o", "x.md")
+    # Figures in files of their own are test_study_pictures.py's.
+    undrawn = {"env": {**os.environ, "PATH": ""}}
+    tracer("study", "report", folder, "-o", "x.md", **undrawn)
     assert (tmp_path / "x.md").read_text().startswith("# small")
-    ran = tracer("study", "report", folder, "-o", "x.md", status=2)
+    ran = tracer("study", "report", folder, "-o", "x.md", status=2, **undrawn)
     assert "x.md exists" in ran.err and "--force" in ran.err
-    tracer("study", "report", folder, "-o", "x.md", "--force")
+    (tmp_path / "x.md").write_text("old")
+    tracer("study", "report", folder, "-o", "x.md", "--force", **undrawn)
+    assert (tmp_path / "x.md").read_text().startswith("# small")
     ran = tracer("study", "report", folder, "-o", "x.pdf", status=2)
     assert ".html or .md" in ran.err
     ran = tracer("study", "report", folder, "-o", "no/x.md", status=2)

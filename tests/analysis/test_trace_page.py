@@ -21,12 +21,25 @@ from tracer.analysis.timeline.lanes import timeline
 
 pytestmark = pytest.mark.slow
 
+MS = 1_000_000
+
 
 @pytest.fixture(scope="module")
 def trace(tmp_path_factory):
     """A minute of training."""
     with make_recording(tmp_path_factory.mktemp("trace") / "run.trace") as made:
         yield made
+
+
+@pytest.fixture(scope="module")
+def little(tmp_path_factory):
+    """A few calls: the folder of a trace whose page has one figure and takes little time."""
+    rows = [
+        {"ts": n * MS, "pid": 7, "tid": 7, "nr": 0, "name": "read", "dur_ns": MS, "ret": 1}
+        for n in range(23)
+    ]
+    with make_trace(tmp_path_factory.mktemp("little") / "run.trace", {"syscalls": rows}) as made:
+        return made.folder
 
 
 @pytest.fixture(scope="module")
@@ -206,28 +219,28 @@ def test_names_of_an_enemy_are_only_ever_text(tmp_path):
         assert "<script" not in told and "\\u202e" not in told and "\\u001b" not in told
 
 
-def test_the_verb_writes_a_page_whole_or_not_at_all(tracer, trace, tmp_path):
-    ran = tracer("report", trace.folder, "--html", "run.html")
+def test_the_verb_writes_a_page_whole_or_not_at_all(tracer, trace, little, tmp_path):
+    ran = tracer("report", little, "--html", "run.html")
     page = tmp_path / "run.html"
     assert ran.out == "" and "run.html: " in ran.err and "MiB" in ran.err
     assert page.read_text().startswith("<!DOCTYPE html>")
     assert stat.S_IMODE(page.stat().st_mode) == 0o600
-    ran = tracer("report", trace.folder, "--html", "run.html", status=2)
+    ran = tracer("report", little, "--html", "run.html", status=2)
     assert "run.html exists" in ran.err and "--force" in ran.err
     page.write_text("old")
     ran = tracer("report", trace.folder, "--html", "run.html", "--force", "--json")
     assert json.loads(ran.out)["duration_s"] == 60.0
     assert page.stat().st_size > 1 << 20
     for name in ("no/run.html", "."):
-        ran = tracer("report", trace.folder, "--html", name, "--force", status=2)
+        ran = tracer("report", little, "--html", name, "--force", status=2)
         assert ran.err.count("\n") == 1
-    ran = tracer("report", trace.folder, "--html", "-", "--json", status=2)
+    ran = tracer("report", little, "--html", "-", "--json", status=2)
     assert "stdout" in ran.err
     assert sorted(os.listdir(tmp_path)) == ["run.html"]
 
 
-def test_the_page_goes_to_stdout_where_that_is_asked_for(tracer, trace):
-    assert tracer("report", trace.folder, "--html", "-").out.startswith("<!DOCTYPE html>")
+def test_the_page_goes_to_stdout_where_that_is_asked_for(tracer, little):
+    assert tracer("report", little, "--html", "-").out.startswith("<!DOCTYPE html>")
 
 
 def little_room():
@@ -235,7 +248,7 @@ def little_room():
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
 
 
-def test_a_disk_that_holds_no_more_has_nothing_of_it(tracer, trace, tmp_path):
-    ran = tracer("report", trace.folder, "--html", "x.html", status=2, before=little_room)
+def test_a_disk_that_holds_no_more_has_nothing_of_it(tracer, little, tmp_path):
+    ran = tracer("report", little, "--html", "x.html", status=2, before=little_room)
     assert "cannot write x.html: " in ran.err and ran.err.count("\n") == 1
     assert os.listdir(tmp_path) == []

@@ -38,12 +38,20 @@ def visible(page):
     )
 
 
-@pytest.mark.parametrize("width", [1200, 390])
-def test_the_page_draws_all_figures_and_loads_nothing(made, tmp_path, width):
-    seen = look(made, tmp_path, width)
+def test_the_page_draws_all_figures_and_loads_nothing(made, tmp_path):
+    seen = look(made, tmp_path)
     assert seen.console == [] and seen.asked == []
     assert seen.dom.count('class="plot-container') == 2  # changes and noise
     assert 'data-drawn="2"' in seen.dom
+
+
+def test_a_narrow_page_draws_all_figures_and_loads_nothing(made, tab):
+    with tab() as page:
+        page.size(390, 2000)
+        page.open(made)
+        assert page.js("document.querySelectorAll('.plot-container').length") == 2
+        assert page.js("document.documentElement.dataset.drawn") == "2"
+        assert page.console == [] and page.asked == []
 
 
 def test_intervals_and_hollow_dots_are_drawn(page):

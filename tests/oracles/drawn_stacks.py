@@ -36,8 +36,13 @@ class World:
     A device that is idle is read and flushed, but not written, nor is one that lies on it.
     """
 
-    def __init__(self, numbers: random.Random) -> None:
-        self.numbers, self.now = numbers, 10
+    def __init__(self, numbers: random.Random, number: int = 0) -> None:
+        """Draws the world of this number: it shares no device, thread or time with others."""
+        self.numbers, self.now = numbers, 10 + 1_000_000 * number
+        self._apart = 100 * number
+        self.jobs, self.flushers = (
+            tuple(tid + self._apart for tid in tids) for tids in (JOBS, FLUSHERS)
+        )
         self.manifest: dict[str, Any] = {"disks": [], "mounts": [], "own_files": {}}
         self.tables: dict[str, list[Row]] = {
             name: [] for name in ("block", "writeback", "inode_writeback", "loss", "processes")
@@ -51,7 +56,8 @@ class World:
         self._files: dict[str, list[int]] = {}
         self._partitions = 0
         for n in range(numbers.randint(1, 3)):
-            self._add({"dev": f"8:{16 * n}", "name": f"sd{n}"}, 0, True)
+            at = n + self._apart
+            self._add({"dev": f"8:{16 * at}", "name": f"sd{at}"}, 0, True)
         for n in range(numbers.choice([0, 1, 3, 4, 5, 6])):
             self._stack(n)
         for space in [*self.free]:
@@ -67,7 +73,7 @@ class World:
         if numbers.random() < 0.5:
             self.tables["processes"] = [
                 {"pid": tid, "tid": tid, "role": "flusher", "comm": "kworker/u8:1"}
-                for tid in FLUSHERS
+                for tid in self.flushers
             ]
         for _ in range(numbers.choice([0, 8, 20, 40, 40, 60])):
             self._step()
@@ -94,7 +100,8 @@ class World:
             spaces = []
             chosen = sorted(self.numbers.sample(range(3), self.numbers.randint(1, 3)))
             for number, at in enumerate(chosen, 1):
-                name = f"8:{int(dev[2:]) + number}" if level == 0 else f"259:{self._partitions}"
+                above = f"259:{self._partitions + self._apart}"
+                name = f"8:{int(dev[2:]) + number}" if level == 0 else above
                 self._partitions += level > 0
                 first, length = BOUNDS[at], BOUNDS[at + 1] - BOUNDS[at]
                 part = {"dev": name, "bytes": SECTOR * length, "partition_of": dev}
@@ -121,11 +128,12 @@ class World:
             self.free.remove(space)
         level, on = 1 + max(space.level for space in below), [space.dev for space in below]
         for name in range(2 if kind == "lvm" else 1):
-            dev, more = f"253:{10 * number + name}", {}
+            dev, more = f"253:{10 * number + name + self._apart}", {}
             if kind == "md":
-                dev = f"9:{number}"
+                dev = f"9:{number + self._apart}"
             elif kind == "block":
-                dev, more = f"7:{number}", {"backing_file": f"/dev/{on[0]}", "backing_ino": None}
+                dev = f"7:{number + self._apart}"
+                more = {"backing_file": f"/dev/{on[0]}", "backing_ino": None}
             self._add({"dev": dev, "on": on, **more}, level, kind in ("md", "block"))
             self.beneath[dev] = below
 
@@ -136,7 +144,8 @@ class World:
         unused = [ino for ino in FILES if ino not in self._files[space.dev]]
         if not unused:
             return
-        row = {"dev": f"7:{number}", "on": [space.dev], "backing_file": f"/{space.dev}/{number}"}
+        dev = f"7:{number + self._apart}"
+        row = {"dev": dev, "on": [space.dev], "backing_file": f"/{space.dev}/{number}"}
         self._files[space.dev].append(self.numbers.choice(unused))
         if not is_old:
             row["backing_ino"] = self._files[space.dev][-1]
@@ -166,11 +175,11 @@ class World:
         dev, what = numbers.choice([*self.spaces]), numbers.random()
         space = numbers.choice(self.spaces[dev])
         if what < 0.05:
-            self._bio(space, numbers.choice(JOBS), rwbs=numbers.choice(["FWS", "F"]), length=0)
+            self._bio(space, numbers.choice(self.jobs), rwbs=numbers.choice(["FWS", "F"]), length=0)
         elif what < 0.1:
-            self._bio(space, numbers.choice(JOBS), rwbs=numbers.choice(["R", "RA", "D"]))
+            self._bio(space, numbers.choice(self.jobs), rwbs=numbers.choice(["R", "RA", "D"]))
         elif what < 0.15:
-            self._bio(space, numbers.choice(JOBS), event=numbers.choice(["remap", "complete"]))
+            self._bio(space, numbers.choice(self.jobs), event=numbers.choice(["remap", "complete"]))
         elif what < 0.18:
             self._lose()
         elif dev in self.idle:
@@ -178,13 +187,13 @@ class World:
         elif space in self.mounted and what < 0.8:
             self._write_back(space)
         elif what < 0.85:
-            self._bio(Space(dev, dev, 0, BOUNDS[0], 0), numbers.choice(JOBS))
+            self._bio(Space(dev, dev, 0, BOUNDS[0], 0), numbers.choice(self.jobs))
         else:
-            self._write(space, numbers.choice(JOBS))
+            self._write(space, numbers.choice(self.jobs))
 
     def _write_back(self, space: Space) -> None:
         """Write a file back, by the flusher; others write at the same time."""
-        numbers, tid = self.numbers, self.numbers.choice(FLUSHERS)
+        numbers, tid = self.numbers, self.numbers.choice(self.flushers)
         ino = numbers.choice([*FILES, *FILES, OWN, 81])
         named = {"tid": tid, "pid": tid}
         work = {**named, "bdi": space.disk, "reason": "periodic"}
@@ -197,7 +206,7 @@ class World:
             self._write(space, tid)
             self.now += numbers.choice([0, 1])
             if numbers.random() < 0.3:
-                self._write(space, numbers.choice(JOBS))
+                self._write(space, numbers.choice(self.jobs))
             others = [other for other in self.mounted if other.disk not in (space.disk, *self.idle)]
             if others and numbers.random() < 0.2:
                 self._write(numbers.choice(others), tid)  # no write of the file
@@ -241,4 +250,4 @@ class World:
         """Write to each device that was written: none was written by the recorder alone."""
         for dev in {row["dev"]: None for row in self.tables["block"]}:
             if dev not in self.idle:
-                self._bio(self.numbers.choice(self.spaces[dev]), JOBS[0])
+                self._bio(self.numbers.choice(self.spaces[dev]), self.jobs[0])

@@ -1,6 +1,7 @@
 """Pages of stacked devices count once: on stacks drawn at random, and in cases that have names."""
 
 import tempfile
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,8 @@ from tracer.analysis.flushlayer.trace.accesses import page_writebacks
 
 pytestmark = pytest.mark.slow
 
-WORLDS = 100
-"""Stacks at most, each in a trace of its own."""
+WORLDS, TOGETHER = 100, 10
+"""Stacks at most, and those of a trace: each has its own devices, threads and time."""
 DISK, FIRST, SECOND, MAPPED, OTHER, LOOP, ARRAY = (
     *("8:0", "8:1", "8:2"),
     *("253:0", "253:1", "7:0", "9:0"),
@@ -33,27 +34,50 @@ Row = dict[str, Any]
 Counts = tuple[dict[str, int], dict[str, int]]
 
 
-def numbered(pages: list[tuple[str, int]]) -> list[int]:
+def numbered(pages: Sequence[Hashable]) -> list[int]:
     """Returns dense numbers for pages, by when each first came."""
-    numbers: dict[tuple[str, int], int] = {}
+    numbers: dict[Hashable, int] = {}
     return [numbers.setdefault(page, len(numbers)) for page in pages]
 
 
+def together(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    return {name: value for part in parts for name, value in part.items()}
+
+
 def test_pages_count_once_as_they_do_for_the_oracle():
-    for case, (numbers,) in enumerate(batches(1)[:WORLDS]):
-        world = World(numbers)
-        stack = Stack(world.tables, world.manifest)
-        chosen = numbers.sample(world.devices, min(len(world.devices), numbers.randint(1, 3)))
+    for first, cases in enumerate(batches(TOGETHER)[: WORLDS // TOGETHER]):
+        worlds = [World(numbers, number) for number, numbers in enumerate(cases)]
+        stacks = [Stack(world.tables, world.manifest) for world in worlds]
+        tables = {
+            name: [row for world in worlds for row in world.tables[name]]
+            for name in worlds[0].tables
+        }
+        manifest = {
+            "disks": [disk for world in worlds for disk in world.manifest["disks"]],
+            "mounts": [mount for world in worlds for mount in world.manifest["mounts"]],
+            "own_files": together(world.manifest["own_files"] for world in worlds),
+        }
         with (
             tempfile.TemporaryDirectory() as folder,
-            make_trace(Path(folder) / "t", world.tables, **world.manifest) as trace,
+            make_trace(Path(folder) / "t", tables, **manifest) as trace,
         ):
-            for devices in (None, chosen):
-                expected = stack.count(devices)
-                found = page_writebacks(trace, devices, all_writers=True)
-                assert found.by_device == expected.by_device, (case, devices)
-                assert found.below == expected.below, (case, devices)
-                assert len(found) == len(expected.pages)
+            found = page_writebacks(trace, all_writers=True)
+            every = [stack.count() for stack in stacks]
+            assert found.by_device == together(one.by_device for one in every), first
+            assert found.below == together(one.below for one in every), first
+            assert len(found) == sum(len(one.pages) for one in every)
+            begin = 0
+            for number, expected in enumerate(every):
+                own = found.page[begin : begin + len(expected.pages)].tolist()
+                assert numbered(own) == numbered(expected.pages), (first, number)
+                begin += len(own)
+            for number, (world, stack) in enumerate(zip(worlds, stacks, strict=True)):
+                count = min(len(world.devices), world.numbers.randint(1, 3))
+                chosen = world.numbers.sample(world.devices, count)
+                expected = stack.count(chosen)
+                found = page_writebacks(trace, chosen, all_writers=True)
+                assert found.by_device == expected.by_device, (first, number, chosen)
+                assert found.below == expected.below, (first, number, chosen)
                 assert found.page.tolist() == numbered(expected.pages)
 
 

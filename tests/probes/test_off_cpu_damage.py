@@ -140,14 +140,16 @@ def hostile(folder, kernel=K, count=30_000):
         tid = numbers.choice(tids[:4])
         some = [numbers.choice(tids) for _ in range(2)]
         state = numbers.getrandbits(64) - (1 << 63)
-        payload = numbers.choice(
-            [
-                kernel.payload(SWITCH, tid, prev_pid=some[0], next_pid=some[1], prev_state=state),
-                kernel.payload(WAKING, tid, 255, pid=some[0]),
-                kernel.payload(WAKEUP_NEW, tid, pid=some[0]),
-                newtask(tid, some[0], b"x", THREAD),
-            ]
-        )
+        switched = {"prev_pid": some[0], "next_pid": some[1], "prev_state": state}
+        match numbers.choice(range(4)):
+            case 0:
+                payload = kernel.payload(SWITCH, tid, **switched)
+            case 1:
+                payload = kernel.payload(WAKING, tid, 255, pid=some[0])
+            case 2:
+                payload = kernel.payload(WAKEUP_NEW, tid, pid=some[0])
+            case _:
+                payload = newtask(tid, some[0], b"x", THREAD)
         events.append(Logged(ts // 3, 0, payload[: numbers.choice([8, 12, 28, 60, 99])]))
     scheduled_trace(folder / "t", kernel, events, targets=[target(0, "m", "machine")])
 

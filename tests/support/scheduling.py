@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +20,16 @@ HARDIRQ, SOFTIRQ = 0x08, 0x10
 """Bits of common_flags: include/linux/trace_events.h."""
 OTHER_FLAGS = (0, 0x01, 0x04, 0x20, 0x80)
 """Bits that do not tell of an interrupt: interrupts off, a switch needed, softirqs off."""
+
+
+@cache
+def _places_in(fields: str) -> dict[str, tuple[int, int]]:
+    """Returns the offset and the size of each field in the lines of a format."""
+    lines = [line.rsplit(maxsplit=3) for line in fields.splitlines()]
+    return {
+        declaration.split()[-1].partition("[")[0]: (int(offset), int(size))
+        for declaration, offset, size, _ in lines
+    }
 
 
 class Kernel(NamedTuple):
@@ -67,11 +78,7 @@ class Kernel(NamedTuple):
         return self._places(name)[field]
 
     def _places(self, name: str) -> dict[str, tuple[int, int]]:
-        lines = [line.rsplit(maxsplit=3) for line in self.fields[name].splitlines()]
-        return {
-            declaration.split()[-1].partition("[")[0]: (int(offset), int(size))
-            for declaration, offset, size, _ in lines
-        }
+        return _places_in(self.fields[name])
 
     def switch(
         self, prev: int, state: str | int, next: int, flags: int = 0, context: int | None = None

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
+import tempfile
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tests.support.in_memory import PLACE
 from tests.support.traces import make_trace
+from tracer.analysis.studies import extracts, measures
+from tracer.analysis.studies.report.contents import contents
 
 DEV = "7:0"
 S = 1_000_000_000
@@ -15,18 +22,27 @@ EVIL = (
     "[x](http://evil.example) |`*"
 )
 """Names that an enemy could choose."""
+PLACES = ("host", "1", "4")
 
 
-def make_study(folder: Path, model: str = "lenet", served: bool = False, **told: Any) -> Path:
-    """Two repeats on the host, in one container and in four, and a run that failed.
+def make_study(
+    folder: Path,
+    model: str = "lenet",
+    served: bool = False,
+    reported: bool = False,
+    places: Sequence[str] = PLACES,
+    **told: Any,
+) -> Path:
+    """Two repeats in each place (the host, one container and four), and a run that failed.
 
     The last of four containers lost events. Names are `model`'s and `EVIL`. `served`: the model is
-    also served, once in each place.
+    also served, once in each place. `reported`: each run has what a first report keeps beside its
+    trace.
     """
     study = {"name": "small", "about": "all of it", "paper": None, "scale": 0.5, **told}
     (folder / "runs").mkdir(parents=True)
     (folder / "study.json").write_text(json.dumps(study))
-    for where in ("host", "1", "4"):
+    for where in places:
         for repeat in (0, 1):
             _run(folder / "runs" / f"{where}-{repeat}", model, where, repeat)
         if served:
@@ -34,7 +50,27 @@ def make_study(folder: Path, model: str = "lenet", served: bool = False, **told:
     failed = {"state": "failed", "reason": f"no memory {EVIL}", "factors": {"model": model}}
     (folder / "runs/failed").mkdir()
     (folder / "runs/failed/run.json").write_text(json.dumps(failed))
+    if reported:
+        for trace in folder.glob("runs/*/run.trace"):
+            # A serving has the trace of the first training in its place.
+            of = re.sub("served-(.*)", r"\1-0", trace.parent.name)
+            for name, data in _kept()[of].items():
+                (trace.parent / name).write_bytes(data)
     return folder
+
+
+@cache
+def _kept() -> dict[str, dict[str, bytes]]:
+    """Makes the files that a report keeps of each run, by run and name; takes seconds."""
+    with tempfile.TemporaryDirectory(dir=PLACE) as place:
+        study = make_study(Path(place) / "s")
+        contents(study, drawn=False)
+        return {
+            trace.parent.name: {
+                name: (trace.parent / name).read_bytes() for name in (measures.FILE, extracts.FILE)
+            }
+            for trace in study.glob("runs/*/run.trace")
+        }
 
 
 def _served(where: str) -> dict[str, Any]:

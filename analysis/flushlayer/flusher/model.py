@@ -244,7 +244,9 @@ def _run(m: Any, ts: Any, kind: Any, inode: Any, page: Any, pages: Any, block: A
         now = ts[e]
         out = _until(m, out, now)
         pass_time(m, now)
-        i = inode[e]
+        # Of one type in all calls, so that numba compiles the functions once.
+        i: Any = np.int64(inode[e])
+        why: Any = np.int64(reason[e])
         if kind[e] == DROP:
             drop(m, i, page[e], page[e] + pages[e])
         elif kind[e] == FREE:
@@ -256,7 +258,7 @@ def _run(m: Any, ts: Any, kind: Any, inode: Any, page: Any, pages: Any, block: A
             dirty_again(m, i, now)
             mark(m, i, now)
         elif kind[e] == DIRTY:
-            d = m.device[i]
+            d: Any = np.int64(m.device[i])
             fresh = 0
             for k in range(pages[e]):
                 p = page[e] + k
@@ -283,13 +285,11 @@ def _run(m: Any, ts: Any, kind: Any, inode: Any, page: Any, pages: Any, block: A
             elif m.work[d] == IDLE and _over_background(m, d):
                 _look_soon(m, d, now)
         elif kind[e] == WRITE_PAGES:
-            out, _, _ = write_range(
-                m, out, i, page[e], page[e] + pages[e], UNLIMITED, now, reason[e]
-            )
+            out, _, _ = write_range(m, out, i, page[e], page[e] + pages[e], UNLIMITED, now, why)
         elif kind[e] == SYNC_INODE:
             out, _, _ = write_range(
                 m, out, i, max(page[e], m.lowest[i]),
-                min(page[e] + pages[e], m.highest[i] + 1), UNLIMITED, now, reason[e]
+                min(page[e] + pages[e], m.highest[i] + 1), UNLIMITED, now, why
             )  # fmt: skip
             if page[e] <= m.lowest[i] and page[e] + pages[e] > m.highest[i]:
                 m.lowest[i] = m.first_page[i + 1]
@@ -298,7 +298,7 @@ def _run(m: Any, ts: Any, kind: Any, inode: Any, page: Any, pages: Any, block: A
             for which in (B_IO, B_MORE_IO, B_DIRTY):
                 some = tail(m, i, which)
                 while some >= 0:
-                    out, _, _ = write_inode(m, out, some, UNLIMITED, now, reason[e])
+                    out, _, _ = write_inode(m, out, some, UNLIMITED, now, why)
                     clean(m, some)
                     some = tail(m, i, which)
             if m.work[i] == IDLE:

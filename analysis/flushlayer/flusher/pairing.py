@@ -55,7 +55,7 @@ from tracer.analysis.flushlayer.flusher.paired import (
     near_blocks,
     with_rows,
 )
-from tracer.probes.compiled import compiled, compiled_lean
+from tracer.probes.compiled import compiled, compiled_lean, read_only
 
 DIRTIED, WRITTEN, VISITED, FREED = 0, 1, 2, 3
 """Kinds of an inode's events: a folio is dirtied, a bio writes its pages, the flusher completes a
@@ -86,11 +86,11 @@ def pair(
     """
     folios, blocks = len(folio_index), len(block_page)
     state = State(
-        folio_index=folio_index,
-        room=room,
-        block_page=block_page,
-        device_page=device_page,
-        told=told,
+        folio_index=read_only(folio_index),
+        room=read_only(room),
+        block_page=read_only(block_page),
+        device_page=read_only(device_page),
+        told=read_only(told),
         waits=np.full(folios, NEVER, np.int64),
         by=np.full(folios, -1, np.int64),
         waited=np.full(folios, NEVER, np.int64),
@@ -103,10 +103,10 @@ def pair(
         at=np.zeros(SCALARS, np.int64),
         out=np.empty((max(16, folios), COLUMNS), np.int64),
     )
+    of = {name: read_only(column) for name, column in events.items()}
     pieces = _pair(
-        state, events["inode"], events["kind"], events["ts"], events["x"], events["pages"],
-        events["who"], events["started"], events["since"], events["first"], first_folio, start_ns,
-        end_ns,
+        state, of["inode"], of["kind"], of["ts"], of["x"], of["pages"], of["who"], of["started"],
+        of["since"], of["first"], read_only(first_folio), start_ns, end_ns,
     )  # fmt: skip
     return np.asarray(pieces)
 

@@ -264,7 +264,7 @@ def _send_run(w: Any, layer: int, page: int) -> None:
     """Sends the dirty, committed pages that follow a page on its disk."""
     slot = w.slot
     for _ in range(MOST_IN_A_RUN - 1):
-        after = w.following[page]
+        after: Any = np.int64(w.following[page])
         if (
             after < 0
             or slot[after].home != layer

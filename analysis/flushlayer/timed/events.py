@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from tracer.analysis.flushlayer.timed import service
 from tracer.analysis.flushlayer.timed.completion import finish, pass_around, unblock
 from tracer.analysis.flushlayer.timed.destage import destage, destage_idle, written
@@ -161,10 +163,10 @@ def _write(w: Any, m: int) -> None:
         to_disk(w, m)
         return
     waits = 0
-    page = -1
+    page: Any = np.int64(-1)
     for k in range(bio[m].pages):
         i = bio[m].first + k
-        page = w.page[i]
+        page = np.int64(w.page[i])
         if w.slot[page].home >= 0:
             touch(w, page)
         else:
@@ -200,7 +202,7 @@ def _is_full_for(w: Any, m: int) -> bool:
 def _make_room(w: Any, layer: int, access: int, m: int) -> int:
     """Frees a slot for a page access. Returns 1 if bio m has to wait for the disk, else 0."""
     if w.evicted.shape[0] > 0:
-        victim = w.evicted[access]
+        victim: Any = np.int64(w.evicted[access])
         if victim < 0 or w.slot[victim].home < 0:
             return 0
         return int(evict(w, victim, m))
@@ -241,7 +243,7 @@ def _keep_read(w: Any, m: int) -> None:
     """Gives the pages of a read slots, as clean pages; the read does not wait for the room."""
     for k in range(w.bio[m].pages):
         i = w.bio[m].first + k
-        page = w.page[i]
+        page: Any = np.int64(w.page[i])
         if w.slot[page].home >= 0:
             touch(w, page)
         else:
@@ -265,7 +267,7 @@ def _drop(w: Any, m: int) -> None:
     """Removes the pages of a bio from the layers: the bio bypasses them, so their copy is stale."""
     bio = w.bio
     for k in range(bio[m].pages):
-        page = w.page[bio[m].first + k]
+        page: Any = np.int64(w.page[bio[m].first + k])
         home = w.slot[page].home
         # A write of part of a page does not replace the dirty sectors in the rest of the page.
         sectors = _page_begin(bio, m, k + 1) - _page_begin(bio, m, k)

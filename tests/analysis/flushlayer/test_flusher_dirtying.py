@@ -248,7 +248,7 @@ def test_every_written_page_is_in_one_piece(folios, bios):
     index = sorted({index for _, index in folios})
     rows = [(at, pairing.DIRTIED, index.index(place), 0) for at, place in folios]
     rows += [(at, pairing.WRITTEN, first, pages) for at, first, pages in bios]
-    ts, kind, x, pages = np.array(sorted(rows), np.int64).reshape(-1, 4).T
+    ts, kind, x, pages = np.array(sorted(rows), np.int64).reshape(-1, 4).T.copy()
     nothing = np.zeros(len(ts), np.int64)
     found = pairing.pair(
         {
@@ -294,6 +294,7 @@ def test_a_page_lies_where_the_file_system_says(tmp_path):
 
 def test_both_dirtyings_of_a_folio_end_if_a_write_out_leaves_it_unwritten():
     columns = ("inode", "kind", "ts", "x", "pages", "who", "started", "since", "first")
+    types = {"inode": np.int32, "kind": np.int8}
     rows = np.array(
         [
             (0, pairing.DIRTIED, 1, 0, 0, 7, 0, 0, 0),
@@ -304,7 +305,7 @@ def test_both_dirtyings_of_a_folio_end_if_a_write_out_leaves_it_unwritten():
     none = np.zeros(0, np.int64)
     one = np.zeros(1, np.int64)
     pieces = pairing.pair(
-        {name: rows[:, i].copy() for i, name in enumerate(columns)},
+        {name: rows[:, i].astype(types.get(name, np.int64)) for i, name in enumerate(columns)},
         np.array([0, 1]), one, paired.folio_room(one), none, one - 1, none, 0, 20,
     )  # fmt: skip
     asked = (paired.TS, paired.WHO, paired.UNTIL, paired.KIND)

@@ -169,12 +169,12 @@ def test_a_device_to_which_nobody_wrote_is_named(trace, tracer):
     assert "no page write-backs of the targets to 259:7" in text
 
 
-def test_sweeps_of_several_traces_take_the_targets_pages(trace, tmp_path, tracer):
+def test_sweeps_of_several_traces_take_the_targets_pages(trace, tmp_path, tracer, workers):
     (tmp_path / "sweep.toml").write_text('capacity = ["4K", "1M"]\n')
     asked = ("simulate", trace.folder, trace.folder, "--config", tmp_path / "sweep.toml")
     for options, requests in (
         ((), 54),
-        (("--scheduler", "local:2"), 54),
+        (("--scheduler", workers), 54),
         (("--all-writers",), 226),
     ):
         rows = tracer(*asked, *options, "--json").json["rows"]

@@ -35,8 +35,7 @@ def _study() -> dict[str, bytes]:
     """The files that the report of a study with measured runs reads, by path."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "study"
-        make_study(folder)
-        called("study", "report", folder, "-o", folder.parent / "x.md")
+        make_study(folder, reported=True)
         paths = [folder / "study.json", *(folder / "runs" / r / n for r in _RUNS for n in _READ)]
         return {p.relative_to(folder).as_posix(): p.read_bytes() for p in paths if p.exists()}
 

@@ -211,8 +211,8 @@ def _first_looked(cache: Cache, opened: Opened, index: int) -> Any:
 
 @compiled_lean
 def _cached_before(cache: Cache, opened: Opened, index: int, most: int) -> Any:
-    # Returns the cached pages directly before `index`, at most `most`, and if they begin with the
-    # file (page_cache_prev_miss).
+    # Returns the cached pages directly before `index`, and if they begin with the file. If it looks
+    # at `most` cached pages, the last of them counts as absent (page_cache_prev_miss).
     in_node = (1 << NODE) - 1
     counted = index - 1
     looked = _first_looked(cache, opened, counted)
@@ -226,7 +226,7 @@ def _cached_before(cache: Cache, opened: Opened, index: int, most: int) -> Any:
             looked -= 1
         elif counted & in_node:
             looked += (counted & in_node) - (1 << NODE)
-    return most, False
+    return most - 1, False
 
 
 @compiled_lean
@@ -243,9 +243,9 @@ def _next_absent(cache: Cache, opened: Opened, index: int, most: int) -> int:
 
 
 @compiled_lean
-def read_missing(cache: Cache, opened: Opened, index: int, asked: int) -> None:
-    """Reads for a call that needs `asked` pages from `index` on, which is absent
-    (page_cache_sync_ra)."""
+def read_missing(cache: Cache, opened: Opened, index: int, asked: int, ended: int) -> None:
+    """Reads for a call that needs `asked` pages from `index` on, which is absent; the reader's last
+    read ended in the page `ended`, or at its beginning (page_cache_sync_ra)."""
     reader = cache.reader
     r = opened.reader
     ra_pages, io_pages = cache.setting[0].ra_pages, cache.setting[0].io_pages
@@ -257,7 +257,7 @@ def read_missing(cache: Cache, opened: Opened, index: int, asked: int) -> None:
             left -= CHUNK
         return
     most = _most_pages(cache, asked)
-    if index == 0 or asked > most or 0 <= index - reader[r].last <= 2:
+    if index == 0 or asked > most or 0 <= index - ended <= 1:
         reader[r].start = index
         size = _initial_size(asked, most)
         reader[r].length = size

@@ -20,8 +20,9 @@ pages of a memory cgroup with a limit, and of those below it, without MGLRU and 
 - an active folio becomes inactive, and is marked as part of the working set (shrink_active_list).
 
 Dirty pages are clean by the time they are the oldest: the flusher has written them. Pages under
-read are not locked. Mappings of code (VM_EXEC) are treated like others, and a mapping lasts until
-the page is evicted. Shadow entries are kept for ever.
+read are not locked, and those that a read copies may be evicted by its own read-ahead. Mappings of
+code (VM_EXEC) are treated like others, and a mapping lasts until the page is evicted. Shadow
+entries are kept for ever.
 """
 
 from __future__ import annotations

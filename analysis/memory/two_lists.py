@@ -85,9 +85,10 @@ def two_lists(
     `capacity`: pages of each memory limit (int[limit]), or one number for all. `limits`: the number
     of each tenant's limit (int[tenant]); None: each has its own. `ra_pages`: the
     device's read_ahead_kb / 4; 0: none. `io_pages`: its max_sectors_kb / 4. `large_folios`: True
-    if the file system has large folios (ext4 since Linux 6.16, XFS): windows are aligned, and
-    pages that were read together are evicted together. The state takes 16 bytes for each page of
-    the files that is accessed. Raises UsageError for numbers below 0.
+    if the file system has large folios (ext4 since Linux 6.16, XFS): windows end at multiples of
+    their folios, not of four pages, and pages that were read together are evicted together. The
+    state takes 16 bytes for each page of the files that is accessed. Raises UsageError for numbers
+    below 0.
     """
     return _simulated(runs, capacity, True, ra_pages, io_pages, large_folios, limits)
 
@@ -167,12 +168,14 @@ def _read(cache: Cache, opened: Opened, index: int, pages: int) -> int:
     _hold(cache, opened.base + index, opened.base + index + pages)
     missed = 0
     last = index + pages
+    before = reader[opened.reader].last
+    ended = before if before == index else before + 1
     for at in range(index, last):
         p = opened.base + at
         if not page[p].state & HELD:
             missed += 1
         if not is_cached(cache, opened, at):
-            read_missing(cache, opened, at, last - at)
+            read_missing(cache, opened, at, last - at, ended)
             if not is_cached(cache, opened, at) and not read_one(cache, opened, at):
                 cache.setting[0].read += 1
         if is_marker(cache, opened, at):
@@ -182,7 +185,6 @@ def _read(cache: Cache, opened: Opened, index: int, pages: int) -> int:
             page[p].state &= ALL ^ UNUSED ^ HELD
             folio = folio_of(cache, opened, at)
             if at in (folio, index):
-                before = reader[opened.reader].last
                 again = at == index and folio <= before < folio + pages_of(cache, p)
                 if not again or not cache.setting[0].kernel:
                     touch(cache, opened.base + folio)

@@ -302,7 +302,7 @@ def read_run(file, ahead, index, pages):
     for at in range(index, end):
         missed += at_first[at] is None or file.folio_at(at) is not at_first[at]
         if file.folio_at(at) is None:
-            ahead.sync(at, end - at)
+            ahead.sync(at, end - at, index)
             if file.folio_at(at) is None and file.add(at, 0) is None:
                 file.pass_through()
         folio = file.folio_at(at)

@@ -96,7 +96,7 @@ class ReadAhead:
                 slot -= 1
             elif counted % 64:  # the previous node, at the offset of the count
                 slot = 64 * (node - 1) + counted % 64
-        return most, False
+        return most - 1, False
 
     def next_absent(self, index, most):
         slot = self.slot(index)
@@ -106,7 +106,8 @@ class ReadAhead:
             slot = slot + 1 if (slot + 1) % 64 else counted + 1
         return index + most
 
-    def sync(self, index, request):
+    def sync(self, index, request, first):
+        """Reads for a call that begins at `first`."""
         r = self.reader
         if self.ra_pages == 0:
             self.read_singles(index, 1, 0)
@@ -115,7 +116,9 @@ class ReadAhead:
             self.read_singles(index, min(request, max(self.io_pages, self.ra_pages)), 0)
             return
         most = self.most(request)
-        sequential = r.ended is not None and index in (r.ended, r.ended + 1, r.ended + 2)
+        inside = r.ended == first  # the last read ended in this page; else at the end of its page
+        follows = None if r.ended is None else r.ended + (not inside)
+        sequential = follows is not None and index in (follows, follows + 1)
         if index == 0 or request > most or sequential:
             r.size = initial(request, most)
             r.async_size = r.size - request if r.size > request else r.size // 2

@@ -1,0 +1,265 @@
+"""The kernel's model of `tracer predict` reads as much as a naive kernel with two lists."""
+
+import random
+
+import numpy as np
+import pytest
+
+from tests.oracles.called_jobs import CalledJobs
+from tests.oracles.drawn_calls import SIZES, Drawn, as_runs
+from tests.oracles.shared_cache import FILES, lru
+from tests.oracles.two_lists import READ, Call, TwoLists
+from tests.support.traces import make_trace
+from tracer.analysis.memory.prediction import predict
+
+pytestmark = pytest.mark.slow
+
+PAGE = 4096
+CAPACITIES = (1, 2, 31, 33, 60, 100, 170, 260, sum(SIZES.values()))
+"""Pages: one, about one batch of reclaim and several, and all."""
+ROOMY = tuple(pages for pages in CAPACITIES if pages >= 100)
+"""Those with room for what a call reads ahead."""
+SEEDS = range(6)
+
+
+def naive(calls, limits, capacity, sizes=SIZES, **options):
+    """The oracle after these calls, with the pages missed and read by group."""
+    cache = TwoLists([capacity] * (max(limits) + 1), limits, sizes, **options)
+    return cache, *cache.run(calls)
+
+
+def found_by_model(calls, capacities, sizes=SIZES, ahead=0, timed=False, limits=None):
+    """The pages missed and read by the model: two lists of groups by capacities."""
+    runs = as_runs(calls, sizes, timed)
+    return predict(runs, capacities, ahead, large_folios=False, limits=limits)
+
+
+def agree(calls, limits, capacities, ahead=0, exact=True):
+    """Returns how many pages became active as they were read again, over all capacities."""
+    found = found_by_model(calls, capacities, ahead=ahead, timed=not exact, limits=limits)
+    activated = 0
+    for column, capacity in enumerate(capacities):
+        cache, missed, read = naive(calls, limits, capacity, ahead=ahead, exact=exact)
+        for group in missed:
+            place = capacity, group
+            assert found.missed[group, column] == missed[group], place
+            assert found.read[group, column] == read[group], place
+        activated += sum(limit.activated for limit in cache.limits)
+    return activated
+
+
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("limits", [[0], [0, 1], [0, 0], [0, 0, 1, 0]])
+def test_pages_missed_and_read_are_those_of_the_oracle(limits, exact):
+    for seed in SEEDS:
+        calls = Drawn(random.Random(seed), 700, len(limits)).calls
+        assert agree(calls, limits, CAPACITIES, exact=exact) > 0
+
+
+@pytest.mark.parametrize("ahead", [1, 4, 8, 32, 64])
+@pytest.mark.parametrize("limits", [[0], [0, 0]])
+def test_pages_read_ahead_are_those_of_the_oracle(limits, ahead):
+    for seed in SEEDS:
+        calls = Drawn(random.Random(seed), 500, len(limits)).calls
+        agree(calls, limits, ROOMY, ahead)
+
+
+def test_drawn_calls_tell_the_two_lists_from_lru():
+    calls = Drawn(random.Random(1), 700).calls
+    reads = [call for call in calls if call.kind == READ]
+    uses = [("", call.file, index) for call in reads for index in range(call.first, call.end)]
+    for capacity in ROOMY[:-1]:
+        _, _, read = naive(reads, [0], capacity)
+        assert sum(read.values()) != sum(lru(uses, capacity)), capacity
+
+
+# Cases worked out by hand. All pages are of one file, each read by a call of its own.
+
+
+def reads_of(pages, group=0, begin=0):
+    """Calls of several readers, none of which reads twice: each call marks its page."""
+    return [Call(0, group, (group, n), READ, "f", p, 1, begin) for n, p in enumerate(pages)]
+
+
+def pages_read(calls, capacity, size=1000, **options):
+    """The pages that the model and the oracle read in each group."""
+    found = found_by_model(calls, [capacity], {"f": size}, **options).read[:, 0].tolist()
+    exact = not options.get("timed", False)
+    _, _, read = naive(
+        calls, [0], capacity, {"f": size}, ahead=options.get("ahead", 0), exact=exact
+    )
+    assert [read[group] for group in sorted(read)] == found
+    return found
+
+
+def test_a_cache_smaller_than_a_batch_of_reclaim_loses_all_inactive_pages():
+    """Reclaim for the ninth page wants 32; it takes the newest of the eight, too."""
+    assert pages_read([*reads_of(range(9)), *reads_of([7], group=1)], 8) == [9, 1]
+
+
+def test_pages_used_twice_outlast_a_scan():
+    """Ten active pages; the inactive list never has fewer than 17."""
+    hot = [*range(10), *range(10)]
+    calls = [*reads_of(hot), *reads_of(range(100, 300), 1), *reads_of(range(10), 2)]
+    assert pages_read(calls, 64) == [10, 200, 0]
+
+
+def test_a_page_read_again_by_its_last_reader_is_used_once():
+    calls = [Call(0, 0, 0, READ, "f", 0, 1)] * 2
+    scan = reads_of(range(100, 300), 1)
+    assert pages_read([*calls, *scan, *reads_of([0], 2)], 64) == [1, 200, 1]
+
+
+def test_active_pages_stay_until_the_statistics_are_brought_up_to_date():
+    """30 of 40 pages are active: the inactive list is too small, but only later known to be."""
+    hot, scan = [*range(30), *range(30)], range(100, 200)
+    calls = [*reads_of(hot), *reads_of(scan, 1), *reads_of(range(30), 2)]
+    assert pages_read(calls, 40, timed=True) == [30, 100, 0]
+    assert pages_read(calls, 40)[2] > 0
+    late = 3_000_000_000
+    calls = [*reads_of(hot), *reads_of(scan, 1, late), *reads_of(range(30), 2, late)]
+    assert pages_read(calls, 40, timed=True)[2] > 0
+
+
+def test_pages_read_ahead_that_nobody_uses_count_as_read():
+    """The first read of a file reads four pages, if read-ahead is 32 (get_init_ra_size)."""
+    sizes = {f"f{n}": 50 for n in range(8)}
+    calls = [Call(0, n // 8, n, READ, f"f{n % 8}", 0, 1) for n in range(16)]
+    found = found_by_model(calls, [40], sizes, ahead=32)
+    assert (found.missed[:, 0].tolist(), found.read[:, 0].tolist()) == ([8, 0], [32, 0])
+    _, missed, read = naive(calls, [0], 40, sizes, ahead=32)
+    assert (missed, read) == ({0: 8, 1: 0}, {0: 32, 1: 0})
+
+
+def singles(pages):
+    """Reads of single pages, each by a reader of its own."""
+    return [Call(0, 0, page, READ, "f", page, 1) for page in pages]
+
+
+@pytest.mark.parametrize(
+    ("before", "asked", "read"), [(7, 6, 8), (7, 7, 7), (13, 6, 8), (13, 7, 7)]
+)
+def test_cached_pages_before_a_read_count_less_than_the_longest_window(before, asked, read):
+    """Linux 6.18 reads as much: if it looks at eight cached pages, it counts seven of them."""
+    calls = singles(range(99, 99 - before, -1))
+    assert pages_read([*calls, Call(0, 1, 0, READ, "f", 100, asked)], 500, ahead=8) == [
+        before,
+        read,
+    ]
+
+
+@pytest.mark.parametrize(("first", "read"), [(30, 4), (31, 8)])
+def test_a_read_that_goes_on_in_a_page_is_sequential_up_to_the_next_one(first, read):
+    """Linux 6.18 reads as much. The reader has read page 30, and lacks pages from 32 on."""
+    calls = [*singles([30, 31]), Call(0, 1, 30, READ, "f", first, 36 - first)]
+    assert pages_read(calls, 500, ahead=8) == [2, read]
+
+
+def test_memory_for_all_pages_reads_each_once():
+    calls = Drawn(random.Random(3), 300).calls
+    found = found_by_model(calls, [sum(SIZES.values()), 10**6])
+    assert np.array_equal(found.read[:, 0], found.read[:, 1])
+    first_uses = {}
+    for call in calls:
+        for index in range(call.first, call.end):
+            first_uses.setdefault((call.file, index), call)
+    read = sum(call.kind != "write" for call in first_uses.values())
+    assert found.read[:, 0].sum() == found.missed[:, 0].sum() == read
+
+
+def test_no_calls_read_nothing():
+    found = found_by_model([], [1, 100])
+    assert found.read.sum() == found.missed.sum() == found.accessed.sum() == 0
+
+
+# The same from a recording.
+
+TARGETS = [
+    {"name": name, "role": "target", "kind": "container", "pid": pid, "container": name * 64}
+    for name, pid in (("a", 100), ("b", 200))
+]
+DISKS = [
+    {"dev": "8:0", "name": "sda"},
+    *({"dev": f"8:{n}", "name": f"sda{n}", "partition_of": "8:0"} for n in (1, 2)),
+]
+RECORDED = (1, 7, 40, 66, 90, 400)
+"""Pages; the jobs use 160."""
+NO_LIMIT = 10**9
+TENANTS = {"a": 0, "b": 1, None: 2}
+
+
+def made(folder, jobs, **tables):
+    clock = {"name": "mono", "start_ns": 0, "end_ns": 10**11}
+    given = jobs.tables | tables
+    make_trace(folder, given, targets=TARGETS, disks=DISKS, clock=clock, duration_s=100.0).close()
+
+
+def recorded_reads(tracer, folder, pages, *options):
+    """The pages that the kernel's model reads, by capacity, target and epoch."""
+    memory = ",".join(str(number * PAGE) for number in pages)
+    answer = tracer("predict", folder, "--memory", memory, *options, "--json").json
+    return {
+        (row["memory_bytes"] // PAGE, row["target"], row["epoch"]): row["two-lists_pages"]
+        for row in answer["reads"]
+    }
+
+
+def expected_reads(jobs, pages, shared, ahead=0):
+    """Those of the oracle. Other processes have as much memory as they need."""
+    found = {}
+    sizes = {(dev, ino): size for dev, ino, size in FILES}
+    calls = [
+        Call(TENANTS[one.target], (one.target, one.epoch), *one.place, one.pages, one.ts)
+        for one in jobs.calls
+    ]
+    for number in pages:
+        limits, capacities = ([0, 0, 1], [number]) if shared else ([0, 1, 2], [number] * 2)
+        cache = TwoLists([*capacities, NO_LIMIT], limits, sizes, ahead, exact=False)
+        for (target, epoch), read in cache.run(calls)[1].items():
+            if target is not None:
+                found[number, target, epoch] = read
+    return found
+
+
+@pytest.mark.parametrize("common", [True, False])
+@pytest.mark.parametrize("pause_ns", [0, 6_000_000_000])
+@pytest.mark.parametrize("sharing", ["--shared", "--apart"])
+def test_each_epoch_of_each_target_reads_as_much_as_in_the_oracle(
+    tmp_path, tracer, common, pause_ns, sharing
+):
+    jobs = CalledJobs(17 + common, common, pause_ns)
+    made(tmp_path / "t", jobs)
+    for ahead in (0, 8):
+        pages = RECORDED if ahead == 0 else RECORDED[2:]
+        options = sharing, "--read-ahead", ahead * PAGE
+        found = recorded_reads(tracer, tmp_path / "t", pages, *options)
+        assert found == expected_reads(jobs, pages, sharing == "--shared", ahead)
+
+
+def test_the_cache_is_what_anonymous_memory_leaves(tmp_path, tracer):
+    """Own memory grows from 10 to 34 pages during the recording: the most counts."""
+    jobs = CalledJobs(21)
+    samples = [
+        {"ts": ts, "target": target, "name": name, "value": float(pages * PAGE)}
+        for target in "ab"
+        for ts, memory, cache in ((1000, 60, 50), (2000, 90, 56), (3000, 80, 70))
+        for name, pages in (("cgroup_memory", memory), ("cgroup_page_cache", cache))
+    ]
+    made(tmp_path / "t", jobs, samples=samples)
+    options = "--apart", "--read-ahead", 0
+    found = recorded_reads(tracer, tmp_path / "t", [100], *options)
+    expected = expected_reads(jobs, [66], False)
+    assert found == {(100, *key): read for (_, *key), read in expected.items()}
+    found = recorded_reads(tracer, tmp_path / "t", [100], *options, "--own-memory", 10 * PAGE)
+    expected = expected_reads(jobs, [90], False)
+    assert found == {(100, *key): read for (_, *key), read in expected.items()}
+    assert sum(expected.values()) < sum(expected_reads(jobs, [66], False).values())
+
+
+@pytest.mark.parametrize("taken", ["evicts", "drops"])
+def test_pages_that_left_the_cache_of_the_recording_stay_in_the_model(tmp_path, tracer, taken):
+    jobs = CalledJobs(22, **{taken: 0.3})
+    assert any(row["event"] == "delete" for row in jobs.tables["page_cache"])
+    made(tmp_path / "t", jobs)
+    found = recorded_reads(tracer, tmp_path / "t", RECORDED, "--shared", "--read-ahead", 0)
+    assert found == expected_reads(jobs, RECORDED, True)

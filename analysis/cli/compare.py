@@ -133,5 +133,6 @@ def _as_json(found: Comparison) -> dict[str, Any]:
         "grouped": found.grouping.how,
         "tests": found.tests,
         "notes": found.notes,
+        "left_out": found.left_out,
         "rows": records(found.rows),
     }

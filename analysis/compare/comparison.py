@@ -8,6 +8,7 @@ below 5 %, so at most one in twenty changes is expected to be noise.
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from tracer.analysis.compare.groups import Group, Grouping, different_work, pairs, told
-from tracer.analysis.compare.measured import Measured, measured
+from tracer.analysis.compare.measured import LARGEST, Measured, measured
 from tracer.analysis.compare.ratio import Values, ratio
 from tracer.analysis.report.lost import lost_in_words
 from tracer.analysis.scale.mapping import results
@@ -63,15 +64,16 @@ class Comparison:
 
     `grouping`: the groups, and how they were found. `runs`: the traces. `values`: one row per trace
     and measure (topic, measure, unit, group, trace, value, weight). `tests`: the number of tests.
-    `notes`: sentences on the comparison. `rows`: one row per measure and group except the base, in
-    order of verdict and score, with the columns of `ROWS`:
+    `notes`: sentences on the comparison. `left_out`: by topic, the number of measures that are not
+    compared, because they are among the largest of no trace. `rows`: one row per measure and group
+    except the base, in order of verdict and score, with the columns of `ROWS`:
 
     - ratio of the means to the base's, its 95 % interval (null: see `why`), p, and p_corrected for
       all `tests`
     - weight: the share of the job's time that the measure is about
     - score: the weight times the distance of the interval from 1, as a logarithm; without a test,
       times that of the ratio, at most 1 for a ratio of 0
-    - lossy: a trace of the two groups lost events
+    - lossy: a trace of the two groups lost events; null: not known
     """
 
     grouping: Grouping
@@ -80,6 +82,7 @@ class Comparison:
     rows: pd.DataFrame
     tests: int
     notes: list[str]
+    left_out: dict[str, int]
 
 
 def look(trace: Trace) -> Run:
@@ -168,7 +171,9 @@ def compared(
     if len(grouping.groups) < 2 or not all(group.traces for group in grouping.groups):
         raise UsageError("a comparison needs two groups of traces", "give --group NAME=T,T twice")
     values = _values(runs, grouping)
+    left_out = _left_out(runs)
     said = [*notes, *grouping.notes, *_about(runs, grouping, identities)]
+    said += _about_left_out(left_out)
     rows: list[dict[str, Any]] = []
     base = grouping.groups[0]
     for group in grouping.groups[1:]:
@@ -182,7 +187,7 @@ def compared(
         rows += _rows(values, runs, base, group, paired)
     frame = _judged(pd.DataFrame(rows, columns=ROWS))
     tests = int(frame["p"].notna().sum())
-    return Comparison(grouping, list(runs), values, frame, tests, said)
+    return Comparison(grouping, list(runs), values, frame, tests, said, left_out)
 
 
 def _about(runs: Sequence[Run], grouping: Grouping, identities: Sequence[Identity]) -> list[str]:
@@ -205,6 +210,22 @@ def _about(runs: Sequence[Run], grouping: Grouping, identities: Sequence[Identit
         if len(group.traces) == 1:
             said.append(f"{group.name} is a single run, so noise cannot be told from change")
     return said
+
+
+def _left_out(runs: Sequence[Run]) -> dict[str, int]:
+    """Returns by topic the number of measures that are among the largest of no trace."""
+    frames = [run.measured.frame for run in runs if len(run.measured.frame)]
+    found = pd.concat([frame[[*_KEYS, "leading"]] for frame in frames], ignore_index=True)
+    leads = found.groupby(_KEYS)["leading"].any()
+    return dict(Counter(str(topic) for topic, *_ in leads.index[~leads.astype(bool)]))
+
+
+def _about_left_out(left_out: Mapping[str, int]) -> list[str]:
+    return [
+        f"{topic}: the {LARGEST[topic]} of each trace with the most time are compared;"
+        f" {count:,} measures of others are left out"
+        for topic, count in left_out.items()
+    ]
 
 
 def _about_pairs(

@@ -37,7 +37,8 @@ MACHINES_PAGES = "flushed pages of the machine"
 """Topic of the pages of all writers except the recorder."""
 WRITEBACKS = "write-backs of the machine"
 REQUESTS = "requests of the machine"
-_LONGEST_CALLS = 20
+LARGEST = {"calls": 20}
+"""Number of names that lead in a trace, by topic; other topics have no limit."""
 _SPREAD = ("p50", "p99")
 """Quantiles of times that are measures in addition to the mean."""
 _MOST_NAMED = 1000
@@ -167,7 +168,7 @@ def _calls(trace: Trace, dev: str | None) -> list[Row]:
         Row("calls", "time in all", "s", total_s, ELSEWHERE),
     ]
     for number, one in enumerate(records(frame)):
-        leading = number < _LONGEST_CALLS
+        leading = number < LARGEST["calls"]
         seconds = (one["total_s"] or 0.0) / jobs
         weight = ELSEWHERE * min(1.0, seconds / length)
         rows.append(Row("calls", f"time in {one['name']}", "s", seconds, weight, 0.0, leading))

@@ -26,7 +26,15 @@ def arrays_of(trace: Trace, query: str, kinds: Mapping[str, DTypeLike]) -> tuple
     for batch in trace.batches(query):
         for (name, kind), column in zip(kinds.items(), parts, strict=True):
             column.append(batch[name].to_numpy(zero_copy_only=False).astype(kind))
+    return concatenated(parts)
+
+
+def concatenated(parts: list[list[NDArray[Any]]]) -> tuple[NDArray[Any], ...]:
+    """Returns the arrays that several columns' parts make, and empties the list of `parts`.
+
+    A column's parts are freed before the next column is put together.
+    """
     found = []
-    while parts:  # a column's parts are freed before the next column is put together
+    while parts:
         found.append(np.concatenate(parts.pop(0)))
     return tuple(found)

@@ -8,11 +8,13 @@ memory.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tracer.analysis.views.arrays import concatenated
 from tracer.analysis.views.calls_around import LATEST, Calls, CallsAround
 from tracer.analysis.views.cuts import Cuts
 from tracer.analysis.views.lives import Lives, lives_of
@@ -27,8 +29,8 @@ _NOBODY = 1 << 40
 """A number that no thread has."""
 
 _TIMES = (
-    f"SELECT row, coalesce(tid, {_NOBODY})::BIGINT AS tid, ts, coalesce(dur_ns, 0) AS length"
-    " FROM off_cpu_rows"
+    f"SELECT coalesce(tid, {_NOBODY})::BIGINT AS tid, ts, coalesce(dur_ns, 0) AS length"
+    " FROM off_cpu"
 )
 _ROWS = f"""
 SELECT row, ts, dur_ns, pid, tid, state, wake_ns, waker_tid, interrupt, run_delay_ns, ran_tid,
@@ -75,28 +77,38 @@ class Sleeps:
         self.lives: Lives = lives_of(trace)
         self.tids, self._lane_of_life = np.unique(self.lives.tid, return_inverse=True)
         """The numbers of all threads, ascending: the place of a number is its lane."""
-        rows = int(trace.rows("SELECT count(*) FROM off_cpu")[0][0])
-        lane, ts = np.full(rows, -1, np.int32), np.empty(rows, np.int64)
-        until = np.empty(rows, np.int64)
-        for batch in trace.batches(_TIMES):
-            row, tid, began, length = (batch[name].to_numpy() for name in batch.schema.names)
-            life, wanted = self._lives(tid, began)
-            row = row[wanted]
-            lane[row], ts[row] = self._lane_of_life[life], began[wanted]
-            _ends(began[wanted], length[wanted], row, until)
+        lane, ts, until = self._times()
         place, self._first, ascends = _placed(lane, ts, len(self.tids))
         del lane
-        count = int(self._first[-1])
         # Places of rows that ascend are counted anew as the rows are read again.
-        self._sorted = None if ascends else (place, _ordered(until, place, count))
+        self._sorted = None if ascends else (place, _ordered(until, place))
         del until
-        moments = _ordered(ts, place, count)
+        moments = _ordered(ts, place)
         del ts, place
         self._ts = moments
         lane = np.repeat(np.arange(len(self.tids), dtype=np.int32), np.diff(self._first))
         self._around = CallsAround(lane, moments, after=False, results=True)
-        self._call = np.full(count, -1, np.int32)
+        self._call = np.full(len(moments), -1, np.int32)
         self._edge = np.empty(0, np.int64)
+
+    def _times(self) -> tuple[NDArray[np.int32], Ints, Ints]:
+        """Returns the lane, the time and the end (ns) of each interval, in stored order.
+
+        The arrays grow with the rows that are read, whatever number of rows the file claims.
+        """
+        parts: list[list[NDArray[Any]]] = [
+            [np.empty(0, kind)] for kind in (np.int32, np.int64, np.int64)
+        ]
+        for batch in self._trace.batches(_TIMES):
+            tid, began, length = (batch[name].to_numpy() for name in batch.schema.names)
+            life, wanted = self._lives(tid, began)
+            until = np.empty(len(wanted), np.int64)
+            _ends(began[wanted], length[wanted], until)
+            lane = self._lane_of_life[life].astype(np.int32)
+            for part, found in zip(parts, (lane, began[wanted], until), strict=True):
+                part.append(found)
+        lanes, times, ends = concatenated(parts)
+        return lanes, times, ends
 
     def _lives(self, tid: Ints, ts: Ints) -> tuple[Ints, Ints]:
         """Returns the wanted lives of thread numbers at times, and which of the times are theirs.
@@ -138,17 +150,19 @@ class Sleeps:
         - life, late_life: row of `threads` at `ts` and at `wake_ns`, as `life` there; waker_life,
           ran_life, late_ran_life: the same of the waker at `ts`, and of `ran_tid` at both times.
         """
-        places = _Places(self._first, self._sorted)
+        places, done = _Places(self._first, self._sorted), 0
         for batch in self._trace.batches(_ROWS, _BATCH, beside=True):
             life, kept = self._lives(batch["number"].to_numpy(), batch["ts"].to_numpy())
             if len(kept):
                 rows = batch.take(pa.array(kept))
-                yield self._around_rows(rows, life, places, marks, of_calls)
+                yield self._around_rows(rows, life, done, places, marks, of_calls)
+                done += len(kept)
 
     def _around_rows(
         self,
         batch: pa.RecordBatch,
         life: Ints,
+        done: int,
         places: _Places,
         marks: Sequence[Marks],
         of_calls: Marks,
@@ -156,7 +170,7 @@ class Sleeps:
         names = ("ts", "woken", "number", "waker", "ran", "length")
         ts, woken, tid, waker, ran, length = (batch[name].to_numpy() for name in names)
         lane = self._lane_of_life[life]
-        at, since = places.of(batch["row"].to_numpy(), lane, ts, length)
+        at, since = places.of(done, lane, ts, length)
         edge, place = self._edge[at], self._place_of_call[at]
         inside = place == _INSIDE
         call, result = self._call[at], self._result[at]
@@ -200,16 +214,16 @@ class _Places:
         self._following = first[:-1].copy()
         self._ended = np.zeros(len(first) - 1, np.int64)
 
-    def of(self, row: Ints, lane: Ints, began: Ints, length: Ints) -> tuple[Ints, Ints]:
+    def of(self, done: int, lane: Ints, began: Ints, length: Ints) -> tuple[Ints, Ints]:
         """Returns the places of the rows that follow, and the ends (ns) of the intervals before.
 
-        The first interval of a lane has any end before it.
+        `done`: the number of rows before them. The first interval of a lane has any end before it.
         """
         if self._known is not None:
             place, until = self._known
-            at = place[row].astype(np.int64)
+            at = place[done : done + len(lane)].astype(np.int64)
             return at, until[np.maximum(at, 1) - 1]
-        at, since = np.empty(len(row), np.int64), np.empty(len(row), np.int64)
+        at, since = np.empty(len(lane), np.int64), np.empty(len(lane), np.int64)
         _follow(lane, began, length, self._following, self._ended, at, since)
         return at, since
 
@@ -217,15 +231,14 @@ class _Places:
 def _placed(lane: NDArray[np.int32], ts: Ints, lanes: int) -> tuple[NDArray[np.int32], Ints, bool]:
     """Returns the place of each row in the order of lanes and times, and the lanes' first places.
 
-    Rows of the lane -1 have the place -1. Rows of one time keep their order. The last value tells
-    whether the rows of each lane are in order of time.
+    Rows of one time keep their order. The last value tells whether the rows of each lane are in
+    order of time.
     """
-    place = np.full(len(lane), -1, np.int32)
+    place = np.empty(len(lane), np.int32)
     first = np.zeros(lanes + 1, np.int64)
     ascends = _place(lane, ts, first, place)
     if not ascends:
-        kept = np.flatnonzero(lane >= 0)
-        place[kept[np.lexsort((ts[kept], lane[kept]))]] = np.arange(len(kept), dtype=np.int32)
+        place[np.lexsort((ts, lane))] = np.arange(len(lane), dtype=np.int32)
     return place, first, ascends
 
 
@@ -233,8 +246,7 @@ def _placed(lane: NDArray[np.int32], ts: Ints, lanes: int) -> tuple[NDArray[np.i
 def _place(lane: NDArray[np.int32], ts: Ints, first: Ints, place: NDArray[np.int32]) -> bool:
     """Places rows whose times ascend in each lane; False: they do not."""
     for row in range(len(lane)):
-        if lane[row] >= 0:
-            first[lane[row] + 1] += 1
+        first[lane[row] + 1] += 1
     for at in range(1, len(first)):
         first[at] += first[at - 1]
     following = first[:-1].copy()
@@ -242,27 +254,25 @@ def _place(lane: NDArray[np.int32], ts: Ints, first: Ints, place: NDArray[np.int
     ascends = True
     for row in range(len(lane)):
         at = lane[row]
-        if at >= 0:
-            ascends &= ts[row] >= last[at]
-            last[at] = ts[row]
-            place[row] = following[at]
-            following[at] += 1
+        ascends &= ts[row] >= last[at]
+        last[at] = ts[row]
+        place[row] = following[at]
+        following[at] += 1
     return ascends
 
 
 @compiled
-def _ordered(values: Ints, place: NDArray[np.int32], count: int) -> Ints:
-    found = np.empty(count, np.int64)
+def _ordered(values: Ints, place: NDArray[np.int32]) -> Ints:
+    found = np.empty(len(values), np.int64)
     for row in range(len(values)):
-        if place[row] >= 0:
-            found[place[row]] = values[row]
+        found[place[row]] = values[row]
     return found
 
 
 @compiled
-def _ends(began: Ints, length: Ints, row: Ints, until: Ints) -> None:
-    for at in range(len(row)):
-        until[row[at]] = _end(began[at], length[at])
+def _ends(began: Ints, length: Ints, until: Ints) -> None:
+    for at in range(len(until)):
+        until[at] = _end(began[at], length[at])
 
 
 @compiled

@@ -96,6 +96,22 @@ def test_a_call_counts_as_it_was_made_however_many_took_longer(tmp_path):
     assert row(found, "calls", "time in call39")["base_mean"] == 0
     shown = set(found.rows["measure"])
     assert "time in call20" in shown and "time in call19" not in shown
+    assert found.left_out == {"calls": 40}
+    assert any("40 measures of others are left out" in note for note in found.notes)
+
+
+def test_a_comparison_of_all_calls_leaves_none_out(tracer, tmp_path):
+    few = {f"call{n}": 100 + n for n in range(20)}
+    paths = [of_calls(tmp_path / f"{name}.trace", few) for name in "ab"]
+    told = tracer("compare", *paths, "--json").json
+    assert told["left_out"] == {} and not any("left out" in note for note in told["notes"])
+    more = of_calls(tmp_path / "c.trace", {**few, "slow": 200})
+    told = tracer("compare", paths[0], more, "--json").json
+    assert told["left_out"] == {}, "each leads in one of the traces"
+    both = [of_calls(tmp_path / f"{name}.trace", {**few, "slow": 200}) for name in "de"]
+    text = tracer("compare", *both).out
+    assert "of each trace with the most time are compared" in " ".join(text.split())
+    assert tracer("compare", *both, "--json").json["left_out"] == {"calls": 2}
 
 
 def test_a_call_of_a_trace_with_too_many_names_is_not_said_to_be_0(tmp_path):

@@ -4,10 +4,13 @@ import json
 import math
 from dataclasses import asdict
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.support.budget import within_budget
+from tests.support.claims import claim
 from tests.support.hostile import NAMES, make_harmful
 from tests.support.traces import make_trace
 from tracer.analysis.explain.explanation import explain
@@ -15,11 +18,15 @@ from tracer.analysis.report.by_phase import BY, by_phase
 from tracer.analysis.report.tables import TABLES as REPORT
 from tracer.analysis.report.tables import records
 from tracer.analysis.views.catalogue import VIEWS
+from tracer.analysis.views.sleeps import Marks, Sleeps
+from tracer.analysis.views.threads import make_threads
 from tracer.probes.errors import BadTrace, TracerError
 from tracer.store.packing import open_pack
 from tracer.store.trace import ALL_TABLES, Trace, dump
 
 pytestmark = pytest.mark.slow
+
+NO_INTS = np.empty(0, np.int64)
 
 
 @pytest.fixture
@@ -136,3 +143,29 @@ def test_a_hundred_thousand_processes(tmp_path):
         (phases,) = records(REPORT["phases"].of(trace))
     assert calls.iloc[0].tolist() == [100_000, 100_000]
     assert (phases["processes"], phases["calls"]) == (100_000, 100_000)
+
+
+def sleeps_of(folder):
+    """Reads the intervals off the CPU of the one thread, and returns how many there are."""
+    with Trace(folder) as trace:
+        make_threads(trace)
+        sleeps = Sleeps(trace, np.ones(1, np.bool_))
+        sleeps.close()
+        nothing = Marks(NO_INTS, NO_INTS, pa.table({}))
+        return sum(len(rows) for rows in sleeps.batches([], nothing))
+
+
+@pytest.mark.parametrize("claimed", [10**6, 10**12])
+def test_a_table_that_claims_more_rows_than_it_has_takes_no_memory_for_them(tmp_path, claimed):
+    rows = 1009  # a prime
+    tables = {
+        "processes": [{"pid": 7, "tid": 7, "role": "target", "target": "job"}],
+        "off_cpu": [
+            {"ts": 100 * n, "dur_ns": 50, "pid": 7, "tid": 7, "state": "S"} for n in range(rows)
+        ],
+    }
+    make_trace(tmp_path / "t", tables).close()
+    assert sleeps_of(tmp_path / "t") == rows
+    claim(tmp_path / "t/events/off_cpu.parquet", rows, claimed)
+    error = within_budget(sleeps_of, tmp_path / "t")
+    assert isinstance(error, BadTrace) and "damaged" in str(error)

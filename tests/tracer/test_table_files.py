@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.support.budget import run_within
+from tests.support.claims import claim, claims_of, varint
 from tests.support.traces import make_trace, rows_of
 from tracer.probes.catalogue import TABLES
 from tracer.probes.errors import BadTrace
@@ -183,12 +184,21 @@ def test_more_columns_than_any_table_has(trace):
     assert "damaged" in run_within(256 << 20, refused, trace)
 
 
-def varint(number):
-    parts = []
-    while number >= 128:
-        parts.append(number % 128 + 128)
-        number //= 128
-    return bytes([*parts, number])
+@pytest.mark.parametrize(
+    ("places", "said"),
+    [
+        (slice(0, 1), "it claims 1000000000000 rows, and its row groups 1009"),
+        (slice(1, 2), "has 1000000000000 values in a row group of 1009 rows"),
+        (slice(-1, None), "has 1009 values in a row group of 1000000000000 rows"),
+    ],
+)
+def test_a_footer_that_claims_more_rows_than_its_parts(trace, places, said):
+    rows = 1009  # a prime
+    put(trace, phases([{**ROWS[0], "start": n} for n in range(rows)]))
+    path = trace / "events/phases.parquet"
+    assert claims_of(path, rows) == len(PHASES.columns) + 2
+    claim(path, rows, 10**12, places)
+    assert said in refused(trace)
 
 
 def test_the_table_of_losses_is_looked_at_too(trace):

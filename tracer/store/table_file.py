@@ -144,13 +144,20 @@ def _absent(found: Any, facts: Any, table: Table) -> frozenset[str]:
         elif not column.nullable:
             raise ValueError(f"it lacks the column {column.name}")
     known = [places[column.name] for column in table.columns if column.name in places]
+    rows = 0
     for group in (facts.row_group(number) for number in range(facts.num_row_groups)):
+        rows += group.num_rows
         if group.num_columns != len(names):
             raise ValueError("a row group has other columns than the table")
         for chunk in (group.column(number) for number in known):
             size = chunk.total_uncompressed_size
             if chunk.file_path or not 0 <= size <= _MOST_COLUMN:
                 raise ValueError(f"the column {chunk.path_in_schema} unpacks to {size} bytes")
+            if chunk.num_values != group.num_rows:
+                said = f"the column {chunk.path_in_schema} has {chunk.num_values} values"
+                raise ValueError(f"{said} in a row group of {group.num_rows} rows")
+    if rows != facts.num_rows:
+        raise ValueError(f"it claims {facts.num_rows} rows, and its row groups {rows}")
     return frozenset(column.name for column in table.columns if column.name not in places)
 
 

@@ -14,11 +14,32 @@ from tracer.analysis.flushlayer.policies.clock import clock
 from tracer.analysis.flushlayer.policies.fifo import fifo
 from tracer.analysis.flushlayer.policies.lfu import lfu
 from tracer.analysis.flushlayer.policies.lru import lru
-from tracer.analysis.flushlayer.policies.s3_fifo import s3_fifo
+from tracer.analysis.flushlayer.policies.s3_fifo import (
+    ENOUGH,
+    MOST_USES,
+    REMEMBERED,
+    SMALL,
+    s3_fifo,
+)
 from tracer.analysis.flushlayer.policies.sieve import sieve
-from tracer.analysis.flushlayer.policies.slru import slru
-from tracer.analysis.flushlayer.policies.two_q import two_q
+from tracer.analysis.flushlayer.policies.slru import PROTECTED, slru
+from tracer.analysis.flushlayer.policies.two_q import KIN, KOUT, two_q
 from tracer.probes.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A constant of a policy: a share of the capacity, or a number."""
+
+    about: str
+    value: float
+    is_share: bool = True
+
+    @property
+    def text(self) -> str:
+        """The parameter in words, for docs."""
+        shown = f"{_percent(self.value)} of the capacity" if self.is_share else f"{self.value:g}"
+        return f"{self.about}: {shown}"
 
 
 @dataclass(frozen=True)
@@ -29,8 +50,19 @@ class Policy:
     description: str
     source: str
     kernel: Callable[..., NDArray[np.uint8]]
+    parameters: tuple[Parameter, ...] = ()
     one_pass: bool = False
     """True if one pass gives all capacities (stack_distances.py); else each takes its own pass."""
+
+    @property
+    def row(self) -> str:
+        """The policy's row in the docs: name, description, parameters, source."""
+        parameters = "; ".join(parameter.text for parameter in self.parameters) or "none"
+        return f"| `{self.name}` | {self.description} | {parameters} | {self.source} |"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:g} %"
 
 
 POLICIES = {
@@ -58,15 +90,22 @@ POLICIES = {
         ),
         Policy(
             "slru",
-            "two LRU segments; pages used again move to the protected one (at most 80 %)",
-            "Karedla, Love and Wherry, IEEE Computer 1994",
+            "two LRU segments; pages used again move to the protected one (at most"
+            f" {_percent(PROTECTED)})",
+            "Karedla, Love and Wherry, IEEE Computer 1994; the size is that of Caffeine",
             slru,
+            (Parameter("protected segment, at most", PROTECTED),),
         ),
         Policy(
             "2q",
-            "FIFO (25 %) for new pages, LRU for pages requested again after they left the FIFO",
-            "Johnson and Shasha, VLDB 1994, full version",
+            f"FIFO ({_percent(KIN)}) for new pages, LRU for pages requested again after they"
+            " left the FIFO",
+            "Johnson and Shasha, VLDB 1994, full version, section 3",
             two_q,
+            (
+                Parameter("FIFO (Kin), the size above which it gives up pages", KIN),
+                Parameter("pages remembered after they left it (Kout)", KOUT),
+            ),
         ),
         Policy(
             "arc",
@@ -82,9 +121,16 @@ POLICIES = {
         ),
         Policy(
             "s3-fifo",
-            "a small FIFO (10 %) filters out pages used once; a main FIFO keeps the others",
+            f"a small FIFO ({_percent(SMALL)}) filters out pages used once; a main FIFO keeps"
+            " the others",
             "Yang et al., SOSP 2023, as in libCacheSim",
             s3_fifo,
+            (
+                Parameter("small queue", SMALL),
+                Parameter("pages remembered after they left it (ghosts)", REMEMBERED),
+                Parameter("uses there that move a page to the main queue", ENOUGH, False),
+                Parameter("uses that count, at most", MOST_USES, False),
+            ),
         ),
         Policy(
             "min",

@@ -21,10 +21,13 @@ from tracer.analysis.flushlayer.policies.queue import GONE, ring_size, squeeze
 from tracer.probes.compiled import compiled
 
 SMALL, REMEMBERED = 0.1, 0.9
-"""Shares of the capacity."""
+"""Shares of the capacity: the small queue, and the ghosts."""
+ENOUGH, MOST_USES = 2, 3
+"""Uses in the small queue with which a page moves to the main one, and the most that count."""
 
 _SMALL, _MAIN = 4, 8  # in the small queue or a ghost; in the main queue
-_ONE_USE, _USES = 16, 48  # uses are counted up to three
+_ONE_USE = 16
+_USES = MOST_USES * _ONE_USE  # a mask of two bits
 
 
 @compiled
@@ -99,7 +102,7 @@ def s3_fifo(
                 if v == GONE:
                     continue
                 in_small -= 1
-                if state[v] & _USES >= 2 * _ONE_USE:
+                if state[v] & _USES >= ENOUGH * _ONE_USE:
                     small[(middle - 1) & small_mask] = GONE
                     state[v] = state[v] & ~(_USES | _SMALL) | _MAIN
                     if main_head - main_tail > main_mask:

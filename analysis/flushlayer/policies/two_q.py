@@ -17,6 +17,9 @@ from tracer.analysis.flushlayer.policies.operations import LOOK, PAST, WRITE
 from tracer.analysis.flushlayer.policies.queue import GONE, ring_size, squeeze
 from tracer.probes.compiled import compiled
 
+KIN, KOUT = 0.25, 0.5
+"""Shares of the capacity: the size above which A1in gives up pages, and the most in A1out."""
+
 _NEW, _PROVEN = 4, 8  # in A1in or A1out; in Am
 
 
@@ -25,7 +28,7 @@ def two_q(
     page: Any, op: Any, unique: int, capacity: int, tally: Any, found: Any, victim: Any
 ) -> Any:
     """Runs accesses through a buffer of at least 1 page; accounting.py describes the arrays."""
-    most_new, most_remembered = capacity // 4, capacity // 2
+    most_new, most_remembered = int(capacity * KIN), int(capacity * KOUT)
     mixed, told = len(op) > 0, len(found) > 0
     state = np.zeros(unique, np.uint8)
     slot = np.empty(unique, np.int32)

@@ -2,6 +2,7 @@
 
 from functools import cache
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ from tests.support.slow_policies import SLOW, run
 from tests.support.streams import every_stream, numbered, zipf
 from tracer.analysis.flushlayer.policies import POLICIES, catalogue, lru, outcomes, simulate
 from tracer.probes.errors import BadTrace, UsageError
+
+DOC = Path(__file__).parents[3] / "docs" / "what-if.md"
 
 pytestmark = pytest.mark.slow
 
@@ -198,6 +201,11 @@ def test_an_unknown_policy_names_those_there_are():
 def test_each_policy_says_what_it_does():
     assert len(catalogue.lines()) == len(POLICIES) == 10
     assert all(policy.description and policy.source for policy in POLICIES.values())
+
+
+def test_the_documentation_has_the_parameters_and_sources_of_every_policy():
+    rows = [policy.row for policy in POLICIES.values()]
+    assert "\n".join(rows) in DOC.read_text()
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,8 @@ def lines(path: Path | str) -> list[str]:
     return os.fsdecode(Path(path).read_bytes()).removesuffix("\n").split("\n")
 
 
+_PF_EXITING = 0x4
+"""include/linux/sched.h"""
 _ANSWERED_BY_OTHERS = (b"fuse", b"nfs", b"cifs", b"smb", b"autofs", b"9p", b"ceph", b"afs")
 """Beginnings of file system types whose server is another host or a process."""
 
@@ -112,6 +114,11 @@ class ProcessStat:
     """Flags of the kernel, PF_*."""
     start_time: int
     """Start time in clock ticks since boot."""
+
+    @property
+    def exiting(self) -> bool:
+        """True once the process has begun to exit."""
+        return bool(self.flags & _PF_EXITING)
 
 
 def read_stat(pid: int) -> ProcessStat | None:

@@ -2,14 +2,18 @@
 
 import io
 import json
+import re
 import shutil
 import subprocess
 import tarfile
+import threading
 
 import pytest
 
 from tests.docker.conftest import calls, wait_for
 from tests.support.backends import every_backend
+from tests.support.dockerd import IMAGE
+from tests.support.front import in_front_of
 from tests.support.losses import losses
 
 TIMES = "import os\nfor _ in range({}): os.times()"
@@ -48,7 +52,8 @@ def test_two_containers_are_recorded_from_their_start_to_their_removal(
     """An earlier container of the same name and a stranger's container do not count."""
     earlier = dockerd.run("one", TIMES.format(997), shared=shared)
     earlier.wait()
-    recording = record("--docker-daemon", "--container", "one,two", "--wait", "--backend", backend)
+    options = ("--docker-daemon", "--container", "one,two", "--wait", "-e", "syscalls")
+    recording = record(*options, "--backend", backend)
     earlier.remove()
     ours = {}
     for name, times in (("one", 1009), ("stranger", 1013), ("two", 1019)):
@@ -78,6 +83,38 @@ def test_the_recording_of_an_awaited_container_alone_ends_with_its_removal(docke
     with recording.trace() as trace:
         assert trace.manifest["ended_by"] == "target"
         assert calls(trace, "times") == [("alone", "target", 1009)]
+
+
+def test_the_facts_of_a_container_are_asked_for_until_the_daemon_tells(
+    dockerd, shared, record, tmp_path, monkeypatch
+):
+    lost, tells = [], threading.Event()
+
+    def lose(head):
+        if re.match(r"GET \S*/containers/[0-9a-f]{64}/json", head) and not tells.is_set():
+            lost.append(head)
+            raise ConnectionResetError
+
+    with in_front_of(dockerd.host, tmp_path / "front", lose) as host:
+        monkeypatch.setenv("DOCKER_HOST", host)
+        options = ("--container", "silent", "--wait", "-e", "syscalls", "--perf-stat")
+        recording = record(*options)
+        container = dockerd.run("silent", "import time; time.sleep(1000)", shared=shared)
+        asked = len(lost)
+        wait_for(lambda: len(lost) > asked + 1, "further questions")
+        tells.set()
+
+        def arrived():
+            manifest = json.loads((recording.folder / "manifest.json").read_text())
+            counted = [one["target"] for one in manifest["perf"]["counters"]]
+            known = [c["id"] for c in manifest.get("containers", []) if c.get("arrived")]
+            return (known, counted) == ([container.id], ["silent"])
+
+        wait_for(arrived, "its facts, and perf")
+        container.remove(force=True)
+        with recording.trace() as trace:
+            (target,) = trace.manifest["targets"]
+            assert (target["container"], target["image"]) == (container.id, IMAGE)
 
 
 @pytest.fixture
@@ -143,7 +180,8 @@ def test_perf_counts_an_awaited_container_and_the_daemon_without_it(start, tell,
     try:
         wait_for(counted, "perf")
     except AssertionError as error:
-        error.add_note(f"perf: {seen['perf']}, targets: {seen['targets']}")
+        ended = recording.process.poll()
+        error.add_note(f"recorder: {ended}, perf: {seen['perf']}, targets: {seen['targets']}")
         raise
     tell("go")
     container.wait()

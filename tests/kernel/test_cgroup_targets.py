@@ -13,7 +13,7 @@ from tests.support.losses import losses
 from tests.support.waiting import wait_for, wait_for_rounds
 from tests.support.warm import Tracer
 from tracer.store.trace import Trace
-from tracer.targets.cgroups import of_process
+from tracer.targets.cgroups import CgroupTarget, find_cgroups, of_process
 
 IN, OUT, LATER, INNER = 9973, 211, 1009, 101
 
@@ -346,3 +346,31 @@ def test_cgroups_in_cgroups_end_no_recording(cgroup, record):
     finally:
         maker.communicate(b"\n")
         (cgroup / "inner/d").rmdir()
+
+
+def test_a_cgroup_holds_processes_that_come_and_go_in_it(cgroup, program, tmp_path):
+    program(
+        "enter(top); say('storm')\n"
+        "while not os.path.exists('end'):\n"
+        "    if os.fork() == 0: os._exit(0)\n"
+        "    os.wait()\n"
+        "say('calm'); time.sleep(99)"
+    )
+    below = program("enter(inner); say('below'); time.sleep(99)")
+    outside = program("say('outside'); time.sleep(99)")
+    said(tmp_path, "storm", "below", "outside")
+    (own,) = find_cgroups(str(cgroup))
+    target = CgroupTarget("own", [own])
+    came = set()
+    for _ in range(1000):
+        members = set(target.members())
+        came |= members
+        assert below.pid in members
+        assert own.holds(members)
+    assert len(came) > 10
+    assert not own.holds({below.pid, outside.pid})
+    outside.kill()
+    outside.wait()
+    assert own.holds({below.pid, outside.pid})
+    (tmp_path / "end").touch()
+    said(tmp_path, "calm")

@@ -141,7 +141,7 @@ def test_the_loss_falls(output: Path):
 
 def test_scale_takes_a_share_of_the_papers_samples(command, output: Path):
     answer = command(
-        *("train", "resnet18", "--dataset", "cifar10", "--scale", 0.0002, "--workers", 0),
+        *("train", "squeezenet", "--dataset", "cifar10", "--scale", 0.0002, "--workers", 0),
         *("--output", output / "a"),
     )
     assert (answer.status, answer.err) == (0, "")

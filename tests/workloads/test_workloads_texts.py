@@ -51,8 +51,8 @@ def build(name: str, folder: Path) -> torch.nn.Module:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_padding_changes_no_score(name: str, tmp_path: Path):
-    model = build(name, tmp_path)
+def test_padding_changes_no_score(name: str, output: Path):
+    model = build(name, output)
     short = torch.tensor([[7, 2, 49, 0]])
     # MobileBERT reads tokens in threes, so both texts need the zero after the last token.
     long = torch.nn.functional.pad(short, (0, 12))
@@ -91,7 +91,7 @@ def test_equal_seeds_train_equally_and_the_checkpoint_infers(name: str, output: 
 
 def test_the_lstm_learns_four_texts_by_heart(output: Path):
     common = {"workers": 0, "samples": 4, "batch_size": 4, "lr": 1.0}
-    summary = train(TrainOptions(model="lstm", output=output / "a", steps=20, **common))
+    summary = train(TrainOptions(model="lstm", output=output / "a", steps=8, **common))
     first, last = summary["first_loss"], summary["last_loss"]
     assert isinstance(first, float) and isinstance(last, float)
     assert last < 0.5 * first

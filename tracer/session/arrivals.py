@@ -80,11 +80,13 @@ class Arrivals:
             for target in self.awaited:
                 if target.hear(event, identity, name):
                     changed[id(target)] = target
-                    if event == "start" and target.known is None:
-                        with contextlib.suppress(TracerError):  # the kernel told of its cgroups
-                            target.look()
                     break
         for target in self.awaited:
+            if target.unasked:
+                with contextlib.suppress(TracerError):  # the kernel told of its cgroups
+                    target.look()
+                if target.known is not None:
+                    changed[id(target)] = target
             found = paths.get(target.identity or "", {})
             if target.lies_in(found):
                 changed[id(target)] = target

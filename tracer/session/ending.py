@@ -103,15 +103,17 @@ def until_the_end(running: Running) -> str:
 
 def _let_in(running: Running) -> None:
     """Lets awaited containers into the recording, as soon as something is known of them."""
-    changed = running.arrivals.look(running.members.paths)
-    if not changed:
-        return
     raw, manifest = running.place / RAW, running.manifest
-    for target in changed:
+    changed = running.arrivals.look(running.members.paths)
+    news = bool(changed)
+    for target in running.arrivals.awaited:
         number = running.targets.index(target)
-        running.sampler.arrived(number, target)
+        if target in changed:
+            running.sampler.arrived(number, target)
+        # perf may not be able to begin at the first look, and nothing tells when it is.
         counting = running.perf.arrived(raw, number, target)
         if counting is not None:
+            news = True
             running.capture.leave_out([counting])
         if target.new and target.known is not None:
             target.new = False
@@ -119,6 +121,8 @@ def _let_in(running: Running) -> None:
             running.marks.arrived(target, target.pid, target.environment)
             others = [c for c in manifest.get("containers", []) if c["id"] != target.known["id"]]
             manifest["containers"] = [*others, {**target.known, "arrived": True}]
+    if not news:
+        return
     running.members.look()
     manifest["targets"] = [target.describe() for target in running.targets]
     manifests.write(running.place, manifest)

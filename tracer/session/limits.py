@@ -12,8 +12,6 @@ from tracer.targets import Target
 from tracer.targets.cgroups import Cgroup, of_process
 from tracer.targets.limiting import has_own, limiting, own_cgroups
 
-_PF_EXITING = 0x4
-"""include/linux/sched.h"""
 _UNREAD = "the cgroup of its process could not be read"
 
 
@@ -52,7 +50,7 @@ class TargetLimits:
             return
         # A process that exits, or has exited, is shown in the root of each old hierarchy.
         stat = read_stat(target.pid)
-        if stat is None or stat.start_time != target.start_time or stat.flags & _PF_EXITING:
+        if stat is None or stat.start_time != target.start_time or stat.exiting:
             return
         self._paths = paths
         self._reader.at(*limiting(own_cgroups(paths), named=True))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
@@ -19,6 +20,9 @@ from tracer.store.manifest_parts import CounterFile, Perf
 from tracer.targets import Target
 from tracer.targets.cgroups import Cgroup, hierarchies
 from tracer.targets.containers import AwaitedContainer
+
+_TRIES = 3
+"""Attempts to begin to count an awaited container."""
 
 
 class PerfTools:
@@ -36,6 +40,7 @@ class PerfTools:
         self._outputs: dict[str, int] = {}
         self._facts: Perf = {}
         self._failures: dict[str, str] = {}
+        self._tries: Counter[str] = Counter()
         wanted = list(callgraphs or [])
         events = perf_record.split(wanted) if wanted else []
         if not counters and not events:
@@ -101,17 +106,21 @@ class PerfTools:
     def arrived(self, raw: Path, number: int, target: Target) -> int | None:
         """Counts an awaited container from now on, if its cgroup is there and not counted yet.
 
-        Returns the pid of the new perf. A perf that fails is named in the manifest.
+        Returns the pid of the new perf. A perf that does not begin is tried again at the next
+        calls, a few times; the manifest tells why the last one failed.
         """
         name = f"counters-{number}.csv"
-        done = name in self._running or name in self._failures
-        if self._plan is None or done or _cgroup(target) is None:
+        if self._plan is None or name in self._running or self._tries[name] == _TRIES:
             return None
+        if _cgroup(target) is None:
+            return None
+        self._tries[name] += 1
         try:
             facts = self._count(self._plan, raw / name, target)
         except TracerError as error:
             self._failures[name] = str(error)
             return None
+        self._failures.pop(name, None)
         facts["arrived"] = True
         self._facts["counters"].append(facts)
         self._running[name].enable()
@@ -147,8 +156,9 @@ class PerfTools:
             running.disable()
 
     def _output(self, path: Path) -> int:
-        with create(path) as file:
-            self._outputs[path.name] = os.dup(file.fileno())
+        if path.name not in self._outputs:
+            with create(path) as file:
+                self._outputs[path.name] = os.dup(file.fileno())
         return self._outputs[path.name]
 
     def stop(self) -> None:
@@ -190,7 +200,8 @@ def _cgroup(target: Target) -> str | None:
 
     perf uses the hierarchy of controller perf_event, or the unified one if no other has it.
     """
-    cgroups: list[Cgroup] = getattr(target, "cgroups", [])
+    known: list[Cgroup] = getattr(target, "cgroups", [])
+    cgroups = [cgroup for cgroup in known if cgroup.exists()]
     if not cgroups:
         return None
     controllers = {name for h in hierarchies() for name in h.controllers.split(",")}
@@ -198,6 +209,6 @@ def _cgroup(target: Target) -> str | None:
         mine = cgroup.controllers.split(",")
         if "perf_event" not in mine and ("perf_event" in controllers or any(mine)):
             continue
-        if cgroup.exists() and cgroup.processes().issuperset(target.members()):
+        if cgroup.holds(target.members()):
             return cgroup.path.strip("/") or None
     return None

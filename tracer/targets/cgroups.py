@@ -10,7 +10,7 @@ import contextlib
 import errno
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +19,7 @@ import psutil
 
 from tracer.probes.errors import TargetGone, UsageError
 from tracer.probes.folders import walk
-from tracer.probes.proc import lines, read_mounts
+from tracer.probes.proc import lines, read_mounts, read_stat
 from tracer.store.manifest_parts import CgroupFacts, TargetFacts
 from tracer.targets import containerd
 from tracer.targets.target import Target
@@ -59,6 +59,21 @@ class Cgroup:
         for folder, _ in walk(str(self.folder or os.devnull)):
             found.update(_processes_in(Path(folder)))
         return found
+
+    def holds(self, pids: Iterable[int]) -> bool:
+        """Returns whether each of these processes is in it or below it, or has ended.
+
+        Processes may begin and end meanwhile.
+        """
+        return all(map(self._has, set(pids) - self.processes()))
+
+    def _has(self, pid: int) -> bool:
+        path = of_process(pid).get(self.hierarchy)
+        if path is None or f"{path}/".startswith(f"{self.path.rstrip('/')}/"):
+            return True
+        # A process that exits is shown in the root of each old hierarchy.
+        stat = read_stat(pid)
+        return stat is None or stat.exiting
 
     def facts(self) -> CgroupFacts:
         """Returns the cgroup's description for the manifest."""

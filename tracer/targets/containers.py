@@ -24,6 +24,8 @@ from tracer.targets.engines.engine import is_id
 from tracer.targets.target import Target
 
 _ASK_AGAIN_S = 0.5
+_SHARE = 10
+"""At most one part in so many of the time is spent on asking for the facts of a container."""
 _NAMES_SHOWN = 20
 
 
@@ -110,6 +112,8 @@ class AwaitedContainer(ContainerTarget):
         """True until the recording has let it in."""
         self._wanted = name
         self._containerd = containerd_pid
+        self._started = False
+        self._next_look = 0.0
         self._shim: int | None = None
         self._asked = 0.0
         self._gone = False
@@ -128,6 +132,7 @@ class AwaitedContainer(ContainerTarget):
         if identity != self.identity:
             return False
         self._gone = event == "destroy"
+        self._started = self._started or event == "start"
         return True
 
     def lies_in(self, paths: Mapping[int, str]) -> bool:
@@ -137,10 +142,21 @@ class AwaitedContainer(ContainerTarget):
         self.cgroups += [cgroup_at(mounts.get(number), number, paths[number]) for number in new]
         return bool(new)
 
+    @property
+    def unasked(self) -> bool:
+        """True if it is time to `look`: it was started, and its facts are not known."""
+        wanted = self._started and self.known is None and not self._gone
+        return wanted and time.monotonic() >= self._next_look
+
     def look(self) -> None:
         """Asks the daemon for its facts, once it was started. Raises the errors of `Engine`."""
         assert self.identity is not None
-        inspected = docker.inspect(self.identity)
+        begun = time.monotonic()
+        try:
+            inspected = docker.inspect(self.identity)
+        finally:
+            ended = time.monotonic()
+            self._next_look = ended + max(_ASK_AGAIN_S, _SHARE * (ended - begun))
         if inspected is None:
             return
         self.known = docker.facts(inspected)

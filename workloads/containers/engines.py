@@ -67,7 +67,8 @@ ENGINES = {
         "look at `podman info`, and at the space on its disk (podman system df)",
         # A short name would be one of docker.io, and SELinux would deny the folders of the run.
         "localhost/",
-        (f"--log-driver={_LOGS}", "--security-opt=label=disable"),
-        {"log_config": {"Type": _LOGS}},
+        # podman waits 10 s for a container that is to be removed to end by SIGTERM.
+        (f"--log-driver={_LOGS}", "--security-opt=label=disable", "--stop-signal=SIGKILL"),
+        {"log_config": {"Type": _LOGS}, "stop_signal": "SIGKILL"},
     ),
 }

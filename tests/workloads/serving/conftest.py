@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.support.serving import Server, Trained
 from tracer.workloads.data.mnist import open_sets
@@ -27,9 +28,11 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
     """Trains a LeNet, but not to full accuracy."""
     folder = tmp_path_factory.mktemp("trained")
     data = folder / "data"
-    train(
-        TrainOptions(model="lenet", output=folder, data=data, samples=SAMPLES, workers=0, steps=60)
-    )
+    threads = torch.get_num_threads()
+    # Several threads wait long for each other on a busy machine.
+    how = {"samples": SAMPLES, "workers": 0, "steps": 60, "threads": 1}
+    train(TrainOptions(model="lenet", output=folder, data=data, **how))
+    torch.set_num_threads(threads)
     with (folder / "predictions.csv").open() as file:
         rows = list(csv.DictReader(file))
     return Trained(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import threading
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Ran
+from tests.support.serving import Trained
 from tests.support.waiting import wait_for
 from tests.support.warm import Tracer
 from tracer.workloads import launch
@@ -56,6 +58,8 @@ def test_a_server_is_driven_at_its_rate_and_both_tell(run, tmp_path: Path):
     result = ran.json
     assert (result["mode"], result["where"], result["failures"]) == ("serve", "host", [])
     (job,) = result["jobs"]
+    assert result["weights"] is None
+    assert job["client"]["wrong"] > 23 / 2  # fresh weights guess nine of ten wrong
     assert (job["server"]["answered"], job["server"]["handlers"]) == (23, 2)
     assert (job["client"]["answered"], job["client"]["rate"]) == (23, 100.0)
     assert job["client"]["latency_ms"]["p99"] >= job["client"]["latency_ms"]["p50"] > 0
@@ -91,6 +95,7 @@ def test_ctrl_c_ends_server_and_client(tmp_path: Path):
     served = ("workload", "run", "lenet", "--mode", "serve", "-o", tmp_path / "out", *SMALL)
     with Tracer(*served, "--rate", "5", "--seconds", "1000", cwd=tmp_path) as process:
         try:
+            wait_for((tmp_path / "out/weights.pt").exists, "the weights", 120)
             wait_for(lambda: running("request", str(tmp_path)), "the client", 120)
             process.send_signal(signal.SIGINT)
             assert process.wait(60) == 130
@@ -99,16 +104,13 @@ def test_ctrl_c_ends_server_and_client(tmp_path: Path):
     assert running("tracer.workloads", str(tmp_path)) == []
 
 
-def test_a_server_that_dies_under_load_is_a_failed_run(tmp_path: Path):
-    job = launch.prepare(
-        launch.Job(
-            "lenet", "serve", tmp_path / "out",
-            options=["--samples", "160", "--rate", "50", "--seconds", "10", "--timeout", "1"],
-        )
-    )  # fmt: skip
+def test_a_server_that_dies_under_load_is_a_failed_run(trained: Trained, tmp_path: Path):
+    shutil.copy(trained.checkpoint, tmp_path / "weights.pt")
+    load = ["--samples", "160", "--rate", "50", "--seconds", "10", "--timeout", "1"]
+    job = launch.Job("lenet", "serve", tmp_path, data=trained.data, options=load)
 
     def kill() -> None:
-        wait_for(lambda: running("request", str(tmp_path)), "the client", 120)
+        wait_for(lambda: running("\0request\0", str(trained.data)), "the client", 120)
         (pid,) = running("\0serve\0", str(tmp_path))
         os.kill(pid, signal.SIGKILL)
 

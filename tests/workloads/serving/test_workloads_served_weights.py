@@ -1,9 +1,8 @@
 """A trained checkpoint that is served: its bytes, and what it answers."""
 
-import csv
 import hashlib
-import json
 import os
+import shutil
 
 import pytest
 
@@ -15,49 +14,32 @@ from tracer.workloads.prepare import prepare  # noqa: E402
 
 pytestmark = pytest.mark.slow
 
-SAMPLES = ("--samples", "400")
+SAMPLES = ("--samples", "160")
 LOAD = ("--mode", "serve", "--rate", "100", "--timeout", "60", *SAMPLES)
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    """Trains a LeNet; returns its output folder, its result, and its predictions."""
-    from tests.support.warm import Tracer
-
-    folder = tmp_path_factory.mktemp("trained")
-    command = ("workload", "run", "lenet", "--epochs", "3", "--workers", "0", *SAMPLES)
-    with Tracer(*command, "-o", folder / "lenet", cwd=folder) as process:
-        out, _ = process.communicate(None, timeout=300)
-    with (folder / "lenet/predictions.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    return folder / "lenet", json.loads(out), rows
-
-
-def test_a_server_answers_as_the_training_did(trained, tracer):
-    folder, result, rows = trained
-    wrong = sum(row["label"] != row["prediction"] for row in rows)
-    assert 0 < wrong < len(rows) / 2  # fresh weights guess nine of ten wrong
-    requests = ("--requests", str(len(rows)), "-o", folder.with_name("served"))
-    file = folder / "checkpoint.pt"
-    told = tracer("workload", "run", "lenet", *LOAD, *requests, "--checkpoint", file).json
+def test_a_server_answers_as_the_training_did(trained, tracer, tmp_path):
+    pairs = list(zip(trained.labels, trained.predictions, strict=True))
+    wrong = sum(label != prediction for label, prediction in pairs)
+    assert 0 < wrong < len(pairs) / 2  # fresh weights guess nine of ten wrong
+    where = ("--data", trained.data, "--requests", len(pairs), "-o", tmp_path / "served")
+    weights = ("--checkpoint", trained.checkpoint)
+    told = tracer("workload", "run", "lenet", *LOAD, *where, *weights).json
     (job,) = told["jobs"]
-    assert (job["client"]["answered"], job["client"]["wrong"]) == (len(rows), wrong)
-    data = file.read_bytes()
+    assert (job["client"]["answered"], job["client"]["wrong"]) == (len(pairs), wrong)
+    data = trained.checkpoint.read_bytes()
     assert told["weights"] == {
-        "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest(),
-        "epoch": 2, "step": result["jobs"][0]["steps"],
+        "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest(), "epoch": 5, "step": 60,
     }  # fmt: skip
-    fresh = tracer("workload", "run", "lenet", *LOAD, *requests).json
-    assert fresh["weights"] is None
-    assert fresh["jobs"][0]["client"]["wrong"] > wrong
 
 
-def test_inference_with_a_checkpoint_predicts_what_the_training_predicted(trained, tracer):
-    folder, _, _ = trained
-    output = folder.with_name("inferred")
-    how = ("--mode", "infer", "--workers", "0", "--checkpoint", folder / "checkpoint.pt")
-    tracer("workload", "run", "lenet", *how, *SAMPLES, "-o", output)
-    files = [place / "predictions.csv" for place in (folder, output)]
+def test_inference_with_a_checkpoint_predicts_what_the_training_predicted(
+    trained, tracer, tmp_path
+):
+    where = ("--data", trained.data, "-o", tmp_path)
+    how = ("--mode", "infer", "--workers", "0", "--checkpoint", trained.checkpoint)
+    tracer("workload", "run", "lenet", *how, *SAMPLES, *where)
+    files = [place / "predictions.csv" for place in (trained.checkpoint.parent, tmp_path)]
     assert files[0].read_bytes() == files[1].read_bytes()
 
 
@@ -81,10 +63,10 @@ def test_a_file_that_is_no_checkpoint_of_the_model_is_refused(tmp_path, file, co
     assert file in str(refused.value) and str(refused.value).count("\n") == 0
 
 
-def test_a_checkpoint_with_code_is_refused_and_the_code_does_not_run(tracer, tmp_path):
-    torch.save({"name": "lenet", "model": Evil()}, tmp_path / "code.pt")
-    job = ("workload", "run", "lenet", *LOAD, "--requests", "1", "-o", tmp_path / "out")
-    ran = tracer(*job, "--checkpoint", tmp_path / "code.pt", status=None)
+def test_a_checkpoint_with_code_is_refused_and_the_code_does_not_run(command, tmp_path):
+    torch.save({"name": "lenet", "model": Evil(tmp_path / "ran")}, tmp_path / "code.pt")
+    copied = ("--trained", tmp_path / "code.pt", "--checkpoint", tmp_path / "copy.pt")
+    ran = command("prepare", "lenet", "--samples", 16, "--output", tmp_path / "out", *copied)
     assert ran.status != 0
     assert "contains more than tensors" in ran.err and "code.pt" in ran.err
     assert ran.err.count("\n") == 1
@@ -92,23 +74,23 @@ def test_a_checkpoint_with_code_is_refused_and_the_code_does_not_run(tracer, tmp
 
 
 class Evil:
-    """An object whose loading would run code."""
+    """An object whose loading would make a file."""
+
+    def __init__(self, file):
+        self.file = file
 
     def __reduce__(self):
-        return exec, ("from pathlib import Path; Path('ran').touch()",)
+        return exec, (f"from pathlib import Path; Path({str(self.file)!r}).touch()",)
 
 
-def test_a_checkpoint_is_not_for_a_training_and_is_never_overwritten(trained, tracer):
-    folder, _, _ = trained
-    before = (folder / "checkpoint.pt").read_bytes()
-    file = folder / "checkpoint.pt"
+def test_a_checkpoint_is_not_for_a_training_and_is_never_overwritten(trained, tracer, tmp_path):
+    file = tmp_path / "checkpoint.pt"
+    shutil.copy(trained.checkpoint, file)
+    before = file.read_bytes()
     ran = tracer("workload", "run", "lenet", "--checkpoint", file, status=2)
     assert "give --mode serve or --mode infer" in ran.err
-    (folder / "weights.pt").symlink_to("checkpoint.pt")
-    try:
-        served = ("workload", "run", "lenet", *LOAD, "--requests", "1", "-o", folder)
-        ran = tracer(*served, "--checkpoint", file, status=None)
-        assert ran.status != 0 and "name another --output" in ran.err
-    finally:
-        (folder / "weights.pt").unlink()
+    (tmp_path / "weights.pt").symlink_to("checkpoint.pt")
+    where = ("--data", trained.data, "--requests", "1", "-o", tmp_path)
+    ran = tracer("workload", "run", "lenet", *LOAD, *where, "--checkpoint", file, status=None)
+    assert ran.status != 0 and "name another --output" in ran.err
     assert file.read_bytes() == before

@@ -34,7 +34,7 @@ class Page:
     touched: bool = False
     """It was accessed through its mapping: the accessed bit of a page table."""
     marker: bool = False
-    """Its access begins the next read-ahead: PG_readahead."""
+    """Access of it begins the next read-ahead: PG_readahead."""
 
 
 @dataclass

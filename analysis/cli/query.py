@@ -210,11 +210,12 @@ def _answer(trace: Trace, sql: str) -> pd.DataFrame:
     from tracer.analysis.views.catalogue import make_named
     from tracer.probes.errors import UsageError
     from tracer.store.asking import reading
+    from tracer.store.interrupt import interruptible
 
     try:
         statement = reading(trace.connection, sql)
         make_named(trace, sql)
-        return _fetched(trace.connection.execute(statement))
+        return interruptible(trace.connection, lambda db: _fetched(db.execute(statement)))
     except duckdb.Error as error:
         raise UsageError(
             f"the query failed: {trace.said(error)}", f"tables here: {', '.join(trace.tables)}"

@@ -1,35 +1,167 @@
 """A verb that is told to end removes its temporary files first."""
 
+import contextlib
 import os
 import signal
+import threading
 import time
 
+import duckdb
+import psutil
 import pytest
 
+from tests.support.budget import within_budget
 from tests.support.traces import make_trace
 from tests.support.waiting import wait_for
+from tests.support.waiting_steps import make_waiting
 from tests.support.warm import Tracer
+from tracer.analysis.views import threads
 from tracer.cli.main import terminable
+from tracer.store.interrupt import interruptible
 from tracer.store.packing import pack
+from tracer.store.trace import Trace
 
-ENDLESS = "SELECT count(*) FROM range(1000000000000) WHERE range % 7 = 3"
+ENDLESS = """
+SELECT sum((a.range + b.range * c.range) % 7)
+FROM range(100000) a, range(100000) b, range(100000) c
+"""
+GOES_ON = "SELECT range FROM range(1000000000000) WHERE range < 300000 OR hash(range) = 0"
+"""A query whose first rows come at once. Its other rows never come."""
+
+WAYS = {
+    "sql": lambda trace: trace.sql(ENDLESS),
+    "arrow": lambda trace: trace.arrow(ENDLESS),
+    "rows": lambda trace: trace.rows(ENDLESS),
+    "execute": lambda trace: trace.execute(f"CREATE TEMP TABLE x AS {ENDLESS}"),
+    "batches": lambda trace: list(trace.batches(ENDLESS)),
+    "later batches": lambda trace: list(trace.batches(GOES_ON)),
+    "batches beside others": lambda trace: list(trace.batches(ENDLESS, beside=True)),
+    "later batches beside others": lambda trace: list(trace.batches(GOES_ON, beside=True)),
+}
+
+
+def wait_until_it_computes(pid):
+    """Wait until a process has used so much CPU time that it must be in its query."""
+    process = psutil.Process(pid)
+
+    def spent():
+        return sum(process.cpu_times()[:2])
+
+    enough = spent() + 0.4
+    wait_for(lambda: spent() > enough, "the query to compute")
+
+
+def without_end():
+    """Before a verb begins: a view whose query never ends, as if the trace were that large."""
+    threads._SQL = f"CREATE TEMP TABLE threads AS {ENDLESS}"
+
+
+VERBS = {
+    "query": (("query", "x.tar.zst", ENDLESS), None),
+    "query of rows": (("query", "x.tar.zst", GOES_ON), None),
+    "explain": (("explain", "x.tar.zst"), without_end),
+}
+
+
+def end(folder, verb, number, computes):
+    """Run a verb, end it by a signal, and see that it leaves nothing."""
+    make_waiting(folder / "x.trace").close()
+    pack(folder / "x.trace", folder / "x.tar.zst")
+    temporary = folder / "temporary"
+    temporary.mkdir()
+    env = {**os.environ, "TMPDIR": str(temporary)}
+    arguments, before = VERBS[verb]
+    with Tracer(*arguments, cwd=folder, env=env, before=before) as process:
+        try:
+            # One folder has the unpacked trace, the other one what DuckDB spills.
+            wait_for(lambda: len(list(temporary.iterdir())) == 2, "the query to begin")
+            if computes:
+                wait_until_it_computes(process.pid)
+            process.send_signal(number)
+            out, err = process.communicate(timeout=60)
+        except BaseException:
+            process.kill()
+            raise
+    assert (process.returncode, out, err) == (130, "", "")
+    assert list(temporary.iterdir()) == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_verb_that_a_signal_ends_leaves_no_folder(tmp_path, number):
+    end(tmp_path, "query", number, computes=False)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_signal_ends_a_verb_whose_query_computes(tmp_path, verb, number):
+    end(tmp_path, verb, number, computes=True)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_ctrl_c_ends_our_queries_and_the_trace_can_be_asked_again(tmp_path, way):
+    make_trace(tmp_path / "x.trace", {"syscalls": [{"tid": 7}]}).close()
+    assert within_budget(interrupted, tmp_path / "x.trace", way) is None
+
+
+def interrupted(folder, way):
+    with Trace(folder) as trace:
+        trace.rows("SELECT 1")  # opens the connection
+        with pytest.raises(KeyboardInterrupt), while_it_computes(press_ctrl_c):
+            WAYS[way](trace)
+        assert trace.rows("SELECT tid FROM syscalls") == [(7,)]
+
+
+def test_a_second_ctrl_c_does_not_leave_a_query_behind():
+    assert within_budget(pressed_again) is None
+
+
+def pressed_again():
+    ended = []
+
+    def ask(db):
+        # After the first Ctrl-C, another thread interrupts until this call has ended.
+        for _ in range(3):
+            press_ctrl_c()
+            with pytest.raises(duckdb.InterruptException):
+                db.execute(ENDLESS)
+        ended.append(True)
+
+    with duckdb.connect() as connection:
+        with pytest.raises(KeyboardInterrupt):
+            interruptible(connection, ask)
+        assert ended == [True]
+
+
+def test_a_query_that_another_thread_interrupts_is_no_damage(tmp_path):
     make_trace(tmp_path / "x.trace", {"syscalls": []}).close()
-    pack(tmp_path / "x.trace", tmp_path / "x.tar.zst")
-    temporary = tmp_path / "temporary"
-    temporary.mkdir()
-    env = {**os.environ, "TMPDIR": str(temporary)}
-    with Tracer("query", "x.tar.zst", ENDLESS, cwd=tmp_path, env=env) as process:
-        # One folder has the unpacked trace, the other one what DuckDB spills.
-        wait_for(lambda: len(list(temporary.iterdir())) == 2, "the query to begin")
-        process.send_signal(number)
-        out, err = process.communicate(timeout=60)
-    assert (process.returncode, out) == (130, ""), err
-    assert "Traceback" not in err
-    assert list(temporary.iterdir()) == []
+    assert within_budget(interrupted_by_a_thread, tmp_path / "x.trace") is None
+
+
+def interrupted_by_a_thread(folder):
+    with Trace(folder) as trace:
+        connection = trace.connection
+        with pytest.raises(duckdb.InterruptException), while_it_computes(connection.interrupt):
+            trace.rows(ENDLESS)
+
+
+def press_ctrl_c():
+    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+
+@contextlib.contextmanager
+def while_it_computes(act):
+    """Call a function in another thread as soon as the query of the block computes."""
+
+    def wait_and_act():
+        wait_until_it_computes(os.getpid())
+        act()
+
+    thread = threading.Thread(target=wait_and_act)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])

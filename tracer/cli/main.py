@@ -20,6 +20,7 @@ from typer.main import get_command
 
 from tracer.probes.errors import ExitCode, TracerError
 from tracer.probes.text import printable
+from tracer.store.interrupt import FirstSignal
 from tracer.version import VERSION
 
 GROUP = "tracer.commands"
@@ -221,13 +222,7 @@ def terminable() -> Iterator[None]:
     ignored at the start (nohup) stay ignored.
     """
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
-    came = False
-
-    def interrupt(*_: object) -> None:
-        nonlocal came
-        if not came:
-            came = True
-            raise KeyboardInterrupt
+    interrupt = FirstSignal()
 
     ours = [number for number, handler in before.items() if handler != signal.SIG_IGN]
     for number in ours:

@@ -5,6 +5,7 @@ manifest.py    manifest.json: the facts of the recording, the machine and the re
 lists.py       types of the lists beside the raw streams that become rows
 checked.py     JSON that is checked against classes
 trace.py       a trace opened for reading; finalizes data of a killed recorder
+interrupt.py   queries of DuckDB that Ctrl-C ends
 finalize.py    raw streams into tables, in bounded memory
 tables.py      one Parquet file, written in row groups
 marks.py       the marks files of the traced processes

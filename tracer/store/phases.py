@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 
 from tracer.probes.phases import TABLE
 from tracer.store.files import create, open_regular
+from tracer.store.interrupt import interruptible
 from tracer.store.lists import MarkFacts
 from tracer.store.marks import Marked, marked
 from tracer.store.numbers import Batches, Epochs
@@ -309,9 +310,12 @@ def _in_order(unsorted: Path, building: Path) -> Iterator[pa.RecordBatch]:
     try:
         with open_regular(unsorted) as file, duckdb.connect(config=config) as connection:
             connection.execute("SET enable_progress_bar=false")  # it prints to standard output
-            found = connection.sql(_SORTED.format(place=f"/proc/self/fd/{file.fileno()}"))
-            reader: pa.RecordBatchReader = found.to_arrow_reader(_ROWS)
-            yield from reader
+            query = _SORTED.format(place=f"/proc/self/fd/{file.fileno()}")
+            reader: pa.RecordBatchReader = interruptible(
+                connection, lambda db: db.sql(query).to_arrow_reader(_ROWS)
+            )
+            while (batch := interruptible(connection, lambda _: next(reader, None))) is not None:
+                yield batch
     except duckdb.Error as error:
         raise OSError(f"the phases cannot be sorted: {error}") from None
 

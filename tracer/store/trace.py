@@ -10,7 +10,6 @@ import tempfile
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,7 @@ from tracer.probes.loss import TABLE as LOSS_TABLE
 from tracer.store import manifest as manifests
 from tracer.store.checked import encoded
 from tracer.store.files import is_held
+from tracer.store.interrupt import interruptible
 from tracer.store.manifest import Manifest
 from tracer.store.table_file import SQL_TYPES, TableFile, open_table
 
@@ -138,10 +138,7 @@ class Trace:
                 }
             )
             self._held.callback(connection.close)
-            for name, file in self._files.items():
-                self._own(partial(connection.execute, f'CREATE VIEW "{name}" AS {file.select()}'))
-                numbered = f'CREATE VIEW "{name}_rows" AS {file.select(numbered=True)}'
-                self._own(partial(connection.execute, numbered))
+            self._own(self._make_views, connection)
             places = ", ".join(f"'{file.place}'" for file in self._files.values())
             connection.execute(f"SET allowed_paths=[{places}]")
             connection.execute("SET enable_external_access=false")
@@ -153,6 +150,12 @@ class Trace:
             self._connection = connection
         return self._connection
 
+    def _make_views(self, connection: duckdb.DuckDBPyConnection) -> None:
+        for name, file in self._files.items():
+            connection.execute(f'CREATE VIEW "{name}" AS {file.select()}')
+            numbered = file.select(numbered=True)
+            connection.execute(f'CREATE VIEW "{name}_rows" AS {numbered}')
+
     def empty_if_missing(self, name: str) -> None:
         """Makes an empty table for a missing one, for joins that can do without its rows."""
         if name in self._files:
@@ -163,12 +166,12 @@ class Trace:
 
     def sql(self, query: str, *parameters: Any) -> pd.DataFrame:
         """Returns the result of one of our queries as a frame; BadTrace if a table is damaged."""
-        frame: pd.DataFrame = self._own(lambda: self.connection.execute(query, parameters).df())
+        frame: pd.DataFrame = self._own(lambda db: db.execute(query, parameters).df())
         return frame
 
     def arrow(self, query: str) -> pa.Table:
         """Returns the result of one of our queries as an Arrow table; BadTrace as in `sql`."""
-        found: pa.Table = self._own(lambda: self.connection.sql(query).to_arrow_table())
+        found: pa.Table = self._own(lambda db: db.sql(query).to_arrow_table())
         return found
 
     def batches(
@@ -181,14 +184,14 @@ class Trace:
         """
         connection = self.connection.cursor() if beside else self.connection
 
-        def begin() -> Any:
-            connection.execute("SELECT 1").fetchall()  # ends a result that was not read to its end
-            relation = connection.sql(query)
+        def begin(db: duckdb.DuckDBPyConnection) -> Any:
+            db.execute("SELECT 1").fetchall()  # ends a result that was not read to its end
+            relation = db.sql(query)
             # DuckDB 2 has to_arrow_reader, DuckDB 1 fetch_arrow_reader.
             return (getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader)(rows)
 
-        reader = self._own(begin)
-        while (batch := self._own(lambda: next(reader, None))) is not None:
+        reader = self._own(begin, connection)
+        while (batch := self._own(lambda _: next(reader, None), connection)) is not None:
             yield batch
 
     def keep(self, name: str, rows: pa.Table) -> None:
@@ -212,19 +215,26 @@ class Trace:
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         """Returns the rows of one of our queries; BadTrace if a table is damaged."""
-        found: list[tuple[Any, ...]] = self._own(lambda: self.connection.execute(query).fetchall())
+        found: list[tuple[Any, ...]] = self._own(lambda db: db.execute(query).fetchall())
         return found
 
     def execute(self, query: str) -> None:
         """Runs one of our statements; BadTrace if a table is damaged."""
-        self._own(lambda: self.connection.execute(query))
+        self._own(lambda db: db.execute(query))
 
-    def _own(self, run: Callable[[], Any]) -> Any:
+    def _own(
+        self,
+        run: Callable[[duckdb.DuckDBPyConnection], Any],
+        connection: duckdb.DuckDBPyConnection | None = None,
+    ) -> Any:
+        """Runs queries of ours, on `connection` or else on the trace's own one."""
         import duckdb
         import pyarrow as pa
 
         try:
-            return run()
+            return interruptible(self.connection if connection is None else connection, run)
+        except duckdb.InterruptException:
+            raise  # another thread has interrupted the connection: the data is not damaged
         except (duckdb.Error, pa.ArrowException, UnicodeDecodeError) as error:
             # Our queries are correct, so the data is damaged in a place that the footer hides.
             raise BadTrace(

@@ -11,7 +11,7 @@ from tracer.analysis.cli.many import Scheduler, shown_reading
 from tracer.cli.opening import AsJson
 
 if TYPE_CHECKING:
-    from tracer.analysis.compare.comparison import Comparison
+    from tracer.analysis.compare.comparison import Comparison, Run
 
 
 def compare(
@@ -109,6 +109,10 @@ def _groups(texts: list[str]) -> dict[str, list[str]]:
     return found
 
 
+def _lost(run: Run) -> str | None:
+    return "not known" if run.lost is None else run.lost or None
+
+
 def _as_json(found: Comparison) -> dict[str, Any]:
     from tracer.analysis.report.tables import records
 
@@ -119,7 +123,7 @@ def _as_json(found: Comparison) -> dict[str, Any]:
                 "traces": [
                     {
                         "path": found.runs[number].path,
-                        "lost": found.runs[number].lost or None,
+                        "lost": _lost(found.runs[number]),
                         **{
                             name: found.runs[number].identity.factors.get(name)
                             for name in ("model", "where", "mode", "repeat")

@@ -310,6 +310,8 @@ def _about(trace: Trace, facts: dict[str, Any], once: bool) -> list[str]:
     gaps = trace.manifest["loss"].get("windows")
     if gaps:
         said.append(f"the recording has {gaps} gaps: write-backs may be missing")
+    if gaps is None:
+        said.append("it is not known whether the recording has gaps")
     return said
 
 

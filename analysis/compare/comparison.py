@@ -47,14 +47,14 @@ ROWS = [
 class Run:
     """The data of one trace that a comparison needs, so that it is opened only once.
 
-    `path`: its path or URL. `lost`: its losses in words. `recording`: a key that copies of one
-    recording share; None: not known.
+    `path`: its path or URL. `lost`: its losses in words, "" for none; None: not known. `recording`:
+    a key that copies of one recording share; None: not known.
     """
 
     path: str
     identity: Identity
     measured: Measured
-    lost: str
+    lost: str | None
     recording: tuple[object, ...] | None
 
 
@@ -93,11 +93,12 @@ def look(trace: Trace) -> Run:
     lost = lost_in_words(
         loss.get("events", 0), loss.get("windows", 0), loss.get("unknown", 0), manifest["complete"]
     )
+    known = "windows" in loss or bool(lost)
     return Run(
         escaped(str(trace.folder)),
         who,
         measured(trace, who.dev),
-        lost,
+        lost if known else None,
         recording(manifest),
     )
 
@@ -207,6 +208,13 @@ def _about(runs: Sequence[Run], grouping: Grouping, identities: Sequence[Identit
                 f"events are missing in {group.name}: {lossy[0].path}{more} ({lossy[0].lost}), so"
                 " that its counts are too low"
             )
+        unknown = [runs[number] for number in group.traces if runs[number].lost is None]
+        if unknown:
+            more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
+            said.append(
+                f"it is not known whether events are missing in {group.name}:"
+                f" {unknown[0].path}{more}"
+            )
         if len(group.traces) == 1:
             said.append(f"{group.name} is a single run, so noise cannot be told from change")
     return said
@@ -282,7 +290,7 @@ def _rows(
     paired: list[tuple[int, int]] | None,
 ) -> list[dict[str, Any]]:
     rows = []
-    lossy = any(runs[number].lost for number in (*base.traces, *group.traces))
+    lossy = _lossy([runs[number] for number in (*base.traces, *group.traces)])
     for keys, one in values.groupby(_KEYS, sort=False):
         by_trace = one.set_index("trace")["value"]
         row = dict(zip(_KEYS, keys, strict=True)) | {"group": group.name, "base": base.name}
@@ -305,6 +313,13 @@ def _rows(
             }
         )  # fmt: skip
     return rows
+
+
+def _lossy(runs: Sequence[Run]) -> bool | None:
+    """Returns whether any of the traces lost events; None: not known."""
+    if any(run.lost for run in runs):
+        return True
+    return None if any(run.lost is None for run in runs) else False
 
 
 def _of(by_trace: pd.Series[float], traces: Sequence[int]) -> Values:

@@ -70,8 +70,8 @@ class MemoryAnswer:
     shares it, that of all targets that do."""
     read_ahead_bytes: int
     page_bytes: int
-    lossy: bool
-    """Events were lost, so pages may be missing."""
+    lossy: bool | None
+    """Events were lost, so pages may be missing; None: not known."""
     warm_pages: int
     """Pages that targets without a limit read in the model, and not in the recording: at most that
     many were in the cache before."""
@@ -130,6 +130,7 @@ def answer_memory(
         min((limits.bytes.get(name, _MOST) for name in as_recorded.members(number)), default=_MOST)
         for number in range(as_recorded.limits)
     ]
+    gaps = trace.manifest["loss"].get("windows")
     again = kernel(as_recorded, _capacities(taken, as_recorded, own_bytes, [least]))
     error, warm = _error(taken, again[:, 0], limits.bytes)
     return MemoryAnswer(
@@ -143,7 +144,7 @@ def answer_memory(
         _enough_bytes(taken, now, own_bytes),
         ahead,
         taken.page_bytes,
-        bool(trace.manifest["loss"].get("windows")),
+        None if gaps is None else gaps > 0,
         warm,
         knowledge(trace),
     )

@@ -72,6 +72,8 @@ def basis(found: MemoryAnswer) -> list[str]:
         said.append("The prediction lacks these reads.")
     if found.lossy:
         said.append("Events were lost, so the prediction lacks some accesses.")
+    if found.lossy is None:
+        said.append("It is not known whether events were lost.")
     said += [f"{together(names)} share each amount of memory." for names in found.shared]
     for target in sorted(found.own_bytes):
         said += _basis_of(target, found)

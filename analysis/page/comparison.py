@@ -109,8 +109,8 @@ def _shown(rows: pd.DataFrame, several: bool, verdict: str) -> pd.DataFrame:
         for end in ("", "_low", "_high"):
             frame[f"times_the_base{end}"] = pd.to_numeric(rows[f"ratio{end}"])
         frame["verdict"] = rows["verdict"]
-    if rows["lossy"].any():
-        frame["losses"] = rows["lossy"].map({True: _LOST, False: ""})
+    if rows["lossy"].isna().any() or rows["lossy"].any():
+        frame["losses"] = [{True: _LOST, False: ""}.get(lossy) for lossy in rows["lossy"]]
     if verdict != MISSING:
         frame["p, corrected"] = pd.to_numeric(rows["p_corrected"])
         frame["share"] = pd.to_numeric(rows["weight"])

@@ -44,10 +44,13 @@ class Summary:
     notes: list[str]
 
 
-def summary(manifest: Manifest, notes: list[str]) -> Summary:
-    """Returns the summary of a trace's manifest, with further `notes` on the trace."""
+def summary(manifest: Manifest, notes: list[str], losses: bool = True) -> Summary:
+    """Returns the summary of a trace's manifest, with further `notes` on the trace.
+
+    `losses`: False if the trace lacks the table of losses.
+    """
     said = [note[: 2 * _MOST_CHARACTERS] for note in notes]
-    return Summary(_tiles(manifest), _facts(manifest), _warnings(manifest), said)
+    return Summary(_tiles(manifest), _facts(manifest), _warnings(manifest, losses), said)
 
 
 def _tiles(manifest: Manifest) -> list[Tile]:
@@ -67,6 +70,8 @@ def _tiles(manifest: Manifest) -> list[Tile]:
         tiles.append(Tile("Lost", said, about, bad=True))
     elif why_no_events(manifest):
         tiles.append(Tile("Lost", "-", "no kernel events were recorded"))
+    elif "windows" not in manifest["loss"]:
+        tiles.append(Tile("Lost", "-", "not known"))
     else:
         tiles.append(Tile("Lost", "0", "events"))
     complete = manifest["complete"]
@@ -125,7 +130,7 @@ def _facts(manifest: Manifest) -> list[tuple[str, str]]:
     return [(name[:_MOST_NAME], value[: 2 * _MOST_CHARACTERS]) for name, value in facts]
 
 
-def _warnings(manifest: Manifest) -> list[str]:
+def _warnings(manifest: Manifest, losses: bool) -> list[str]:
     found = []
     if not manifest["complete"]:
         found.append("The recording did not end normally: its last events may be missing")
@@ -134,6 +139,9 @@ def _warnings(manifest: Manifest) -> list[str]:
         found.append(
             "Events were lost: counts over the shaded times are too low. The table of losses"
             " names the streams"
+            if losses
+            else "Events were lost: counts are too low. The table of losses is missing, so the"
+            " times of the gaps are not known"
         )
     return found
 

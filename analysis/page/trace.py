@@ -68,7 +68,7 @@ def trace_page(
         TEMPLATES,
         figures=bool(shown.lanes) or any(one.figures for one in papers) or "waits" in tables,
         name=escaped(trace.folder.name),
-        summary=summary(trace.manifest, [*notes, *_left_out(shown)]),
+        summary=summary(trace.manifest, [*notes, *_left_out(shown)], losses="loss" in trace.tables),
         findings=None if findings is None else [_said(one) for one in findings[:_MOST_FINDINGS]],
         shown_findings=_SHOWN_FINDINGS,
         more_findings=max(0, len(findings or ()) - _MOST_FINDINGS),

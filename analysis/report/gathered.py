@@ -11,6 +11,7 @@ from tracer.analysis.findings.catalogue import findings as all_findings
 from tracer.analysis.findings.finding import Finding
 from tracer.analysis.memory.knowledge import knowledge
 from tracer.analysis.report.by_phase import by_phase
+from tracer.analysis.report.reads import about_partial
 from tracer.analysis.report.tables import DECLARED, MERGED, TABLES
 from tracer.analysis.scale.sources import Source, opened
 from tracer.analysis.views.devices import notes as devices_notes
@@ -80,7 +81,7 @@ def gather(
     facts["duration_s"] = duration_s(trace.manifest)
     facts["without_events"] = without
     if "page_cache" in trace.tables:
-        notes += knowledge(trace).sentences
+        notes += [*knowledge(trace).sentences, *about_partial(trace)]
     return Gathered(facts, parts, tables, notes, found, recording(trace.manifest))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pandas as pd
 
 from tracer.probes.loss import OF_NO_EVENTS
@@ -13,6 +15,18 @@ def of_events(gaps: pd.DataFrame) -> pd.DataFrame:
     `gaps`: rows of the report's table of losses.
     """
     return gaps[~gaps["stream"].isin(OF_NO_EVENTS)]
+
+
+def gaps_of(loss: Mapping[str, int], gaps: pd.DataFrame | None) -> int | None:
+    """Returns the number of gaps that lack events; None: not known whether there are any.
+
+    `loss`: the numbers of the manifest. `gaps`: rows of the report's table of losses; None: the
+    trace has no such table.
+    """
+    told = [] if gaps is None else [len(of_events(gaps))]
+    if "windows" in loss:
+        told.append(loss["windows"])
+    return max(told, default=None)
 
 
 def lost_in_words(events: int, windows: int, unknown: int, complete: bool) -> str:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pandas as pd
 
+from tracer.analysis.report.mergeable import added
 from tracer.analysis.report.table import Column, MergedTable
 from tracer.analysis.views.page_uses import page_uses
 from tracer.analysis.views.reads import reads
@@ -16,6 +17,7 @@ from tracer.store.trace import Trace
 _COUNTED = ("accessed", "missed", "read", "unused", "evicted", "refaulted")
 _OTHERS = ("disk", "ns", "unplaced")
 _MIB = 1 << 20
+_MOST_EPOCHS = 4
 
 _MEASURES = (
     Column("accessed_mib", "pages that calls read and faults touched, each time", "used MiB"),
@@ -46,13 +48,13 @@ _SHORT = ("unused_mib", "evicted_mib", "wait_s")
 """Measures that a terminal does not show of each file, so that names have room."""
 
 
-def _sums(trace: Trace, keys: str) -> pd.DataFrame:
+def _sums(trace: Trace, keys: str, more: str = "") -> pd.DataFrame:
     reads(trace)
     page = page_bytes(trace.manifest)
     counts = ", ".join(f"sum({name})::DOUBLE * {page} AS {name}" for name in _COUNTED)
     return trace.sql(
         f"SELECT {keys}, {counts}, sum(disk_bytes)::DOUBLE AS disk, sum(wait_ns)::DOUBLE AS ns,"
-        " sum(if(inferred, unplaced, NULL))::DOUBLE AS unplaced"
+        f" sum(if(inferred, unplaced, NULL))::DOUBLE AS unplaced{more}"
         " FROM reads GROUP BY ALL"
     ).astype(dict.fromkeys((*_COUNTED, *_OTHERS), "Float64"))
 
@@ -75,11 +77,17 @@ def _measured(parts: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
 
 
 def _epochs_of(trace: Trace) -> pd.DataFrame:
-    return _sums(trace, "coalesce(target, '') AS target, coalesce(epoch, -1)::BIGINT AS epoch")
+    return _sums(
+        trace,
+        "coalesce(target, '') AS target, coalesce(epoch, -1)::BIGINT AS epoch",
+        ", max(partial::INTEGER) AS max_partial",
+    ).astype({"max_partial": "Int64"})
 
 
 def _epochs(parts: pd.DataFrame) -> pd.DataFrame:
-    found = _measured(parts, ["target", "epoch"])
+    keys = ["target", "epoch"]
+    found = _measured(parts, keys)
+    found["partial"] = added(parts, keys)["max_partial"].astype("boolean")
     found = found.sort_values(["target", "epoch"], ignore_index=True)
     found["target"] = found["target"].replace("", None)
     found["epoch"] = found["epoch"].astype("Int64").where(found["epoch"] >= 0)
@@ -92,6 +100,11 @@ READS_BY_EPOCH = MergedTable(
     (
         Column("target", "target whose threads read; null: others", "target", text=True),
         Column("epoch", "from 0; null: in none", "epoch"),
+        Column(
+            "partial",
+            "true: the epoch began before the recording or did not end in it, so only a part of its"
+            " reads is here; null: in none, or nobody marked the epoch",
+        ),
         *_MEASURES,
     ),
     needs=("page_cache",),
@@ -100,6 +113,23 @@ READS_BY_EPOCH = MergedTable(
     finish=_epochs,
     note=_USED + _UNUSED + _AGAIN,
 )
+
+
+def about_partial(trace: Trace) -> list[str]:
+    """Returns a sentence for each target that has epochs of which only a part was recorded."""
+    reads(trace)
+    found = trace.rows(
+        "SELECT coalesce(target, 'others'), list(DISTINCT epoch ORDER BY epoch) FROM reads"
+        " WHERE partial GROUP BY 1 ORDER BY 1"
+    )
+    said = []
+    for target, epochs in found:
+        which = ", ".join(map(str, epochs[:_MOST_EPOCHS])) + " ..." * (len(epochs) > _MOST_EPOCHS)
+        said.append(
+            f"{target}: only a part of the reads of epoch {which} was recorded, because it began"
+            " before the recording or did not end in it"
+        )
+    return said
 
 
 def _files_of(trace: Trace) -> pd.DataFrame:

@@ -9,7 +9,7 @@ import pandas as pd
 from rich.table import Table
 
 from tracer.analysis.findings.finding import Finding
-from tracer.analysis.report.lost import of_events
+from tracer.analysis.report.lost import gaps_of, of_events
 from tracer.analysis.report.perf import COUNTERS
 from tracer.analysis.report.sample_text import print_samples
 from tracer.analysis.report.table import Column
@@ -43,16 +43,19 @@ def print_report(
     duration = facts["duration_s"]
     out.print(f"{show(duration)} s, " + ("complete" if facts["complete"] else "incomplete"))
     loss = tables.get("loss")
-    gaps = 0 if loss is None else len(of_events(loss))
-    if gaps:
+    gaps, lost = gaps_of(facts["loss"], loss), facts["loss"].get("events")
+    if gaps or lost:
+        many = show(lost) if lost else "An unknown number of"
         out.print(
-            f"{facts['loss'].get('events')} events lost in {gaps} gaps: "
-            "numbers over the gaps are too low.",
+            f"{many} events lost in {show(gaps)} gaps: numbers over the gaps are too low.",
             style="red",
         )
+        if loss is None:
+            out.print("The table of losses is missing: the times of the gaps are not known.")
     elif not facts["without_events"]:
-        out.print("0 events lost.")
-    if loss is not None and len(loss) > gaps:
+        known = "It is not known whether events were lost." if gaps is None else "0 events lost."
+        out.print(known)
+    if loss is not None and len(loss) > len(of_events(loss)):
         out.print("Some names, stacks or samples are missing: see the last table.")
     cost = facts["own_cost"]
     if cost:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tracer.analysis.findings.finding import Finding
-from tracer.analysis.report.lost import of_events
+from tracer.analysis.report.lost import gaps_of
 from tracer.analysis.report.text import print_findings, print_tables, target_line
 from tracer.analysis.report.together import TRACE, Together
 from tracer.cli.output import console, print_table, safe
@@ -18,12 +18,13 @@ _LEFT_TO_JSON = ("samples",)
 def print_together(found: Together, findings: Sequence[tuple[str, Finding]]) -> None:
     """Prints the traces, losses, notes, findings, and the tables over all traces."""
     out = console()
+    lossy = _gaps(found)
     rows = []
     for name, facts in list(found.traces.items())[:_MOST_TRACES]:
         targets = ", ".join(target_line(target) for target in facts["targets"])
         state = "complete" if facts["complete"] else "incomplete"
         lost = facts["loss"].get("events")
-        if not lost and facts["without_events"]:
+        if not lost and (facts["without_events"] or lossy[name] != 0):
             lost = None
         rows.append([name, targets, facts["duration_s"], lost, state])
     more = len(found.traces) - _MOST_TRACES
@@ -35,15 +36,15 @@ def print_together(found: Together, findings: Sequence[tuple[str, Finding]]) -> 
         left=(TRACE, "target", "state"),
         note=f"{more} more with --json." if more > 0 else "",
     )
-    gaps = found.tables.get("loss")
-    lossy = {name for name, facts in found.traces.items() if facts["loss"].get("windows")}
-    lossy |= set(of_events(gaps)[TRACE]) if gaps is not None else set()
-    if lossy:
+    if many := sum(1 for gaps in lossy.values() if gaps):
         out.print(
-            f"Events were lost in {len(lossy)} of them: numbers from these traces are too low.",
+            f"Events were lost in {many} of them: numbers from these traces are too low.",
             style="red",
         )
-    elif not all(facts["without_events"] for facts in found.traces.values()):
+    logged = [name for name, facts in found.traces.items() if not facts["without_events"]]
+    if unknown := sum(1 for name in logged if lossy[name] is None):
+        out.print(f"It is not known whether events were lost in {unknown} of them.")
+    elif logged and not many:
         out.print("0 events lost.")
     for note in found.notes:
         out.print(safe(f"Note: {note}."))
@@ -52,3 +53,16 @@ def print_together(found: Together, findings: Sequence[tuple[str, Finding]]) -> 
     out.print()
     print_findings([f"{name}: {one.sentence}" for name, one in findings])
     print_tables({key: made for key, made in found.tables.items() if key not in _LEFT_TO_JSON})
+
+
+def _gaps(found: Together) -> dict[str, int | None]:
+    """Returns the number of gaps of each trace that lack events; None: not known."""
+    frame = found.tables.get("loss")
+    having = found.of.get("loss", found.traces) if frame is not None else ()
+    return {
+        name: gaps_of(
+            facts["loss"],
+            frame[frame[TRACE] == name] if frame is not None and name in having else None,
+        )
+        for name, facts in found.traces.items()
+    }

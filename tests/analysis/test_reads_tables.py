@@ -86,6 +86,47 @@ def test_reads_by_epoch(trace):
     assert found["amplification"].tolist() == [0, 2, pytest.approx(232 / 384), 1]
 
 
+def test_an_epoch_that_was_recorded_in_part_says_so(tracer, tmp_path):
+    made = story()
+    begin, end = made.phases[0]["end"] - 1, made.phases[1]["end"] - 1
+    recorded = made.clock
+    clocks = {
+        (False, False): recorded,
+        (True, False): recorded | {"start_ns": 1},
+        (False, True): recorded | {"end_ns": end},
+        (True, True): recorded | {"start_ns": begin, "end_ns": end},
+    }
+    for number, (partial, clock) in enumerate(clocks.items()):
+        name = f"{number}.trace"
+        with make_trace(tmp_path / name, tables_of(made), targets=TWO, clock=clock) as trace:
+            found = plain(READS_BY_EPOCH.of(trace))
+            told = {(row.target, row.epoch): row.partial for row in found.itertuples()}
+            epochs = dict(trace.rows("SELECT epoch, bool_or(partial) FROM reads GROUP BY epoch"))
+        assert told == {
+            (None, None): None,
+            **{("job", epoch): partial[epoch] for epoch in range(2)},
+            ("peer", None): None,
+        }
+        assert epochs == {None: None, 0: partial[0], 1: partial[1]}
+        notes = [note for note in tracer("report", name, "--json").json["notes"] if "epoch" in note]
+        which = ", ".join(str(epoch) for epoch in range(2) if partial[epoch])
+        said = f"job: only a part of the reads of epoch {which} was recorded"
+        assert [note.split(", because")[0] for note in notes] == [said] * any(partial)
+        assert ("only a part of the reads" in tracer("report", name).out) == any(partial)
+
+
+@pytest.mark.parametrize("exit_ns", [None, 10**9])
+def test_an_epoch_without_an_end_is_whole_if_its_process_ended(tmp_path, exit_ns):
+    made = story()
+    made.phases[1]["end"] = None
+    tables = tables_of(made)
+    tables["processes"] = [{**one, "end_ns": exit_ns} for one in EVERYBODY]
+    clock = made.clock | {"end_ns": 2 * 10**9}
+    with make_trace(tmp_path / "t", tables, targets=TWO, clock=clock) as trace:
+        found = READS_BY_EPOCH.of(trace).set_index(["target", "epoch"])["partial"]
+    assert [found["job", epoch] for epoch in range(2)] == [False, exit_ns is None]
+
+
 def test_reads_by_file(trace):
     found = plain(READS_BY_FILE.of(trace))
     assert found[["target", "file", "accessed_mib", "read_mib"]].to_numpy().tolist() == [

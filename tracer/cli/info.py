@@ -123,7 +123,9 @@ def _print(name: str, facts: dict[str, Any]) -> None:
     if "bytes_written" in cost:
         out.print(f"              {show_size(cost['bytes_written'])} written")
     loss = facts["loss"]
-    lost = f"{loss.get('events', 0)} events in {loss.get('windows', 0)} gaps"
+    lost = "not known"
+    if "events" in loss or "windows" in loss:
+        lost = f"{loss.get('events', '-')} events in {loss.get('windows', '-')} gaps"
     if facts["backend"] == NONE and not loss.get("windows"):
         lost = "no kernel events were recorded"
     if loss.get("unknown"):

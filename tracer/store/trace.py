@@ -17,6 +17,7 @@ from tracer.probes.catalogue import TABLES
 from tracer.probes.errors import BadTrace, PermissionMissing, UsageError
 from tracer.probes.kernel import boot_id, process_alive
 from tracer.probes.loss import TABLE as LOSS_TABLE
+from tracer.probes.schema import Scope
 from tracer.store import manifest as manifests
 from tracer.store.checked import encoded
 from tracer.store.files import is_held
@@ -41,6 +42,12 @@ _THREADS = 8
 _THREAD_BYTES = 96 << 20
 """DuckDB's memory limit for each of its threads and for two more; beyond it, DuckDB spills."""
 _BATCH = 1 << 17
+_UNKNOWN_LOSS = f"""
+INSERT INTO {LOSS_TABLE.name} BY NAME
+SELECT unnest({[scope.value for scope in Scope]}) AS stream, -1 AS cpu,
+    'the table of losses is missing' AS cause
+WHERE NOT EXISTS (FROM {LOSS_TABLE.name})
+"""
 
 
 class Trace:
@@ -157,12 +164,18 @@ class Trace:
             connection.execute(f'CREATE VIEW "{name}_rows" AS {numbered}')
 
     def empty_if_missing(self, name: str) -> None:
-        """Makes an empty table for a missing one, for joins that can do without its rows."""
+        """Makes an empty table for a missing one, for joins that can do without its rows.
+
+        An empty table `loss` would say that nothing was lost. Unless the manifest says that, it has
+        a gap over the whole recording for the events of each scope.
+        """
         if name in self._files:
             return
         columns = ", ".join(f'"{c.name}" {SQL_TYPES[c.type]}' for c in ALL_TABLES[name].columns)
         for made, more in ((name, ""), (f"{name}_rows", ", row BIGINT")):
             self.connection.execute(f'CREATE TEMP TABLE IF NOT EXISTS "{made}" ({columns}{more})')
+        if name == LOSS_TABLE.name and self.manifest["loss"].get("windows") != 0:
+            self.connection.execute(_UNKNOWN_LOSS)
 
     def sql(self, query: str, *parameters: Any) -> pd.DataFrame:
         """Returns the result of one of our queries as a frame; BadTrace if a table is damaged."""

@@ -6,7 +6,7 @@ import pytest
 
 from tracer.workloads.containers.limits import Limits, Speed
 from tracer.workloads.studies import media
-from tracer.workloads.studies.scratch import Scratch, drop_caches
+from tracer.workloads.studies.scratch import Scratch
 
 pytestmark = pytest.mark.quiet
 
@@ -26,8 +26,11 @@ print(time.monotonic() - began)
 def test_a_container_reads_no_faster_than_its_medium(dockerd, tmp_path):
     speed = Speed(16 * MIB, 16 * MIB, 100_000, 100_000)
     with Scratch(tmp_path, 256 * MIB, media.find_medium("disk")) as scratch:
-        (scratch.mount / "file").write_bytes(os.urandom(16 * MIB))
-        drop_caches()
+        with (scratch.mount / "file").open("wb") as file:
+            file.write(os.urandom(16 * MIB))
+            file.flush()
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         limits = Limits(device=scratch.node, speed=speed.shared(2)).options()
         box = dockerd.run("reader", READ, shared=scratch.mount, **limits)
         assert box.wait()["StatusCode"] == 0

@@ -4,8 +4,6 @@ import json
 
 import pytest
 
-from tracer.store.trace import Trace
-
 pytest.importorskip("torch", reason="PyTorch is not installed")
 
 LOAD = ["--samples", "96", "--rate", "50", "--requests", "23", "--timeout", "60"]
@@ -20,27 +18,6 @@ def run(dockerd, tracer, tmp_path):
         return tracer("workload", "run", "lenet", *where, *options, status=status)
 
     return workload
-
-
-def test_each_of_two_servers_gets_requests_and_only_they_are_recorded(run, dockerd, tmp_path):
-    ran = json.loads(run(*LOAD, "--containers", "2", "--record", "x.trace").out)
-    assert ran["where"] == "2 containers"
-    assert [job["server"]["answered"] for job in ran["jobs"]] == [23, 23]
-    assert [job["client"]["answered"] for job in ran["jobs"]] == [23, 23]
-    assert dockerd.client.containers.list(all=True, ignore_removed=True) == []
-    with Trace(tmp_path / "x.trace") as trace:
-        marked = (
-            "SELECT target, count(*) FROM phases JOIN (SELECT DISTINCT pid, target FROM processes"
-            " WHERE target LIKE 'traintrace-lenet-%') USING (pid) WHERE name = 'eval' GROUP BY 1"
-        )
-        assert sorted(n for _, n in trace.connection.execute(marked).fetchall()) == [23, 23]
-        processes = (
-            "SELECT target, count(DISTINCT pid) FROM processes"
-            # runc's own helpers enter the container's cgroup before the server does.
-            " WHERE target LIKE 'traintrace-lenet-%' AND role = 'target'"
-            " AND comm NOT LIKE 'runc:%' GROUP BY 1"
-        )
-        assert [n for _, n in trace.connection.execute(processes).fetchall()] == [1, 1]
 
 
 def test_the_deployment_image_cannot_train(run, dockerd):

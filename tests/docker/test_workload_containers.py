@@ -5,11 +5,8 @@ import json
 import os
 import re
 import signal
-import socket
-import socketserver
 import subprocess
 import tempfile
-import threading
 import time
 from pathlib import Path
 
@@ -17,8 +14,8 @@ import pytest
 
 from tests.docker.conftest import wait_for
 from tests.support.dockerd import IMAGE
+from tests.support.front import in_front_of
 from tests.support.warm import Tracer
-from tracer.analysis.views.faults import FAULTS
 from tracer.store.trace import Trace
 from tracer.workloads.containers.limits import Limits, Speed
 from tracer.workloads.owner import OWNER
@@ -26,6 +23,7 @@ from tracer.workloads.owner import OWNER
 pytest.importorskip("torch", reason="PyTorch is not installed")
 
 SMALL = ["--samples", "96", "--batch-size", "8", "--epochs", "1", "--workers", "2"]
+LONG = ["--samples", "96", "--epochs", "100000", "--workers", "0"]
 
 
 @pytest.fixture
@@ -72,53 +70,30 @@ def test_the_docker_command_sets_the_limits_that_the_sdk_sets(dockerd):
         by_sdk.remove()
 
 
-def test_two_containers_train_as_the_host_does_and_are_recorded(run, dockerd, tmp_path):
-    host = json.loads(run(*SMALL).out)
-    boxes = json.loads(run(*SMALL, "--containers", "2", "--record", "x.trace").out)
-    assert (host["where"], boxes["where"]) == ("host", "2 containers")
-    assert boxes["versions"] == host["versions"]
-    (alone,) = host["jobs"]
-    assert len(boxes["jobs"]) == 2
-    for job in boxes["jobs"]:
-        assert job["steps"] == alone["steps"] == 12
-        assert (job["first_loss"], job["last_loss"]) == (alone["first_loss"], alone["last_loss"])
+def test_without_the_docker_command_two_containers_train_and_are_recorded(
+    tracer, dockerd, tmp_path
+):
+    environment = {**os.environ, "PATH": str(tmp_path)}
+    options = ("--containers", "2", "--record", "x.trace", "-o", tmp_path / "out")
+    ran = json.loads(tracer("workload", "run", "lenet", *SMALL, *options, env=environment).out)
+    assert ran["where"] == "2 containers"
+    one, other = ran["jobs"]
+    assert one["steps"] == other["steps"] == 12
+    assert (one["first_loss"], one["last_loss"]) == (other["first_loss"], other["last_loss"])
     assert containers(dockerd) == []
     for number in range(2):
         assert (tmp_path / f"out/container-{number}/checkpoint.pt").stat().st_size > 0
     with Trace(tmp_path / "x.trace") as trace:
+        kinds = [target["kind"] for target in trace.manifest["targets"]]
+        assert kinds == ["container", "container", "daemon"]
         query = (
             "SELECT target, count(*) FROM phases JOIN (SELECT DISTINCT pid, target FROM processes"
             " WHERE target LIKE 'traintrace-lenet-%') USING (pid) WHERE name = 'backward'"
             " GROUP BY 1"
         )
         assert sorted(n for _, n in trace.connection.execute(query).fetchall()) == [12, 12]
-        query = (
-            "SELECT comm, count(DISTINCT pid) FROM processes"
-            " WHERE role = 'daemon' AND target = 'docker CLI' AND pid = tid GROUP BY 1"
-        )
-        # Two commands started the containers, and two removed them.
-        assert dict(trace.connection.execute(query).fetchall()) == {"docker-cli": 1, "docker": 4}
-        # The containers are removed, and the functions of their files are known.
-        query = (
-            "SELECT DISTINCT symbol FROM faults WHERE role IN ('target', 'child')"
-            " AND ip_file LIKE '%/libtorch_cpu.so' AND symbol IS NOT NULL"
-        )
-        FAULTS.make(trace)
-        names = [name for (name,) in trace.connection.execute(query).fetchall()]
-        assert any("at::" in name for name in names)
-
-
-def test_without_the_docker_command_the_sdk_starts_the_containers(tracer, dockerd, tmp_path):
-    environment = {**os.environ, "PATH": str(tmp_path)}
-    options = ("--containers", "1", "--record", "x.trace", "-o", tmp_path / "out")
-    ran = tracer("workload", "run", "lenet", *SMALL, *options, env=environment)
-    assert json.loads(ran.out)["jobs"][0]["steps"] == 12
-    assert containers(dockerd) == []
-    with Trace(tmp_path / "x.trace") as trace:
-        kinds = [target["kind"] for target in trace.manifest["targets"]]
-        assert kinds == ["container", "daemon"]
         query = "SELECT count(*) FROM phases WHERE name = 'backward' AND pid IS NOT NULL"
-        assert trace.connection.execute(query).fetchone() == (12,)
+        assert trace.connection.execute(query).fetchone() == (24,)
 
 
 def test_a_job_over_its_memory_limit_fails_with_that_reason(run, dockerd):
@@ -139,8 +114,7 @@ def test_an_error_of_the_job_is_reported(run):
 
 def test_the_container_has_the_limits(dockerd, run, tmp_path):
     options = ["--containers", "1", "--cpus", "0.5", "--memory", "1g", "--no-seccomp"]
-    long = ["--samples", "4096", "--epochs", "1000"]
-    with running(tmp_path, *long, *options) as process:
+    with running(tmp_path, *LONG, *options) as process:
         (box,) = wait_for_containers(dockerd, process)
         config = box.attrs["HostConfig"]
         assert config["NanoCpus"] == 500_000_000
@@ -149,6 +123,19 @@ def test_the_container_has_the_limits(dockerd, run, tmp_path):
         assert config["NetworkMode"] == "none"
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 130
+    assert containers(dockerd) == []
+
+
+def test_a_container_removed_from_outside_fails_the_run(dockerd, tmp_path):
+    with running(tmp_path, *LONG, "--containers", "2") as process:
+        one, _ = wait_for_containers(dockerd, process, 2)
+        wait_for(lambda: list(tmp_path.glob("out/container-*/train.log")), "a step", 300)
+        one.remove(force=True)
+        out, _ = process.communicate(timeout=120)
+    assert process.returncode == 2
+    removed, killed = sorted(json.loads(out)["failures"], key=lambda why: one.name not in why)
+    assert "removed from outside" in removed
+    assert "another container of the run failed" in killed
     assert containers(dockerd) == []
 
 
@@ -172,49 +159,19 @@ def test_ctrl_c_during_the_start_leaves_no_container(dockerd, tmp_path, monkeypa
 
     with in_front_of(dockerd.host, tmp_path / "front", interrupt) as host:
         monkeypatch.setenv("DOCKER_HOST", host)
-        with running(tmp_path, "--samples", "4096", "--containers", "1") as process:
+        with running(tmp_path, "--samples", "96", "--containers", "1") as process:
             assert process.wait(200) == 130
     assert len(asked) >= number
     assert containers(dockerd) == []
 
 
-@contextlib.contextmanager
-def in_front_of(host, path, told):
-    """Listens at `path` for the daemon at `host`; calls `told(HEAD)` before it hands a request on.
-
-    Yields the value for DOCKER_HOST.
-    """
-
-    class Client(socketserver.BaseRequestHandler):
-        def handle(self):
-            with socket.socket(socket.AF_UNIX) as daemon:
-                daemon.connect(host.removeprefix("unix://"))
-                answers = threading.Thread(target=hand_on, args=(daemon, self.request))
-                answers.start()
-                hand_on(self.request, daemon, told)
-                answers.join()
-
-    with socketserver.ThreadingUnixStreamServer(str(path), Client) as server:
-        threading.Thread(target=server.serve_forever).start()
-        try:
-            yield f"unix://{path}"
-        finally:
-            server.shutdown()
-
-
-def hand_on(here, there, told=lambda head: None):
-    """Hands all bytes of a connection on, then its end."""
-    with contextlib.suppress(OSError):
-        while data := here.recv(1 << 16):
-            told(data.split(b"\r\n", 1)[0].decode("utf-8", "replace"))
-            there.sendall(data)
-    with contextlib.suppress(OSError):
-        there.shutdown(socket.SHUT_WR)
-
-
 def test_the_next_run_removes_what_a_killed_run_left_and_infers(dockerd, run, tmp_path):
+    from tracer.workloads.infer import infer
+    from tracer.workloads.options import InferOptions, JobOptions
+    from tracer.workloads.prepare import prepare
+
     foreign = dockerd.run("foreign", "import time; time.sleep(600)", shared=tmp_path)
-    with running(tmp_path, "--samples", "4096", "--epochs", "1000", "--containers", "2") as process:
+    with running(tmp_path, *LONG, "--containers", "2") as process:
         wait_for_containers(dockerd, process, 2)
         process.kill()
         process.wait()
@@ -224,16 +181,17 @@ def test_the_next_run_removes_what_a_killed_run_left_and_infers(dockerd, run, tm
     box = json.loads(run(*SMALL[:4], "--mode", "infer", "--containers", "1").out)
     assert [box.id for box in containers(dockerd)] == [foreign.id]
     assert list(Path(tempfile.gettempdir()).glob(left)) == []
-    host = json.loads(run(*SMALL[:4], "--mode", "infer").out)
+    here = {"model": "lenet", "output": tmp_path / "here", "samples": 96}
+    prepare(JobOptions(**here), tmp_path / "weights.pt")
+    weights = {"checkpoint": tmp_path / "weights.pt", "batch_size": 8, "workers": 0}
+    host = infer(InferOptions(**here, **weights))
     assert box["where"] == "container"
     # Both runs begin with the same fresh weights.
-    assert box["jobs"][0]["accuracy"] == host["jobs"][0]["accuracy"]
-    assert box["jobs"][0]["samples"] == 24
+    assert box["jobs"][0]["accuracy"] == host["accuracy"]
+    assert box["jobs"][0]["samples"] == host["samples"] == 24
 
 
 def test_an_unsuitable_image_is_refused(run, dockerd):
-    from tests.support.dockerd import IMAGE
-
     ran = run(*SMALL, "--containers", "1", "--image", IMAGE, status=2)
     assert "does not run our jobs" in ran.err
     assert ran.err.count("\n") == 1

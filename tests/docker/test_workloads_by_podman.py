@@ -51,6 +51,11 @@ def containers(podman):
     return podman.call("ps", "--all", "--format={{.Names}}").split()
 
 
+def monitors(podman):
+    """Returns the files of the monitors of running containers; podman itself takes 0.1 s to ask."""
+    return list(podman.folder.glob("run/overlay-containers/*/userdata/conmon.pid"))
+
+
 def services():
     """Returns the services of podman that run for workloads."""
     found = []
@@ -96,13 +101,11 @@ def test_an_image_is_made_from_the_hosts_python(podman, monkeypatch):
     assert containers(podman) == []
 
 
-def test_two_containers_train_and_are_recorded(podman, tracer, tmp_path):
-    options = (*SMALL, *BY_PODMAN, "--containers", "2", "--record", "x.trace", "-o", "out")
+def test_a_container_trains_and_is_recorded(podman, tracer, tmp_path):
+    options = (*SMALL, *BY_PODMAN, "--containers", "1", "--record", "x.trace", "-o", "out")
     ran = json.loads(tracer("workload", "run", "lenet", *options).out)
-    assert ran["where"] == "2 containers"
-    one, other = ran["jobs"]
-    assert one["steps"] == other["steps"] == 12
-    assert one["last_loss"] == other["last_loss"]
+    assert ran["where"] == "container"
+    assert [job["steps"] for job in ran["jobs"]] == [12]
     assert containers(podman) == []
     assert services() == []
     with Trace(tmp_path / "x.trace") as trace:
@@ -113,20 +116,25 @@ def test_two_containers_train_and_are_recorded(podman, tracer, tmp_path):
             " WHERE target LIKE 'traintrace-lenet-%') USING (pid) WHERE name = 'backward'"
             " GROUP BY 1"
         )
-        assert [count for _, count in found] == [12, 12]
+        assert [count for _, count in found] == [12]
         assert losses(trace) == []
 
 
 def test_ctrl_c_and_a_kill_leave_nothing(podman, tmp_path):
-    long = ["--samples", "4096", "--epochs", "1000", *BY_PODMAN, "--containers", "1"]
+    long = ["--samples", "96", "--epochs", "100000", *BY_PODMAN, "--containers", "1"]
     with running(tmp_path, *long) as process:
-        wait_for(lambda: containers(podman), "the container", 200)
+        wait_for(lambda: monitors(podman), "the container", 200)
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 130
     assert (containers(podman), services()) == ([], [])
     foreign = podman.run("foreign", "import time; time.sleep(600)", shared=tmp_path)
-    with running(tmp_path, *long) as process:
-        wait_for(lambda: len(owned(podman)) == 1, "the container", 200)
+    again = tmp_path / "again"
+    again.mkdir()
+    with running(again, *long) as process:
+        # The folder is made once the container that tells the versions is gone.
+        wait_for((again / "out/container-0").exists, "the job", 200)
+        wait_for(lambda: len(monitors(podman)) == 2, "the container", 200)
+        assert len(owned(podman)) == 1
         wait_for(lambda: services(), "the service")
         process.kill()
         process.wait()

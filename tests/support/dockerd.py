@@ -21,6 +21,7 @@ from pathlib import Path
 import docker.errors
 import docker.models.containers
 
+from tests.support.in_memory import roomy_place
 from tracer.workloads.containers.connection import Client
 from tracer.workloads.containers.engines import ENGINES, EngineName
 
@@ -64,7 +65,8 @@ class Dockerd:
 
     def __init__(self, by_systemd: bool = False) -> None:
         """Start it. RuntimeError, with its last words, where it does not come up."""
-        self.folder = Path(tempfile.mkdtemp(prefix="tracer-docker-"))
+        prefix = f"tracer-tests-{os.getpid()}-docker-"
+        self.folder = Path(tempfile.mkdtemp(prefix=prefix, dir=roomy_place()))
         self.cgroup = f"/tracer-tests-{os.getpid()}"
         self.host = f"unix://{self.folder}/docker.sock"
         self._containers: list[docker.models.containers.Container] = []

@@ -20,6 +20,7 @@ from pathlib import Path
 import psutil
 
 from tests.support.dockerd import IMAGE, from_host, image_tar, python
+from tests.support.in_memory import roomy_place
 from tests.support.waiting import wait_for
 
 _PR_SET_PDEATHSIG = 1
@@ -63,7 +64,8 @@ class EngineOfTests:
             raise RuntimeError(f"{', '.join(missing)} not found")
         self.environment: dict[str, str] = {}
         """Variables by which a command finds this engine."""
-        self.folder = Path(tempfile.mkdtemp(prefix=f"tracer-{self.name}-"))
+        prefix = f"tracer-tests-{os.getpid()}-{self.name}-"
+        self.folder = Path(tempfile.mkdtemp(prefix=prefix, dir=roomy_place()))
         self.group = f"tracer-tests-{self.name}-{os.getpid()}"
         try:
             self.start()

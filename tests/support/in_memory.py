@@ -22,8 +22,9 @@ import pytest
 PLACE = Path("/dev/shm") if Path("/dev/shm").is_dir() else None
 """A folder for files in memory; None: there is none."""
 _PREFIX = "tracer-tests-"
-_LEAST_BYTES = 4 << 30
-"""The free memory that is asked for; the tests of a folder take less than a quarter of it."""
+_LEAST_BYTES, _ROOMY_BYTES = 4 << 30, 12 << 30
+"""The free memory that is asked for; the tests of a folder take less than a quarter of it, and the
+engines of containers as well."""
 
 
 class Folders:
@@ -61,3 +62,12 @@ def tmp_path_factory(
 def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: Folders) -> Path:
     """An empty folder of the test's own."""
     return tmp_path_factory.mktemp(re.sub(r"\W", "_", request.node.name)[:30])
+
+
+def roomy_place() -> Path | None:
+    """Returns a folder in memory for the data of engines of containers, if much memory is free.
+
+    An image of PyTorch has more than a gibibyte, and engines wait for many small writes. Folders in
+    it are called `tracer-tests-PID-...`.
+    """
+    return PLACE if psutil.virtual_memory().available >= _ROOMY_BYTES else None

@@ -144,6 +144,22 @@ def interrupted_by_a_thread(folder):
             trace.rows(ENDLESS)
 
 
+def test_a_handler_that_only_notes_a_signal_lets_the_query_go_on(tmp_path):
+    make_trace(tmp_path / "x.trace", {"syscalls": []}).close()
+    assert within_budget(noted, tmp_path / "x.trace") is None
+
+
+def noted(folder):
+    came = []
+    signal.signal(signal.SIGTERM, lambda *_: came.append(True))
+    query = "SELECT sum((a.range + b.range) % 2) FROM range(25000) a, range(25000) b"
+    with Trace(folder) as trace:
+        trace.rows("SELECT 1")  # opens the connection
+        with while_it_computes(lambda: signal.raise_signal(signal.SIGTERM)):
+            assert trace.rows(query) == [(25000 * 12500,)]
+    assert came == [True]
+
+
 def press_ctrl_c():
     signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 

@@ -17,7 +17,7 @@ from tracer.workloads.studies import throttle
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
 
-pytestmark = pytest.mark.settings
+pytestmark = [pytest.mark.quiet, pytest.mark.settings]
 
 STUDY = """
 name = "whole"

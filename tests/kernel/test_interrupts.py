@@ -11,7 +11,7 @@ from tracer.store.trace import Trace
 
 READ_ONLY = f"mount -o remount,bind,ro {find_tracefs()}"
 
-WRITES, FEWER = 5003, 1009
+WRITES, FEWER = 3001, 1009
 LOAD = """
 import mmap, os, signal
 ended = []

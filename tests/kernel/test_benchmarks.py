@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from scripts.privileges.reach import in_mounts_of_its_own
 from tests.conftest import ROOT
 from tests.support.waiting import wait_for
 from tracer.workloads.modes import cgroups
@@ -21,6 +22,8 @@ pytestmark = pytest.mark.settings
 
 STOPPED = 143
 MIB = 1 << 20
+KEPT = "mount --bind /dev/null /proc/sys/vm/drop_caches"
+"""Has a benchmark leave the page cache alone, which the tests after it want full."""
 
 
 def groups() -> set[Path]:
@@ -33,6 +36,7 @@ def groups() -> set[Path]:
 def stopped(name: str, *options: object) -> Iterator[subprocess.Popen[str]]:
     """A running benchmark; it is stopped at the end of the block, and must leave nothing."""
     command = [sys.executable, str(ROOT / "benchmarks" / name), *map(str, options)]
+    command = in_mounts_of_its_own([KEPT], command)
     before = groups()
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as benchmark:
         try:

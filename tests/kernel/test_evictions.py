@@ -98,8 +98,7 @@ def limited(tmp_path_factory):
             name = f"tracer-evictions-{os.getpid()}-{limit}"
             plans.append(cgroups.plan(Share(), name, memory=Memory(limit)))
             cgroup, *_ = cgroups.make(plans[-1])
-            os.sync()
-            Path("/proc/sys/vm/drop_caches").write_text("1")
+            make.anew(mount)
             source = LOAD.format(
                 cgroup=str(cgroup), mount=mount, files=FILES, epochs=EPOCHS, size=FILE_MIB * MIB
             )

@@ -15,7 +15,7 @@ from tracer.analysis.views.flushes import flushes
 from tracer.analysis.views.requests import requests
 from tracer.store.trace import Trace
 
-CALLS, PAGES, SYNCED, FILES, STORM = 9973, 1009, 101, 23, 1_000_003
+CALLS, PAGES, SYNCED, FILES, STORM = 9973, 1009, 101, 23, 500_009
 
 LOADS = {}
 """Programs, all of them in one recording a backend: `recorded`."""

@@ -19,6 +19,31 @@ REWRITTEN = {
     "rewriting xfs": {"kind": "xfs"},
 }
 """Loads that rewrite a file, and how their file systems are made."""
+PAGES, TIMES = 23, 5
+WHOLE = PAGES * TIMES
+
+
+def _each(*statements: str) -> str:
+    """Returns a program that writes a checkpoint so many times, and syncs it each time."""
+    written = "\n    ".join((*statements, "os.sync()"))
+    return f"for n in range({TIMES}):\n    {written}\n"
+
+
+WAYS = {
+    "truncating ext4": _each(f"os.close(put(mount + '/c', {PAGES}, os.O_TRUNC))"),
+    "overwriting ext4": _each(f"os.close(put(mount + '/c', {PAGES}))"),
+    "renaming ext4": _each(
+        f"os.close(put(mount + '/c.tmp', {PAGES}))", "os.replace(mount + '/c.tmp', mount + '/c')"
+    ),
+    "renaming over an open file of ext4": _each(
+        "held = os.open(mount + '/c', os.O_CREAT | os.O_RDONLY)",
+        f"os.close(put(mount + '/c.tmp', {PAGES}))",
+        "os.replace(mount + '/c.tmp', mount + '/c')",
+        "os.close(held)",
+    ),
+    "making new files of ext4": _each(f"os.close(put(mount + f'/c-{{n}}', {PAGES}))"),
+}
+"""Programs that write a checkpoint of a prime number of pages, each in a way of its own."""
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +59,8 @@ def recorded(record_loads, tmp_path_factory, backend):
         for name in (*REWRITTEN, partition):
             (disks[name][0] / "before").write_bytes(bytes(4096 * 11))
         sources = {name: CALLS if name.startswith("calling") else REWRITE for name in disks}
-        yield Written(record_loads, sources, disks, backend=backend)
+        disks |= {name: file_system(64, name=name) for name in WAYS}
+        yield Written(record_loads, sources | WAYS, disks, backend=backend)
 
 
 CALLS = """
@@ -135,3 +161,44 @@ def test_pages_of_a_rewritten_file_are_hot_though_their_blocks_are_new(recorded,
 def test_a_partition_s_files_are_found(recorded):
     dev = recorded.dev("rewriting a partition of ext4")
     assert len(set(in_files(recorded.trace, dev))) == 29 + 2
+
+
+def counted(recorded, load, identity):
+    """N and U of the checkpoint's pages, and the pages of files of unknown paths."""
+    found = page_writebacks(recorded.trace, [recorded.dev(load)], Identity(identity))
+    assert found.by_mapping.get("not mapped", 0) == 0
+    data = found.page[found.bios.data[found.bios.of_pages()]]
+    assert len(data) < len(found)  # the journal and metadata are written, too
+    return len(data), len(np.unique(data)), found.by_mapping.get("path not known", 0)
+
+
+@pytest.mark.parametrize(
+    ("load", "file", "path", "not_known"),
+    [
+        ("truncating ext4", PAGES, PAGES, 0),
+        ("overwriting ext4", PAGES, PAGES, 0),
+        ("renaming ext4", WHOLE, PAGES, 0),
+        # The old file goes after the rename: nothing tells that its path went on. The last remains.
+        ("renaming over an open file of ext4", WHOLE, WHOLE, WHOLE - PAGES),
+        ("making new files of ext4", WHOLE, WHOLE, 0),
+    ],
+)
+@every_backend
+def test_distinct_pages_by_file_path_and_index(recorded, load, file, path, not_known):
+    assert counted(recorded, load, "file") == (WHOLE, file, 0)
+    assert counted(recorded, load, "path") == (WHOLE, path, not_known)
+    assert counted(recorded, load, "index") == (WHOLE, PAGES, 0)
+
+
+@every_backend
+def test_distinct_pages_by_block(recorded):
+    def unique(load):
+        written, distinct, _ = counted(recorded, load, "block")
+        assert written == WHOLE
+        return distinct
+
+    assert unique("overwriting ext4") == PAGES
+    assert unique("making new files of ext4") == WHOLE
+    # Freed blocks may be used again once the journal has forgotten them: not by the next write.
+    for load in ("truncating ext4", "renaming ext4"):
+        assert 2 * PAGES <= unique(load) <= WHOLE

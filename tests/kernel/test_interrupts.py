@@ -13,7 +13,7 @@ pytestmark = pytest.mark.quiet
 
 READ_ONLY = f"mount -o remount,bind,ro {find_tracefs()}"
 
-WRITES, FEWER = 5003, 1009
+WRITES, FEWER = 3001, 1009
 LOAD = """
 import mmap, os, signal
 ended = []

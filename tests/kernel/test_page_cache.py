@@ -155,8 +155,7 @@ def reading(backend, tmp_path_factory):
                     file.truncate(pages * PAGE)
                 else:
                     file.write(os.urandom(pages * PAGE))
-        os.sync()
-        Path("/proc/sys/vm/drop_caches").write_text("1")
+        make.anew(mount)
         for name in WARM:
             kept.enter_context(locked(Path(mount, name)))
         told = folder / "told.json"

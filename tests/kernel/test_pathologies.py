@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.loads import finished
+from tests.support.forked_jobs import ForkedJobs
 from tests.support.slow_disk import slow_disk
 from tests.support.slow_ext4 import QUIET, mounted, run
+from tests.support.warm import Tracer
 from tracer.analysis.findings.catalogue import findings
 from tracer.store.trace import Trace
 from tracer.workloads.modes import cgroups
@@ -26,8 +27,8 @@ pytest.importorskip("torch", reason="PyTorch is not installed")
 
 MIB = 1 << 20
 BLOCK = 1 << 16
-BLOCKS = 2560
-FILES = 240
+BLOCKS = 1536
+FILES = 160
 OPTIONS = f"{QUIET},noatime,inode_readahead_blks=1"
 PREAMBLE = """
 import os, sys, threading, time
@@ -37,7 +38,6 @@ def enter(cgroup):
 import torch
 from torch.utils.data import DataLoader, Dataset
 torch.set_num_threads(1)
-place = sys.argv[1]
 
 def spin(ms):
     end = time.thread_time() + ms / 1000
@@ -61,6 +61,7 @@ class Model(torch.nn.Module):
 
 model = Model()
 optimizer = torch.optim.SGD(model.parameters(), 0.1)
+optimizer.zero_grad()  # imports for a second what each job would import
 
 def train(load, samples=320, epochs=1, workers=1, step_ms=10, after=lambda step: None):
     model.ms = step_ms
@@ -76,18 +77,19 @@ def train(load, samples=320, epochs=1, workers=1, step_ms=10, after=lambda step:
 """`train` trains with a function that loads a sample; `after` is called after each step."""
 
 HEALTHY = "train(lambda number: None, step_ms=20)"
-FEW_WORKERS = "train(lambda number: time.sleep(0.01))"
+FEW_WORKERS = "train(lambda number: time.sleep(0.01), samples=160)"
 DECODING = """
 import hashlib
 data = bytes(4 << 20)
-train(lambda number: hashlib.sha256(data).digest(), step_ms=5)  # other threads run meanwhile
+# Other threads run meanwhile.
+train(lambda number: hashlib.sha256(data).digest(), samples=160, step_ms=5)
 """
 COLD = f"""
 file = os.open(place + "/data", os.O_RDONLY)
 os.posix_fadvise(file, 0, 0, os.POSIX_FADV_RANDOM)
 def load(number):
     for part in range(2): os.pread(file, 4096, (2 * number + part) * {BLOCK})
-train(load, step_ms=2)
+train(load, samples=160, step_ms=2)
 """
 SMALL_FILES = f"""
 def load(number): open(f"{{place}}/small/{{number}}").close()
@@ -108,7 +110,7 @@ ended = threading.Event()
 def collate():
     while not ended.is_set(): pass
 threading.Thread(target=collate).start()
-try: train(lambda number: None, step_ms=2)
+try: train(lambda number: None, samples=160, step_ms=2)
 finally: ended.set()
 """
 QUOTA = """
@@ -117,7 +119,7 @@ torch.set_num_threads(4)
 a = torch.zeros(400, 400)
 def work(step):
     for _ in range(10): a @ a
-train(lambda number: None, samples=240, step_ms=0, after=work)
+train(lambda number: None, samples=160, step_ms=0, after=work)
 """
 THRASH = f"""
 enter(sys.argv[2])
@@ -156,18 +158,6 @@ def disk_with_data(folder):
         yield folder / "mount"
 
 
-def first_finding(folder, mount, source, *arguments):
-    """Records a job; returns the first finding."""
-    (folder / "job.py").write_text(PREAMBLE + source)
-    command = [sys.executable, folder / "job.py", mount, *arguments]
-    how = ("-e", "default,sched", "--sample-hz", "10", "--force", "-o", folder / "job.trace")
-    ended = finished(("record", *how, "--", *command), folder)
-    assert ended.status == 0, ended.err
-    with Trace(folder / "job.trace") as trace:
-        found = findings(trace)
-    return found[0]
-
-
 DATA = ("data loading",)
 CASES = {
     "few workers": (FEW_WORKERS, DATA, "use more workers"),
@@ -195,10 +185,37 @@ def mount(disk):
     return disk
 
 
+@pytest.fixture(scope="module")
+def jobs(tmp_path_factory):
+    """The process that all jobs fork from."""
+    made = ForkedJobs(tmp_path_factory.mktemp("jobs"), PREAMBLE)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def first_finding(jobs, mount, tmp_path):
+    """Records a job; returns the first finding."""
+
+    def run(source, *arguments):
+        pid = jobs.start(f"place = sys.argv[1]\n{source}", mount, *arguments)
+        how = ("-e", "default,sched", "--sample-hz", "10", "-o", "job.trace", "-p", pid)
+        with Tracer("record", *how, cwd=tmp_path) as recorder:
+            said = recorder.stderr.readline()
+            jobs.go()
+            _, err = recorder.communicate(timeout=300)
+            ended = jobs.status()
+        assert (recorder.returncode, ended) == (0, 0), said + err
+        with Trace(tmp_path / "job.trace") as trace:
+            return findings(trace)[0]
+
+    return run
+
+
 @pytest.mark.parametrize("name", CASES)
-def test_the_first_finding_names_the_fault(mount, tmp_path, name):
+def test_the_first_finding_names_the_fault(first_finding, name):
     source, topics, words = CASES[name]
-    found = first_finding(tmp_path, mount, source)
+    found = first_finding(source)
     assert (found.topic in topics, words in found.sentence) == (True, True), found
 
 
@@ -226,28 +243,28 @@ def cgroup():
         cgroups.remove(planned)
 
 
-def test_a_cpu_quota(mount, tmp_path, cgroup):
-    found = first_finding(tmp_path, mount, QUOTA, cgroup(Share(quota=0.5)))
+def test_a_cpu_quota(first_finding, cgroup):
+    found = first_finding(QUOTA, cgroup(Share(quota=0.5)))
     assert found.topic == "steps: throttled"
     assert "use fewer threads" in found.sentence
 
 
-def test_a_page_cache_that_is_too_small(mount, tmp_path, cgroup):
-    found = first_finding(tmp_path, mount, THRASH, cgroup(memory=Memory(130 * MIB)))
+def test_a_page_cache_that_is_too_small(first_finding, cgroup):
+    found = first_finding(THRASH, cgroup(memory=Memory(80 * MIB)))
     assert found.topic == "data loading"
     assert "raise the memory limit" in found.sentence
 
 
-def test_memory_that_is_full_of_pages_to_write(mount, tmp_path, cgroup):
-    found = first_finding(tmp_path, mount, PRESSURE, cgroup(memory=Memory(40 * MIB)))
+def test_memory_that_is_full_of_pages_to_write(first_finding, cgroup):
+    found = first_finding(PRESSURE, cgroup(memory=Memory(40 * MIB)))
     assert found.topic == "steps: reclaim"
     assert "raise the memory limit" in found.sentence
 
 
-def test_a_neighbour_on_the_disk(mount, tmp_path):
+def test_a_neighbour_on_the_disk(first_finding, mount):
     writer = subprocess.Popen([sys.executable, "-c", WRITER, mount])
     try:
-        found = first_finding(tmp_path, mount, NEIGHBOUR)
+        found = first_finding(NEIGHBOUR)
     finally:
         writer.kill()
         writer.wait()
@@ -255,6 +272,6 @@ def test_a_neighbour_on_the_disk(mount, tmp_path):
     assert "for others (python)" in found.sentence
 
 
-def test_a_healthy_job_gets_no_advice(mount, tmp_path):
-    found = first_finding(tmp_path, mount, HEALTHY)
+def test_a_healthy_job_gets_no_advice(first_finding):
+    found = first_finding(HEALTHY)
     assert found.topic == "computing"

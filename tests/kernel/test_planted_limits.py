@@ -24,8 +24,8 @@ pytestmark = pytest.mark.quiet
 
 MIB = 1 << 20
 QUOTA = 0.25
-QUOTA_MS = (50, 100, 400)
-"""CPU time that the steps take."""
+QUOTA_MS, CROWDED_MS = (50, 100, 400), (50, 100, 200)
+"""CPU time that the steps take, alone and beside the helpers."""
 STRETCH_NS = 75 * MS
 """Time for which the quota stops its processes in each period of 100 ms. The kernel counts it when
 it ends, which may be after the step."""
@@ -33,7 +33,7 @@ HELPERS = 2
 """Processes that take CPU time of the same quota meanwhile."""
 REQUEST_MS = 20
 LIMIT = 64 * MIB
-WRITES_MIB = (8, 16, 32)
+WRITES_MIB = (8, 12, 16)
 """Sizes of the writes of the steps."""
 
 THROTTLED_NS = """
@@ -77,7 +77,7 @@ def crowded(ms):
 
 stopped = []
 os.sched_setaffinity(0, {{min(os.sched_getaffinity(0))}})  # so that one of them runs at a time
-steps([*(lambda ms=ms: crowded(ms) for ms in {QUOTA_MS}), nothing])
+steps([*(lambda ms=ms: crowded(ms) for ms in {CROWDED_MS}), nothing])
 planted = {{"planted": planted, "stopped": stopped}}
 """)
 

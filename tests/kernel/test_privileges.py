@@ -3,11 +3,12 @@
 import os
 import subprocess
 import sys
+import tempfile
 from dataclasses import replace
 
 import pytest
 
-from scripts.privileges.users import USERS, User, machine_for
+from scripts.privileges.users import NOBODY, USERS, User, machine_for
 from tests.conftest import ROOT, Ran, tracer_command
 from tracer.analysis.report.gathered import gather
 from tracer.store.trace import Trace
@@ -38,12 +39,22 @@ print(*[line.split()[1] for line in status.splitlines() if line.startswith(("Cap
 """
 
 
+@pytest.fixture(scope="module")
+def compiled():
+    """A folder of the user's, in which numba keeps what it compiles from one test to the next."""
+    with tempfile.TemporaryDirectory(prefix="tracer-test-") as folder:
+        os.chown(folder, NOBODY, NOBODY)
+        yield folder
+
+
 @pytest.fixture
-def run(place):
+def run(place, compiled):
     """Run `tracer` as a user, in a folder of the user's own."""
 
     def run(user, *arguments):
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(place / "theirs")}
+        if user.uid:
+            environment["NUMBA_CACHE_DIR"] = compiled
         with machine_for(user):
             return Ran.of(
                 subprocess.run(

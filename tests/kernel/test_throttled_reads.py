@@ -5,6 +5,7 @@ Two processes read a file each, at the same time.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from dataclasses import dataclass
@@ -59,34 +60,54 @@ def limits():
         pytest.skip("this kernel cannot limit devices")
 
 
-def recorded(folder, mount, dev, disk):
-    for name, pages in SIZES.items():
-        Path(mount, name).write_bytes(os.urandom(pages * PAGE))
-    os.sync()
-    Path("/proc/sys/vm/drop_caches").write_text("3")
+def recorded(folder, make, disks):
+    """Records readers on file systems, by name, each below a limit of its own.
+
+    `disks` has the mount point, the file system's device and its disk.
+    """
     outside = throttle.find_hierarchy().own()
-    with Throttle(disk, SLOW, folder) as hierarchy:
-        group = hierarchy.own()
+    sources = {}
+    with contextlib.ExitStack() as limited:
+        for of, (mount, _, disk) in disks.items():
+            for name, pages in SIZES.items():
+                with Path(mount, name).open("wb") as file:
+                    file.write(os.urandom(pages * PAGE))
+                    file.flush()
+                    os.fsync(file.fileno())
+                    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            group = limited.enter_context(Throttle(disk, SLOW, folder / of)).own()
+            sources[of] = LOAD.format(group=group, names=list(SIZES), mount=mount, page=PAGE)
         # The recorder is not limited.
         (outside / "cgroup.procs").write_text(str(os.getpid()))
-        source = LOAD.format(group=group, names=list(SIZES), mount=mount, page=PAGE)
-        found = loads.record(folder, {"readers": source}, "-e", "default,page_cache")
+        found = loads.record(folder, sources, "-e", "default,page_cache")
     reads(found.trace)
-    return Reading(found, json.loads(found.loads["readers"].out), dev)
+    return {
+        of: Reading(found, json.loads(found.loads[of].out), dev)
+        for of, (_, dev, _) in disks.items()
+    }
 
 
-@pytest.fixture(scope="module", params=["ext4", "xfs", "partition"])
-def reading(request, tmp_path_factory):
+PLACES = ("ext4", "xfs", "partition")
+
+
+@pytest.fixture(scope="module")
+def readings(tmp_path_factory):
+    """One recording of the readers on several file systems, by place."""
     folder = tmp_path_factory.mktemp("throttled")
     with FileSystems(folder) as make:
-        if request.param == "partition":
-            mount, dev, disk = make.on_a_partition()
-        else:
-            mount, dev = make(kind=request.param)
-            disk = dev
-        found = recorded(folder, mount, dev, disk)
+        disks = {"partition": make.on_a_partition("partition")}
+        for kind in ("ext4", "xfs"):
+            mount, dev = make(name=kind, kind=kind)
+            disks[kind] = mount, dev, dev
+        found = recorded(folder, make, disks)
         yield found
-        found.recorded.trace.close()
+        found["ext4"].recorded.trace.close()
+
+
+@pytest.fixture(params=PLACES)
+def reading(readings, request):
+    """The readers on one file system."""
+    return readings[request.param]
 
 
 @pytest.mark.parametrize("name", SIZES)
@@ -102,16 +123,16 @@ def test_bytes_are_of_the_process_that_reads_the_file(reading, name):
     assert reading.of(name, "disk_bytes", f"{own} AND by_pid != pid") > 0
 
 
-def test_every_byte_has_a_file(reading):
+def test_every_byte_has_a_file(readings):
     nobodys = "SELECT count(*) FROM page_uses WHERE disk_bytes > 0 AND ino IS NULL"
-    assert reading.recorded.one(nobodys) == 0
+    assert readings["ext4"].recorded.one(nobodys) == 0
 
 
 def test_bytes_whose_file_is_not_known_are_counted_apart(tmp_path):
     """A place in a file of btrfs is none of a device."""
     with FileSystems(tmp_path) as make:
         mount, disk = make(kind="btrfs")
-        found = recorded(tmp_path, mount, disk, disk)
+        found = recorded(tmp_path, make, {"btrfs": (mount, disk, disk)})["btrfs"]
         with found.recorded.trace as trace:
             of_files = "SELECT sum(disk_bytes)::BIGINT FROM page_uses WHERE path LIKE ?"
             known = trace.connection.execute(of_files, [f"{mount}/%"]).fetchone()[0] or 0

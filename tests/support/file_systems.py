@@ -58,6 +58,8 @@ class FileSystems:
         """Sets the folder; makes nothing yet."""
         self._folder = folder
         self._made = contextlib.ExitStack()
+        self._how: dict[Path, tuple[str, ...]] = {}
+        """Options and device by mount point."""
 
     def __enter__(self) -> FileSystems:
         return self
@@ -110,6 +112,11 @@ class FileSystems:
         device = self.loop(file)
         return self._mounted(device, file.name, kind), numbers_of(device)
 
+    def anew(self, mount: Path) -> None:
+        """Mounts a file system once more: nothing of it is in memory then."""
+        wait_for(lambda: not _undo("umount", mount), "umount")
+        _ran("mount", *self._how[mount], mount)
+
     def overlay(self, layers: Path, name: str) -> Path:
         """Mount an overlay whose layers are in a folder; returns its mount point."""
         for layer in ("lower", "upper", "work"):
@@ -136,7 +143,8 @@ class FileSystems:
     def _mount(self, device: str, name: str, options: Sequence[str]) -> Path:
         mount = self._folder / name
         mount.mkdir()
-        _ran("mount", *options, device, mount)
+        self._how[mount] = (*options, device)
+        _ran("mount", *self._how[mount], mount)
         self._made.callback(_unmount, mount)
         return mount
 

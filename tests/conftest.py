@@ -81,6 +81,8 @@ class Rooms(LoadScopeScheduling):
     """
 
     def _split_scope(self, nodeid: str) -> str:
+        if nodeid.startswith("tests/kernel/beside/"):
+            return nodeid.partition("::")[0]
         _, folder, *_ = nodeid.split("/")
         if folder in ("kernel", "docker"):
             return "machine"

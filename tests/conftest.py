@@ -84,6 +84,8 @@ class Rooms(LoadScopeScheduling):
     """
 
     def _split_scope(self, nodeid: str) -> str:
+        if nodeid.startswith("tests/kernel/beside/"):
+            return nodeid.partition("::")[0]
         _, folder, *_ = nodeid.split("/")
         return folder if folder in NEEDS else nodeid.partition("::")[0]
 

@@ -14,12 +14,13 @@ import pytest
 from scripts.privileges.reach import reachable
 from tests.conftest import Ran, tracer_command
 from tests.support import loads
-from tests.support.attacker import attack, place  # noqa: F401 fixtures
+from tests.support.attacker import attack, place, victim  # noqa: F401 fixtures
 from tests.support.file_systems import file_system  # noqa: F401 a fixture
 from tests.support.found_names import names  # noqa: F401 a fixture
 from tests.support.grace_periods import short_grace_periods  # noqa: F401 a fixture
 from tests.support.loads import Recorded
 from tests.support.losses import losses
+from tests.support.recorder import loop, recorder  # noqa: F401 fixtures
 from tests.support.sysctls import sysctls  # noqa: F401 a fixture
 from tests.support.waiting import wait_for
 from tracer.probes.kernel import find_tracefs

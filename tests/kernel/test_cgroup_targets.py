@@ -321,11 +321,11 @@ def test_the_name_of_a_cgroup_cannot_pass_for_another_line(cgroup):
     assert found == before
 
 
-DEEP = """
+DEEP = f"""
 import os
 n = 0
 try:
-    for n in range(1500): os.mkdir('d'); os.chdir('d')
+    for n in range({sys.getrecursionlimit()}): os.mkdir('d'); os.chdir('d')
     print('made', flush=True)
     input()
 finally:
@@ -333,6 +333,7 @@ finally:
 """
 
 
+@pytest.mark.parametrize("cgroup", mounted()[:1], indirect=True, ids=["first"])
 def test_cgroups_in_cgroups_end_no_recording(cgroup, record):
     """There are more of them than a function may call itself."""
     command = [sys._base_executable, "-S", "-E", "-c", DEEP]

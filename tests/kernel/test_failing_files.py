@@ -7,6 +7,7 @@ import subprocess
 from tests.support.dead_file_system import dead_file_system  # noqa: F401 a fixture
 from tests.support.waiting import wait_for
 from tests.support.warm import Tracer
+from tracer.session import aside
 from tracer.store.trace import Trace
 
 
@@ -34,6 +35,10 @@ def test_a_limit_of_file_sizes_is_told_as_what_it_is_and_no_full_disk(tracer, lo
         assert trace.connection.execute("SELECT count(*) FROM loss").fetchone()[0] > 0
 
 
+def _little_patience():
+    aside._PATIENCE_S = 3.0
+
+
 def test_a_reader_that_never_answers_does_not_keep_a_recording_from_its_end(
     tmp_path,
     load,
@@ -42,7 +47,8 @@ def test_a_reader_that_never_answers_does_not_keep_a_recording_from_its_end(
     theirs = dead_file_system(b"held")
     with subprocess.Popen(load("import time\ntime.sleep(600)")) as job:
         options = ("-e", "processes", "--residency", theirs.folder, "-p", job.pid)
-        recorder = Tracer("record", "-o", "x.trace", *options, "--sample-hz", "50", cwd=tmp_path)
+        told = ("-o", "x.trace", *options, "--sample-hz", "50")
+        recorder = Tracer("record", *told, cwd=tmp_path, before=_little_patience)
         try:
             path = tmp_path / "x.trace/raw/samples.jsonl"
             wait_for(lambda: path.exists() and path.read_bytes().count(b"file_pages"), "samples")

@@ -1,9 +1,7 @@
-"""A recording starts, ends, is killed, and leaves nothing in the kernel."""
+"""A recorder is killed, or makes all tables, and leaves nothing in the kernel."""
 
-import json
 import os
 import re
-import shlex
 import signal
 import subprocess
 import sys
@@ -13,118 +11,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.conftest import tracer_command
 from tests.support.backends import every_backend
-from tests.support.waiting import wait_for, wait_for_rounds
-from tests.support.warm import Tracer
-from tracer.probes.kernel import CAPABILITIES, find_tracefs, process_start_time
+from tests.support.recorder import CALLS, guardian_of, kill, ours, target_bytes
+from tests.support.waiting import wait_for
+from tracer.probes.kernel import CAPABILITIES, find_tracefs
 from tracer.store.trace import Trace
-
-CALLS = ("-e", "syscalls")
-"""Options for tests that need no other table: making all tables takes a second."""
-OURS = re.compile(r"^tracer-(\d+)-")
-
-
-@pytest.fixture
-def loop():
-    """A process that makes calls until it is killed."""
-    source = "import os, time\nwhile True:\n    os.getppid()\n    time.sleep(0.001)\n"
-    with subprocess.Popen([sys.executable, "-c", source]) as process:
-        yield process
-        process.kill()
-
-
-@pytest.fixture
-def recorder(tmp_path, instances):
-    """Start `tracer record` in the background; returns it once it traces."""
-    started = []
-
-    def start(*arguments, output="x.trace"):
-        process = Tracer("record", "-o", output, *arguments, cwd=tmp_path)
-        started.append(process)
-        raw = tmp_path / output / "raw"
-        wait_for(
-            lambda: process.poll() is not None or (raw / "threads.json").exists(), "the recording"
-        )
-        assert process.poll() is None, process.communicate()
-        if not {"ebpf", "perf"} & {*arguments}:
-            assert len(ours(instances, process)) == 2
-        return process
-
-    yield start
-    for process in started:
-        process.kill()
-        process.communicate()
-
-
-def guardian_of(folder):
-    pid, _ = json.loads((folder / "manifest.json").read_bytes())["recorder"]["guardian"]
-    return psutil.Process(pid)
-
-
-def ours(instances, process):
-    return {n for n in instances() if (m := OURS.match(n)) and int(m[1]) == process.pid}
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_a_recording_of_a_process(recorder, loop, instances, tmp_path, number):
-    process = recorder("-p", loop.pid)
-    wait_for_rounds(loop.pid, 200)
-    process.send_signal(number)
-    out, err = process.communicate(timeout=120)
-    assert process.returncode == 0, err
-    assert "Traceback" not in err
-    assert out == ""
-    assert ours(instances, process) == set()
-    assert loop.poll() is None
-    with Trace(tmp_path / "x.trace") as trace:
-        assert trace.manifest["complete"] is True
-        assert trace.manifest["ended_by"] == "signal"
-        calls = trace.connection.execute(
-            "SELECT count(*), count(DISTINCT pid), min(pid) FROM syscalls WHERE name = 'getppid'"
-        ).fetchone()
-    assert calls[0] > 100
-    assert calls[1:] == (1, loop.pid)
-
-
-def test_a_recording_ends_with_its_target(recorder, tmp_path):
-    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as target:
-        process = recorder("-p", target.pid)
-        target.stdin.close()
-        _out, err = process.communicate(timeout=120)
-    assert process.returncode == 0, err
-    with Trace(tmp_path / "x.trace") as trace:
-        assert trace.manifest["ended_by"] == "target"
-
-
-def test_a_duration_ends_the_recording_and_the_command(tracer, tmp_path, instances):
-    tracer("record", *CALLS, "-o", "x.trace", "-d", "0.5", "--", "sleep", "61", status=0)
-    with Trace(tmp_path / "x.trace") as trace:
-        recorder = trace.manifest["recorder"]["pid"]
-        assert not [name for name in instances() if name.startswith(f"tracer-{recorder}-")]
-        target = trace.manifest["targets"][0]["pid"]
-        assert process_start_time(target) is None
-        assert trace.manifest["ended_by"] == "duration"
-        assert trace.manifest["duration_s"] >= 0.5
-
-
-@pytest.mark.parametrize(
-    ("command", "status"),
-    [("exit 7", 7), ("exit 0", 0), ("kill -KILL $$", 137), ("kill -TERM $$", 143)],
-)
-def test_the_commands_status_is_passed_on(tracer, command, status):
-    tracer("record", *CALLS, "-o", "x.trace", "--", "sh", "-c", command, status=status)
-
-
-def test_the_commands_output_is_its_own(tracer):
-    command = ("sh", "-c", "echo to out; echo to err >&2")
-    ran = tracer("record", *CALLS, "-o", "x.trace", "--", *command)
-    assert ran.out == "to out\n"
-    assert "to err\n" in ran.err
-    assert "See it: tracer report x.trace" in ran.err
-    quiet = tracer("record", *CALLS, "-o", "y.trace", "--quiet", "--", *command)
-    assert (quiet.out, quiet.err) == ("to out\n", "to err\n")
-
 
 COUNTER = """
 import os
@@ -143,15 +34,6 @@ def counter(tmp_path):
     with subprocess.Popen([sys.executable, "-c", source]) as process:
         yield process
         process.kill()
-
-
-def target_bytes(folder):
-    return sum(path.stat().st_size for path in folder.glob("raw/*-target*.raw"))
-
-
-def kill(process):
-    process.kill()
-    process.communicate()
 
 
 @every_backend
@@ -207,15 +89,6 @@ def test_sigkill_of_recorder_and_guardian_loses_no_page_that_was_written(
         foreign.rmdir()
 
 
-def test_a_recording_ends_well_without_its_guardian(recorder, loop, instances, tmp_path):
-    process = recorder("-p", loop.pid)
-    guardian_of(tmp_path / "x.trace").kill()
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=120)
-    assert process.returncode == 0
-    assert ours(instances, process) == set()
-
-
 def test_clean_leaves_a_running_recording_alone(recorder, loop, instances, tracer):
     process = recorder("-p", loop.pid)
     mine = ours(instances, process)
@@ -245,105 +118,10 @@ def test_a_second_ctrl_c_aborts_and_what_was_captured_stays_readable(
     assert facts["tables"]["syscalls"]["rows"] > 0
 
 
-def test_the_size_limit_ends_the_recording_and_lets_the_command_go_on(tracer, load, tmp_path):
-    source = "import os\nfor _ in range(200003): os.getppid()\nprint('done')"
-    ran = tracer("record", "-o", "x.trace", "--max-size", "256K", "--", *load(source))
-    assert ran.out == "done\n"
-    with Trace(tmp_path / "x.trace") as trace:
-        assert trace.manifest["ended_by"] == "size"
-        raw = sum(p.stat().st_size for p in (tmp_path / "x.trace/raw").glob("*.raw"))
-    assert raw < 4 << 20
-
-
-def test_a_full_disk_is_said_and_what_was_captured_is_kept(tracer, load, file_system):
-    mount, _ = file_system(8)
-    source = "import os\nfor _ in range(400009): os.getppid()\nprint('done')"
-    ran = tracer("record", "-o", mount / "x.trace", "--", *load(source), status=1)
-    assert ran.out == "done\n"  # the job is not to blame
-    assert "full" in ran.err
-    assert "the captured data is kept" in ran.err
-    (mount / "x.trace/raw/ftrace-target-cpu0.raw").stat()
-
-
 def test_files_are_the_users_alone(tracer, tmp_path):
     tracer("record", "-o", "x.trace", "--", "true")
     for path in (tmp_path / "x.trace").rglob("*"):
         assert path.stat().st_mode & 0o077 == 0, path
-
-
-def test_an_existing_trace_is_replaced_only_by_force(tracer, tmp_path):
-    command = ("record", *CALLS, "-o", "x.trace", "--", "true")
-    tracer(*command)
-    before = (tmp_path / "x.trace/manifest.json").read_bytes()
-    ran = tracer(*command, status=2)
-    assert "x.trace exists" in ran.err
-    assert "--force" in ran.err
-    assert (tmp_path / "x.trace/manifest.json").read_bytes() == before
-    tracer("record", "--force", *command[1:])
-    assert (tmp_path / "x.trace/manifest.json").read_bytes() != before
-
-
-def test_threads_that_come_and_go_while_it_attaches(tracer, tmp_path):
-    source = (
-        "import threading, time\n"
-        "def work(): time.sleep(0.001)\n"
-        "while True:\n"
-        "    threads = [threading.Thread(target=work) for _ in range(5)]\n"
-        "    for t in threads: t.start()\n"
-        "    for t in threads: t.join()\n"
-    )
-    with subprocess.Popen([sys.executable, "-c", source]) as process:
-        try:
-            tracer("record", "-o", "x.trace", "-d", "0.3", "-p", process.pid)
-        finally:
-            process.kill()
-    with Trace(tmp_path / "x.trace") as trace:
-        found = trace.connection.execute(
-            "SELECT count(DISTINCT pid), any_value(pid), count(DISTINCT tid) FROM syscalls"
-        ).fetchone()
-    assert found[:2] == (1, process.pid)
-    assert found[2] > 23
-
-
-def test_a_signal_that_the_shell_ignores_stays_ignored(tracer, tmp_path):
-    """nohup tracer record -- job: neither of them dies of the hangup."""
-    status = tmp_path / "status"
-    script = (
-        f"trap '' HUP INT; exec {' '.join(map(shlex.quote, tracer_command()))} record "
-        f"-e syscalls -o x.trace -- grep SigIgn /proc/self/status > {status}"
-    )
-    subprocess.run(["sh", "-c", script], cwd=tmp_path, check=True, capture_output=True)
-    ignored = int(status.read_text().split()[1], 16)
-    for number in (signal.SIGHUP, signal.SIGINT):
-        assert ignored & 1 << (number - 1)
-    assert not ignored & 1 << (signal.SIGTERM - 1)
-    assert not ignored & 1 << (signal.SIGPIPE - 1)
-
-
-def test_a_signal_to_a_recorder_that_is_done_reaches_the_job_once(tmp_path):
-    """After --max-size the job runs on; what the recorder is sent meanwhile is passed on."""
-    job = (
-        "import os, signal, time\n"
-        "got = []\n"
-        "signal.signal(signal.SIGTERM, lambda *a: got.append(1))\n"
-        "for _ in range(100003): os.getppid()\n"
-        "print('ready', flush=True)\n"
-        "while not got: time.sleep(0.01)\n"
-        "time.sleep(0.5)\n"
-        "print(len(got), flush=True)\n"
-    )
-    command = tracer_command(
-        "record", *CALLS, "-o", "x.trace", "--max-size", "64K", "--", sys.executable, "-c", job
-    )
-    with subprocess.Popen(
-        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as process:
-        assert process.stdout.readline() == "ready\n"
-        wait_for(lambda: (tmp_path / "x.trace/events").exists(), "the tables")
-        time.sleep(0.3)
-        process.send_signal(signal.SIGTERM)
-        assert process.stdout.read() == "1\n"
-    assert process.returncode == 0
 
 
 def test_a_name_that_is_no_utf8_can_be_recorded_and_read(tracer, tmp_path):
@@ -357,13 +135,6 @@ def test_a_name_that_is_no_utf8_can_be_recorded_and_read(tracer, tmp_path):
     for verb in ("info", "report"):
         assert "\x1b" not in tracer(verb, trace).out
         assert tracer(verb, trace, "--json").json["targets"][0]["pid"] > 0
-
-
-def test_closed_standard_streams(tmp_path):
-    command = ("record", *CALLS, "-o", "x.trace", "--", "true")
-    script = " ".join(map(shlex.quote, tracer_command(*command)))
-    subprocess.run(["sh", "-c", f"exec {script} <&- >&- 2>&-"], cwd=tmp_path, check=True)
-    assert Trace(tmp_path / "x.trace").manifest["complete"] is True
 
 
 def capabilities(pid):

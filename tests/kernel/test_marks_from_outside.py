@@ -155,7 +155,7 @@ def failing(job):
 def test_an_exception_out_of_the_engine_does_not_end_the_job(failing, tracer, tmp_path):
     """A uretprobe would: nothing is unwound through the kernel's trampoline."""
     process, log = failing
-    tracer("record", "-e", "torch_calls", "-d", "1", "-o", "x.trace", "-p", process.pid)
+    tracer("record", "-e", "torch_calls", "-d", "0.5", "-o", "x.trace", "-p", process.pid)
     before = len(backwards(log))
     wait_for(lambda: len(backwards(log)) > before + 5, "more steps", 30)
     assert process.poll() is None

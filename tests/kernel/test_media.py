@@ -16,7 +16,7 @@ from tests.support.warm import Tracer
 from tracer.workloads.containers.limits import Speed
 from tracer.workloads.errors import JobError
 from tracer.workloads.studies import media, scheduler, throttle
-from tracer.workloads.studies.scratch import Scratch, drop_caches
+from tracer.workloads.studies.scratch import Scratch
 from tracer.workloads.studies.speeds import Measured, SpeedTest, require_as_fast, require_limited
 from tracer.workloads.studies.throttle import Throttle
 
@@ -40,8 +40,11 @@ def scratch(tmp_path):
 def file(scratch):
     """16 MiB that no cache has."""
     path = scratch.mount / "file"
-    path.write_bytes(os.urandom(16 * MIB))
-    drop_caches()
+    with path.open("wb") as opened:
+        opened.write(os.urandom(16 * MIB))
+        opened.flush()
+        os.fsync(opened.fileno())
+        os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     return path
 
 
@@ -93,7 +96,6 @@ def test_requests_are_counted_whatever_their_size(scratch, file):
 
 def test_the_test_of_speed_sees_the_limit_and_its_lack(scratch):
     with SpeedTest(scratch.mount, SLOW) as test:
-        drop_caches()
         free = test.measure()
         with Throttle(scratch.device, SLOW, scratch.mount.parent):
             limited = test.measure()

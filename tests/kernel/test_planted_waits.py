@@ -17,7 +17,7 @@ from tracer.analysis.views.waits import waits
 
 pytestmark = pytest.mark.quiet
 
-SIZES = (20, 100, 400)
+SIZES = (20, 100, 200)
 REQUEST_MS = 30
 REQUESTS = (1, 3, 9)
 

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import signal
 import subprocess
+import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.support.waiting import wait_for
+from tests.support.warm import Tracer
 
 NOBODY = 65534
 SECRET = "root:$6$not for everybody"
@@ -41,3 +48,35 @@ def attack(place):
         return ended.returncode == 0
 
     return run
+
+
+@pytest.fixture
+def victim():
+    """A process that makes a system call a millisecond until the test ends."""
+    source = "import os, time\nwhile True: os.getppid(); time.sleep(0.001)"
+    with subprocess.Popen([sys._base_executable, "-S", "-E", "-c", source]) as process:
+        yield process
+        process.kill()
+
+
+@contextlib.contextmanager
+def recorded(victim: subprocess.Popen[bytes], folder: Path, *options: str) -> Iterator[Tracer]:
+    """A recording that root makes for the attacker, in the attacker's folder."""
+    recorder = Tracer(
+        *("record", "-o", "x.trace", *options, "-p", victim.pid),
+        cwd=folder,
+        env={**os.environ, **BY_SUDO},
+    )
+    try:
+        wait_for((folder / "x.trace/raw/threads.json").exists, "the recording")
+        yield recorder
+    finally:
+        recorder.kill()
+        recorder.close()
+
+
+def end(recorder: Tracer) -> None:
+    """Ends a recording, which must succeed."""
+    recorder.send_signal(signal.SIGINT)
+    _, err = recorder.communicate(timeout=120)
+    assert recorder.returncode == 0, err

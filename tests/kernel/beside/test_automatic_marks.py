@@ -15,6 +15,8 @@ pytest.importorskip("torch", reason="PyTorch is not installed")
 EPOCHS = [3, 7, 5, 2, 6]
 STEPS = sum(EPOCHS)
 LEARN = "for x, y in loader(3): learn(x, y)"
+NICE = ("nice", "-n", "15")
+"""Before a command that keeps all CPUs busy: tests that run beside it measure time."""
 
 SCRIPTS = {}
 """Scripts that run in processes of their own, by name. One recording has them all: `recorded`."""
@@ -42,8 +44,9 @@ def recorded(tmp_path_factory):
     bare, folder = (tmp_path_factory.mktemp(name) for name in ("bare", "recorded"))
     job = Job(tmp_path_factory.mktemp("job"), last="print('done'); sys.exit(7)")
     command = job.command(folder, {**SCRIPTS, **CRASHES}, apart(folder))
-    with subprocess.Popen(job.command(bare, CRASHES, {}), cwd=bare, stdout=subprocess.DEVNULL):
-        ran = finished(("record", "-o", "x.trace", "-e", "block", "--", *command), folder)
+    alone = [*NICE, *job.command(bare, CRASHES, {})]
+    with subprocess.Popen(alone, cwd=bare, stdout=subprocess.DEVNULL):
+        ran = finished(("record", "-o", "x.trace", "-e", "block", "--", *NICE, *command), folder)
     how = ended(folder)
     with Trace(folder / "x.trace") as trace:
         marked = Marked(trace, {name: Load(e.pid, e.out) for name, e in how.items()})

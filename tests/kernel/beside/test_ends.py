@@ -1,0 +1,186 @@
+"""A recording of system calls begins and ends, and leaves nothing in the kernel."""
+
+import shlex
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.conftest import tracer_command
+from tests.support.recorder import CALLS, guardian_of, ours
+from tests.support.waiting import wait_for, wait_for_rounds
+from tracer.probes.kernel import process_start_time
+from tracer.store.trace import Trace
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_recording_of_a_process(recorder, loop, instances, tmp_path, number):
+    process = recorder(*CALLS, "-p", loop.pid)
+    wait_for_rounds(loop.pid, 200)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert "Traceback" not in err
+    assert out == ""
+    assert ours(instances, process) == set()
+    assert loop.poll() is None
+    with Trace(tmp_path / "x.trace") as trace:
+        assert trace.manifest["complete"] is True
+        assert trace.manifest["ended_by"] == "signal"
+        calls = trace.connection.execute(
+            "SELECT count(*), count(DISTINCT pid), min(pid) FROM syscalls WHERE name = 'getppid'"
+        ).fetchone()
+    assert calls[0] > 100
+    assert calls[1:] == (1, loop.pid)
+
+
+def test_a_recording_ends_with_its_target(recorder, tmp_path):
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as target:
+        process = recorder(*CALLS, "-p", target.pid)
+        target.stdin.close()
+        _out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    with Trace(tmp_path / "x.trace") as trace:
+        assert trace.manifest["ended_by"] == "target"
+
+
+def test_a_duration_ends_the_recording_and_the_command(tracer, tmp_path, instances):
+    tracer("record", *CALLS, "-o", "x.trace", "-d", "0.5", "--", "sleep", "61", status=0)
+    with Trace(tmp_path / "x.trace") as trace:
+        recorder = trace.manifest["recorder"]["pid"]
+        assert not [name for name in instances() if name.startswith(f"tracer-{recorder}-")]
+        target = trace.manifest["targets"][0]["pid"]
+        assert process_start_time(target) is None
+        assert trace.manifest["ended_by"] == "duration"
+        assert trace.manifest["duration_s"] >= 0.5
+
+
+@pytest.mark.parametrize(
+    ("command", "status"),
+    [("exit 7", 7), ("exit 0", 0), ("kill -KILL $$", 137), ("kill -TERM $$", 143)],
+)
+def test_the_commands_status_is_passed_on(tracer, command, status):
+    tracer("record", *CALLS, "-o", "x.trace", "--", "sh", "-c", command, status=status)
+
+
+def test_the_commands_output_is_its_own(tracer):
+    command = ("sh", "-c", "echo to out; echo to err >&2")
+    ran = tracer("record", *CALLS, "-o", "x.trace", "--", *command)
+    assert ran.out == "to out\n"
+    assert "to err\n" in ran.err
+    assert "See it: tracer report x.trace" in ran.err
+    quiet = tracer("record", *CALLS, "-o", "y.trace", "--quiet", "--", *command)
+    assert (quiet.out, quiet.err) == ("to out\n", "to err\n")
+
+
+def test_a_recording_ends_well_without_its_guardian(recorder, loop, instances, tmp_path):
+    process = recorder(*CALLS, "-p", loop.pid)
+    guardian_of(tmp_path / "x.trace").kill()
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=120)
+    assert process.returncode == 0
+    assert ours(instances, process) == set()
+
+
+def test_the_size_limit_ends_the_recording_and_lets_the_command_go_on(tracer, load, tmp_path):
+    source = "import os\nfor _ in range(200003): os.getppid()\nprint('done')"
+    ran = tracer("record", *CALLS, "-o", "x.trace", "--max-size", "256K", "--", *load(source))
+    assert ran.out == "done\n"
+    with Trace(tmp_path / "x.trace") as trace:
+        assert trace.manifest["ended_by"] == "size"
+        raw = sum(p.stat().st_size for p in (tmp_path / "x.trace/raw").glob("*.raw"))
+    assert raw < 4 << 20
+
+
+def test_a_full_disk_is_said_and_what_was_captured_is_kept(tracer, load, file_system):
+    mount, _ = file_system(8)
+    source = "import os\nfor _ in range(400009): os.getppid()\nprint('done')"
+    ran = tracer("record", *CALLS, "-o", mount / "x.trace", "--", *load(source), status=1)
+    assert ran.out == "done\n"  # the job is not to blame
+    assert "full" in ran.err
+    assert "the captured data is kept" in ran.err
+    (mount / "x.trace/raw/ftrace-target-cpu0.raw").stat()
+
+
+def test_an_existing_trace_is_replaced_only_by_force(tracer, tmp_path):
+    command = ("record", *CALLS, "-o", "x.trace", "--", "true")
+    tracer(*command)
+    before = (tmp_path / "x.trace/manifest.json").read_bytes()
+    ran = tracer(*command, status=2)
+    assert "x.trace exists" in ran.err
+    assert "--force" in ran.err
+    assert (tmp_path / "x.trace/manifest.json").read_bytes() == before
+    tracer("record", "--force", *command[1:])
+    assert (tmp_path / "x.trace/manifest.json").read_bytes() != before
+
+
+def test_threads_that_come_and_go_while_it_attaches(tracer, tmp_path):
+    source = (
+        "import threading, time\n"
+        "def work(): time.sleep(0.001)\n"
+        "while True:\n"
+        "    threads = [threading.Thread(target=work) for _ in range(5)]\n"
+        "    for t in threads: t.start()\n"
+        "    for t in threads: t.join()\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", source]) as process:
+        try:
+            tracer("record", *CALLS, "-o", "x.trace", "-d", "0.3", "-p", process.pid)
+        finally:
+            process.kill()
+    with Trace(tmp_path / "x.trace") as trace:
+        found = trace.connection.execute(
+            "SELECT count(DISTINCT pid), any_value(pid), count(DISTINCT tid) FROM syscalls"
+        ).fetchone()
+    assert found[:2] == (1, process.pid)
+    assert found[2] > 23
+
+
+def test_a_signal_that_the_shell_ignores_stays_ignored(tracer, tmp_path):
+    """nohup tracer record -- job: neither of them dies of the hangup."""
+    status = tmp_path / "status"
+    script = (
+        f"trap '' HUP INT; exec {' '.join(map(shlex.quote, tracer_command()))} record "
+        f"-e syscalls -o x.trace -- grep SigIgn /proc/self/status > {status}"
+    )
+    subprocess.run(["sh", "-c", script], cwd=tmp_path, check=True, capture_output=True)
+    ignored = int(status.read_text().split()[1], 16)
+    for number in (signal.SIGHUP, signal.SIGINT):
+        assert ignored & 1 << (number - 1)
+    assert not ignored & 1 << (signal.SIGTERM - 1)
+    assert not ignored & 1 << (signal.SIGPIPE - 1)
+
+
+def test_a_signal_to_a_recorder_that_is_done_reaches_the_job_once(tmp_path):
+    """After --max-size the job runs on; what the recorder is sent meanwhile is passed on."""
+    job = (
+        "import os, signal, time\n"
+        "got = []\n"
+        "signal.signal(signal.SIGTERM, lambda *a: got.append(1))\n"
+        "for _ in range(100003): os.getppid()\n"
+        "print('ready', flush=True)\n"
+        "while not got: time.sleep(0.01)\n"
+        "time.sleep(0.5)\n"
+        "print(len(got), flush=True)\n"
+    )
+    command = tracer_command(
+        "record", *CALLS, "-o", "x.trace", "--max-size", "64K", "--", sys.executable, "-c", job
+    )
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        assert process.stdout.readline() == "ready\n"
+        wait_for(lambda: (tmp_path / "x.trace/events").exists(), "the tables")
+        time.sleep(0.3)
+        process.send_signal(signal.SIGTERM)
+        assert process.stdout.read() == "1\n"
+    assert process.returncode == 0
+
+
+def test_closed_standard_streams(tmp_path):
+    command = ("record", *CALLS, "-o", "x.trace", "--", "true")
+    script = " ".join(map(shlex.quote, tracer_command(*command)))
+    subprocess.run(["sh", "-c", f"exec {script} <&- >&- 2>&-"], cwd=tmp_path, check=True)
+    assert Trace(tmp_path / "x.trace").manifest["complete"] is True

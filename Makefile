@@ -3,9 +3,10 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-# Three processes, also on two CPUs: one runs the tests of the kernel, one those of Docker, and both
-# mostly wait; one runs all others.
-PYTEST := $(BIN)/python -m pytest --numprocesses 3 --dist loadscope
+# Two processes: one runs the tests of the kernel and Docker one after another, one all others. With
+# a third one, of Docker's tests alone, both mostly wait for their turns (tests/support/turns.py), and
+# the tests of the kernel wait for the CPU.
+PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadscope
 
 # The time that `make fuzz` gives each of its targets.
 MINUTES ?= 1

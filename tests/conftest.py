@@ -75,18 +75,19 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
 
 
 class Rooms(LoadScopeScheduling):
-    """Gives a process a room at a time: all kernel tests, all Docker tests, all pages, or a file.
+    """Gives a process a whole room at a time: a file, all pages, or all that observes the machine.
 
-    Kernel tests disturb each other, and so do Docker tests: they count events and lost events,
-    change settings and time things on the one kernel. Between the two, `tests.support.turns` keeps
-    apart what must not meet. (The mark `xdist_group` would say the same, but pytest-xdist 3.8
-    ignores it under pytest 9.2.)
+    Kernel and Docker tests disturb each other: they count events and lost events, change settings
+    and time things on the one kernel. (The mark `xdist_group` would say the same, but
+    pytest-xdist 3.8 ignores it under pytest 9.2.)
     """
 
     def _split_scope(self, nodeid: str) -> str:
         if nodeid.startswith("tests/kernel/beside/"):
             return nodeid.partition("::")[0]
         _, folder, *_ = nodeid.split("/")
+        if folder in ("kernel", "docker"):
+            return "machine"
         return folder if folder in NEEDS else nodeid.partition("::")[0]
 
 

@@ -1,6 +1,6 @@
 """Turns that tests of the one live machine take, whichever process runs them.
 
-Kernel tests and Docker tests run beside each other. Two marks keep apart those which cannot:
+Two marks keep apart kernel and Docker tests that cannot run beside each other:
 `quiet` (it measures time, or disturbs all others: none of these runs meanwhile) and `settings` (it
 changes settings of the whole machine, or counts on them: one after another).
 """

@@ -48,19 +48,21 @@ def interruptible(
     """
     if threading.current_thread() is not threading.main_thread():
         return call(connection)
-    with _delayed() as (numbers, came), _watched(connection, numbers, came):
+    with delayed() as (numbers, came), _watched(connection, numbers, came):
         return call(connection)
 
 
 @contextlib.contextmanager
-def _delayed() -> Iterator[tuple[Collection[int], _Came]]:
+def delayed() -> Iterator[tuple[Collection[int], _Came]]:
     """Runs the handlers that raise KeyboardInterrupt at the end of the block.
 
-    Yields the numbers of their signals, and a list of the signals that have come.
+    Yields the numbers of their signals, and a list of the signals that have come. Another thread
+    than the main one has no handlers to run.
     """
     came: _Came = []
     before: dict[int, Callable[[int, FrameType | None], object]] = {}
-    for number in _ENDING:
+    in_main = threading.current_thread() is threading.main_thread()
+    for number in _ENDING if in_main else ():
         handler = signal.getsignal(number)
         if handler is signal.default_int_handler or isinstance(handler, FirstSignal):
             before[number] = handler

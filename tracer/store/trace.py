@@ -21,7 +21,7 @@ from tracer.probes.schema import Scope
 from tracer.store import manifest as manifests
 from tracer.store.checked import encoded
 from tracer.store.files import is_held
-from tracer.store.interrupt import interruptible
+from tracer.store.interrupt import delayed, interruptible
 from tracer.store.manifest import Manifest
 from tracer.store.table_file import SQL_TYPES, TableFile, open_table
 
@@ -133,8 +133,9 @@ class Trace:
             if not self._close.alive:  # the trace was closed
                 self._open()
             threads = min(_THREADS, self._cpus or len(os.sched_getaffinity(0)))
-            spill = tempfile.mkdtemp(prefix="tracer-")
-            self._held.callback(shutil.rmtree, spill, ignore_errors=True)
+            with delayed():  # A signal between the two would leave the folder.
+                spill = tempfile.mkdtemp(prefix="tracer-")
+                self._held.callback(shutil.rmtree, spill, ignore_errors=True)
             connection = duckdb.connect(
                 config={
                     "autoinstall_known_extensions": False,

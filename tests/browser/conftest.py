@@ -21,6 +21,22 @@ def tab(running_browser):
     return running_browser.tab
 
 
+@pytest.fixture
+def drawn_narrow(tab):
+    """Opens a page on a screen of 390 px; returns its element when all its figures are drawn."""
+
+    def open_page(path, figures):
+        with tab() as page:
+            page.size(390, 2000)
+            page.open(path)
+            assert page.js("document.querySelectorAll('.plot-container').length") == figures
+            assert page.js("document.documentElement.dataset.drawn") == str(figures)
+            assert page.console == [] and page.asked == []
+            return page.js("document.documentElement.outerHTML")
+
+    return open_page
+
+
 @pytest.fixture(scope="module")
 def kept(running_browser):
     """Opens a page once for all tests of a module; each test uses `with kept(PATH) as page`.

@@ -51,13 +51,8 @@ def test_the_page_draws_a_figure_per_target_and_loads_nothing(made, tmp_path):
     assert 'data-drawn="2"' in seen.dom
 
 
-def test_a_narrow_page_draws_a_figure_per_target_and_loads_nothing(made, tab):
-    with tab() as page:
-        page.size(390, 2000)
-        page.open(made)
-        assert page.js("document.querySelectorAll('.plot-container').length") == 2
-        assert page.js("document.documentElement.dataset.drawn") == "2"
-        assert page.console == [] and page.asked == []
+def test_a_narrow_page_draws_a_figure_per_target_and_loads_nothing(made, drawn_narrow):
+    assert drawn_narrow(made, 2)
 
 
 def test_the_lines_are_the_means_of_later_epochs(page):

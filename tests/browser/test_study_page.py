@@ -44,14 +44,8 @@ def test_the_page_draws_all_figures_and_loads_nothing(made, tmp_path):
     assert no_element_of_an_enemy(seen.dom)
 
 
-def test_a_narrow_page_draws_all_figures_and_loads_nothing(made, tab):
-    path, figures = made
-    with tab() as page:
-        page.size(390, 2000)
-        page.open(path)
-        assert page.js("document.querySelectorAll('.plot-container').length") == figures
-        assert no_element_of_an_enemy(page.js("document.documentElement.outerHTML"))
-        assert page.console == [] and page.asked == []
+def test_a_narrow_page_draws_all_figures_and_loads_nothing(made, drawn_narrow):
+    assert no_element_of_an_enemy(drawn_narrow(*made))
 
 
 def test_the_policy_of_the_page_forbids_requests(made, tmp_path):

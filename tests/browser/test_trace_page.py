@@ -45,14 +45,8 @@ def test_the_page_draws_all_lanes_and_loads_nothing(made, tmp_path):
     assert f'data-drawn="{lanes}"' in seen.dom
 
 
-def test_a_narrow_page_draws_all_lanes_and_loads_nothing(made, tab):
-    path, lanes = made
-    with tab() as page:
-        page.size(390, 2000)
-        page.open(path)
-        assert page.js("document.querySelectorAll('.plot-container').length") == lanes
-        assert page.js("document.documentElement.dataset.drawn") == str(lanes)
-        assert page.console == [] and page.asked == []
+def test_a_narrow_page_draws_all_lanes_and_loads_nothing(made, drawn_narrow):
+    assert drawn_narrow(*made)
 
 
 def test_zooming_one_lane_zooms_all(page):

@@ -13,6 +13,7 @@ import select
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,8 @@ SESSION_ENV = "TRACER_SESSION"
 """Environment variable that marks the processes of a session; they inherit it."""
 _PATIENCE_S = 15
 _MOST_ROUNDS = 100
+_MOST_LOOKS = 20
+_BETWEEN_LOOKS_S = 0.01
 
 
 @dataclass(frozen=True)
@@ -184,7 +187,16 @@ def _is_member(pid: int, noted: Noted) -> bool:
     if process_start_time(noted.session) == noted.start:
         return True  # the number of a session is not reused while its first process exists
     token = f"{SESSION_ENV}={noted.token}".encode()
-    return token in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    return token in _environment(pid).split(b"\0")
+
+
+def _environment(pid: int) -> bytes:
+    """Returns the environment of a process, which is empty for a moment in each execve(2)."""
+    for _ in range(_MOST_LOOKS):
+        if found := Path(f"/proc/{pid}/environ").read_bytes():
+            return found
+        time.sleep(_BETWEEN_LOOKS_S)
+    return b""
 
 
 def _runs(pid: int) -> bool:

@@ -21,6 +21,8 @@ NOBODY = 65534
 GONE = (1, 0)
 """A pid and a start time that no process has."""
 ORPHANED = "sleep 1000 & echo $!"
+RESTARTING = 'again="exec sh -c \\"\\$again\\""; export again; sh -c "$again" & echo $!'
+"""A shell whose child does nothing but start itself as a new program."""
 
 
 @pytest.fixture
@@ -85,6 +87,16 @@ def test_a_session_without_its_first_process_is_known_by_its_token(session, tmp_
     process.wait()
     end_left(written(tmp_path / "running.json", one))
     assert not process_alive(left, process_start_time(left))
+
+
+def test_a_process_that_starts_programs_all_the_time_is_known_by_its_token(session, tmp_path):
+    for _ in range(40):  # each has no environment some 8 % of the time
+        process = session(RESTARTING, **{SESSION_ENV: "ours"})
+        one = noted(process, "ours")
+        left = int(process.stdout.readline())
+        process.wait()
+        end_left(written(tmp_path / "running.json", one))
+        assert not process_alive(left, process_start_time(left))
 
 
 def test_a_session_without_the_token_is_not_ended(session, tmp_path):

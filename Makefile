@@ -3,10 +3,9 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-# Two processes: one runs the tests of the kernel and Docker one after another, one all others. With
-# a third one, of Docker's tests alone, both mostly wait for their turns (tests/support/turns.py), and
-# the tests of the kernel wait for the CPU.
-PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadscope
+# Three processes: one runs the tests of the kernel and Docker one after another, two run all others
+# with a lower priority (tests/support/turns.py).
+PYTEST := $(BIN)/python -m pytest --numprocesses 3 --dist loadscope
 
 # The time that `make fuzz` gives each of its targets.
 MINUTES ?= 1

@@ -17,7 +17,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 from tests.support import browser, leftovers
-from tests.support.turns import turn_of
+from tests.support.turns import take_priority, turn_of
 from tests.support.warm import Tracer
 from tracer.probes.doctor import check, verdict
 
@@ -94,6 +94,7 @@ class Rooms(LoadScopeScheduling):
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Runs a test, with its fixtures, in its turn."""
+    take_priority(item)
     with turn_of(item):
         return (yield)
 

@@ -47,9 +47,10 @@ class MemoryAnswer:
     """Predicted reads, and what they rest on."""
 
     reads: pd.DataFrame
-    """A row per target, memory and epoch. target, epoch (null: in none), memory_bytes, cache_bytes
-    (of these, for the page cache; of all targets that share the memory), used_pages, recorded_pages
-    (read in the recording), and for each model MODEL_pages (read)."""
+    """A row per target, memory and epoch. target, epoch (null: in none), partial (true: only a part
+    of the epoch was recorded; null: in none), memory_bytes, cache_bytes (of these, for the page
+    cache; of all targets that share the memory), used_pages, recorded_pages (read in the
+    recording), and for each model MODEL_pages (read)."""
     sums: pd.DataFrame
     """Targets that share the memory, together: a row per memory. targets (a list), and the columns
     of `reads` from memory_bytes on, all epochs added up."""

@@ -14,6 +14,7 @@ from tracer.analysis.views.page_states import ACCESS, ADD
 from tracer.analysis.views.page_states import FAULT as TOUCHED
 from tracer.analysis.views.page_states import MAP as MAPPED
 from tracer.analysis.views.page_uses import IN_CONTEXT, page_uses
+from tracer.analysis.views.partial_epochs import is_partial, partial_epochs
 from tracer.store.manifest import page_bytes
 from tracer.store.trace import Trace
 
@@ -29,7 +30,7 @@ WITH sums AS (
         sum(read)::BIGINT AS read, bool_or(kind IN {tuple(_KINDS)} AND pages > 0) AS uses
     FROM {IN_CONTEXT} GROUP BY ALL
 ), users AS (FROM sums QUALIFY bool_or(uses) OVER (PARTITION BY target))
-SELECT (row_number() OVER (ORDER BY target, epoch) - 1)::INTEGER AS number,
+SELECT {is_partial("users")} AS partial, (row_number() OVER (ORDER BY target, epoch) - 1)::INTEGER AS number,
     (dense_rank() OVER (ORDER BY target) - 1)::INTEGER AS tenant, target, epoch, read
 FROM users
 """
@@ -48,7 +49,8 @@ class Recorded:
 
     runs: PageRuns
     groups: pd.DataFrame
-    """A row per group: tenant, its target (None: others), and epoch (null: in none)."""
+    """A row per group: tenant, its target (None: others), epoch (null: in none), and partial (true:
+    only a part of the epoch was recorded; null: in none, or nobody marked it)."""
     targets: list[str | None]
     """The target of each tenant; None: others."""
     read: NDArray[np.int64]
@@ -59,9 +61,12 @@ class Recorded:
 def recorded(trace: Trace) -> Recorded:
     """Returns the accesses of all processes. Needs the table page_cache."""
     page_uses(trace)
+    partial_epochs(trace)
     files = trace.arrow(_FILES)
     trace.execute(_GROUPS)
-    groups = trace.sql("SELECT tenant, target, epoch, read FROM page_groups ORDER BY number")
+    groups = trace.sql(
+        "SELECT tenant, target, epoch, partial, read FROM page_groups ORDER BY number"
+    )
     found = trace.arrow(_RUNS)
     rows = {name: found[name].to_numpy() for name in found.column_names}
     kinds = np.zeros(max(_KINDS) + 1, np.int8)
@@ -81,6 +86,7 @@ def recorded(trace: Trace) -> Recorded:
     names = groups.groupby("tenant", sort=True)["target"].first()
     groups["target"] = pd.Series([name or None for name in groups["target"]], dtype=object)
     groups["epoch"] = groups["epoch"].astype("Int64").where(groups["epoch"] != _NO_EPOCH)
+    groups["partial"] = groups["partial"].astype("boolean")
     page = page_bytes(trace.manifest)
     return Recorded(
         runs,

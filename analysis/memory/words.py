@@ -6,13 +6,14 @@ import pandas as pd
 
 from tracer.analysis.findings.finding import name, percent, size
 from tracer.analysis.memory.answer import BOUNDS, KERNEL, MemoryAnswer
+from tracer.analysis.report.reads import partial_in_words
 
 HEADINGS = {KERNEL: "kernel", "lru": "LRU", "min": "best", "resident": "kept"}
 """Headings of the models' columns."""
 NOTE = (
-    "MiB; all but used are read from disk. Later: mean of the epochs after the first. Kernel: by "
-    "its lists of pages and its read-ahead. LRU, best and kept are without read-ahead; best evicts "
-    "the page whose next use is the farthest away, kept never evicts."
+    "MiB; all but used are read from disk. Later: mean of the whole epochs after the first. "
+    "Kernel: by its lists of pages and its read-ahead. LRU, best and kept are without read-ahead; "
+    "best evicts the page whose next use is the farthest away, kept never evicts."
 )
 _MIB = 1 << 20
 _MOST_NAMES = 4
@@ -26,7 +27,7 @@ def rows(reads: pd.DataFrame, page_bytes: int) -> list[tuple[object, ...]]:
     for memory in sorted(reads["memory_bytes"].unique().tolist()):
         part = reads[reads["memory_bytes"] == memory]
         cache = int(part["cache_bytes"].iloc[0])
-        for label, epochs in _split(part):
+        for label, epochs in split(part):
             mean = epochs[["used_pages", "recorded_pages", *models]].mean() * page_bytes / _MIB
             found.append((size(memory), size(cache), label, *mean.tolist()))
     return found
@@ -50,11 +51,15 @@ def together(targets: list[str]) -> str:
     return f"{', '.join(shown)} and {last}"
 
 
-def _split(part: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
-    """Returns the rows of no epoch, of the first one, and of the later ones, with their names."""
+def split(part: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
+    """Returns a target's rows of no epoch, of the first one, and of the later ones, with their names.
+
+    Later epochs of which only a part was recorded are left out.
+    """
     counted = part[part["epoch"].notna()].sort_values("epoch")
     outside = part[part["epoch"].isna()]
-    first, later = counted.head(1), counted.iloc[1:]
+    begin = counted["epoch"] == counted["epoch"].min()
+    first, later = counted[begin], counted[~begin & ~counted["partial"].fillna(False)]
     parts = [("none", outside), ("first", first), ("later", later)]
     return [(label, rows) for label, rows in parts if len(rows)]
 
@@ -74,6 +79,7 @@ def basis(found: MemoryAnswer) -> list[str]:
         said.append("Events were lost, so the prediction lacks some accesses.")
     if found.lossy is None:
         said.append("It is not known whether events were lost.")
+    said += [f"{sentence}." for sentence in _about_partial(found.reads)]
     said += [f"{together(names)} share each amount of memory." for names in found.shared]
     for target in sorted(found.own_bytes):
         said += _basis_of(target, found)
@@ -89,6 +95,14 @@ def basis(found: MemoryAnswer) -> list[str]:
         )
     said.append(f"Read-ahead: {size(found.read_ahead_bytes)}.")
     return said
+
+
+def _about_partial(reads: pd.DataFrame) -> list[str]:
+    found = reads[reads["partial"].fillna(False)].groupby("target", sort=True)["epoch"]
+    return [
+        partial_in_words(name(target), sorted({int(epoch) for epoch in epochs}))
+        for target, epochs in found
+    ]
 
 
 def _basis_of(target: str, found: MemoryAnswer) -> list[str]:

@@ -7,7 +7,7 @@ import pandas as pd
 from tracer.analysis.figures.memory import by_memory
 from tracer.analysis.findings.finding import name, size
 from tracer.analysis.memory.answer import BOUNDS, KERNEL, MemoryAnswer
-from tracer.analysis.memory.words import HEADINGS, NOTE, basis, together
+from tracer.analysis.memory.words import HEADINGS, NOTE, basis, split, together
 from tracer.analysis.page.base import TEMPLATES, render
 from tracer.analysis.page.explanation import Section
 from tracer.analysis.page.summary import Tile
@@ -15,21 +15,25 @@ from tracer.analysis.page.tables import page_table
 
 _TEMPLATE = "memory.html.j2"
 _MIB = 1 << 20
+_DRAWN = {
+    "none": "",
+    "first": "The first epoch. ",
+    "later": "Mean of the whole epochs after the first. ",
+}
 
 
 def memory_page(title: str, found: MemoryAnswer) -> str:
     """Returns the self-contained page."""
     sections = []
     for number, (target, reads) in enumerate(found.reads.groupby("target", sort=True)):
-        later = reads[reads["epoch"] > reads["epoch"].min()]
-        drawn = _means(later if len(later) else reads, found.page_bytes)
+        label, drawn = split(reads)[-1]
         table = _table(reads, found.page_bytes)
         sections.append(
             Section(
                 f"target-{number}",
                 f"Reads of {name(target)}, with other memory",
-                "Mean of the epochs after the first. " * bool(len(later)) + NOTE,
-                by_memory(drawn, HEADINGS),
+                _DRAWN[label] + NOTE,
+                by_memory(_means(drawn, found.page_bytes), HEADINGS),
                 page_table(f"reads-{number}", table, "", NOTE),
             )
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pandas as pd
@@ -122,14 +123,16 @@ def about_partial(trace: Trace) -> list[str]:
         "SELECT coalesce(target, 'others'), list(DISTINCT epoch ORDER BY epoch) FROM reads"
         " WHERE partial GROUP BY 1 ORDER BY 1"
     )
-    said = []
-    for target, epochs in found:
-        which = ", ".join(map(str, epochs[:_MOST_EPOCHS])) + " ..." * (len(epochs) > _MOST_EPOCHS)
-        said.append(
-            f"{target}: only a part of the reads of epoch {which} was recorded, because it began"
-            " before the recording or did not end in it"
-        )
-    return said
+    return [partial_in_words(target, epochs) for target, epochs in found]
+
+
+def partial_in_words(target: str, epochs: Sequence[int]) -> str:
+    """Returns a sentence on the epochs of a target of which only a part was recorded."""
+    which = ", ".join(map(str, epochs[:_MOST_EPOCHS])) + " ..." * (len(epochs) > _MOST_EPOCHS)
+    return (
+        f"{target}: only a part of the reads of epoch {which} was recorded, because it began"
+        " before the recording or did not end in it"
+    )
 
 
 def _files_of(trace: Trace) -> pd.DataFrame:

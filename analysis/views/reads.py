@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tracer.analysis.views.calls_around import LATEST
 from tracer.analysis.views.page_states import COUNTS
 from tracer.analysis.views.page_uses import INFERRED_COLUMN, PAGE_USES, page_uses
+from tracer.analysis.views.partial_epochs import is_partial, partial_epochs
 from tracer.analysis.views.view import View
 from tracer.probes.schema import DEV, INO, Column, Type
 from tracer.store.trace import Trace
@@ -17,33 +17,19 @@ WITH sums AS (
     SELECT path, dev, ino, target, container, epoch, bool_or(inferred) AS inferred,
         {", ".join(f"sum({name})::BIGINT AS {name}" for name in COUNTS)}
     FROM page_uses GROUP BY ALL
-), names AS (
-    SELECT pid, any_value(target) AS target,
-        CASE WHEN count(end_ns) = count(*) THEN max(end_ns) END AS ended
-    FROM processes WHERE pid IS NOT NULL GROUP BY pid
-), marked AS (
-    SELECT n.target, e.epoch,
-        -- An epoch without an end has ended with its process.
-        bool_or(e.start < $begin OR coalesce(e."end", n.ended, {LATEST}) > $end) AS partial
-    FROM phases e LEFT JOIN names n USING (pid) WHERE e.name = 'epoch' GROUP BY ALL
 )
 SELECT path, dev, ino, target, container, epoch, accessed, mapped, accessed - missed AS hit, missed,
     read, read - missed AS read_ahead, written, unused, evicted, removed, refaulted,
     refault_distance / nullif(refaulted, 0) AS refault_distance, disk_bytes, wait_ns, unplaced,
-    inferred, (
-        -- A mark whose process is not known may be of any target.
-        SELECT bool_or(m.partial) FROM marked m
-        WHERE m.epoch = s.epoch AND coalesce(m.target = s.target, true)
-    ) AS partial
+    inferred, {is_partial("s")} AS partial
 FROM sums s ORDER BY accessed DESC, dev, ino, target, container, epoch
 """
 
 
 def _build(trace: Trace) -> None:
     page_uses(trace)
-    clock = trace.manifest["clock"]
-    end = LATEST - 1 if clock["end_ns"] is None else clock["end_ns"]
-    trace.execute(_SQL.replace("$begin", str(clock["start_ns"])).replace("$end", str(end)))
+    partial_epochs(trace)
+    trace.execute(_SQL)
     if "block" not in trace.tables:
         trace.execute(f"UPDATE {VIEW} SET disk_bytes = NULL")
     if "off_cpu" not in trace.tables:

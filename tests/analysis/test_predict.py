@@ -85,6 +85,36 @@ def make_two(folder, *names):
     return folder
 
 
+def make_cut(folder, epochs):
+    """Makes the trace of a job that reads 1 MiB an epoch; the recording ends in the last one."""
+    made = looped(pages=256, epochs=epochs - 1)
+    made.read(0, 64)
+    made.end_epoch(epochs - 1)
+    clock = made.clock | {"end_ns": made.phases[-1]["end"] - 1}
+    make_trace(folder, made.tables, targets=ONE, clock=clock).close()
+
+
+def test_the_mean_of_later_epochs_leaves_out_one_that_was_recorded_in_part(tracer, tmp_path):
+    make_cut(tmp_path / "a.trace", epochs=4)
+    told = tracer("predict", "a.trace", "--memory", "2M", "--json").json["reads"]
+    assert [(one["epoch"], one["partial"], one["used_pages"]) for one in told] == [
+        *((epoch, False, 256) for epoch in range(3)),
+        (3, True, 64),
+    ]
+    said = tracer("predict", "a.trace", "--memory", "2M").out
+    assert "job: only a part of the reads of epoch 3 was recorded" in " ".join(said.split())
+    later = next(line for line in said.splitlines() if " later " in line)
+    assert re.split(r"\s{2,}", later.strip())[2:4] == ["later", "1.00"]
+
+
+def test_a_page_shows_the_first_epoch_if_no_later_one_is_whole(tracer, tmp_path):
+    make_cut(tmp_path / "a.trace", epochs=2)
+    said = tracer("predict", "a.trace", "--memory", "2M").out
+    assert " first " in said and " later " not in said
+    tracer("predict", "a.trace", "--memory", "2M", "--html", "a.html")
+    assert "The first epoch. MiB;" in (tmp_path / "a.html").read_text()
+
+
 def test_targets_can_share_the_memory(tracer, tmp_path):
     make_two(tmp_path / "a.trace", "job", "peer")
     verb = ("predict", "a.trace", "--memory", "1M,2M", "--read-ahead", 0)

@@ -18,6 +18,21 @@ from pathlib import Path
 import pytest
 
 
+OWN_PRIORITY = os.getpriority(os.PRIO_PROCESS, 0)
+LOWER_PRIORITY = 10
+"""A nice value: beside one process that is not nice, a process gets a tenth of a CPU."""
+
+
+def take_priority(item: pytest.Item) -> None:
+    """Gives tests of the live machine the CPUs before all others, if the user may raise priorities.
+
+    The processes and threads that a test starts inherit its priority.
+    """
+    observes = any(item.get_closest_marker(name) for name in ("kernel", "docker"))
+    with contextlib.suppress(PermissionError):
+        os.setpriority(os.PRIO_PROCESS, 0, OWN_PRIORITY if observes else LOWER_PRIORITY)
+
+
 def folder_of_runs() -> Path:
     """The folder in which pytest makes a folder for each run of this user."""
     root = os.environ.get("PYTEST_DEBUG_TEMPROOT") or tempfile.gettempdir()

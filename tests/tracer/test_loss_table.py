@@ -2,8 +2,11 @@
 
 from types import SimpleNamespace
 
+import pytest
+
+from tracer.cli.record import lost_in_words
 from tracer.probes.loss import Gap
-from tracer.store.loss import uncounted
+from tracer.store.loss import summary, uncounted
 
 WHOLE = {"damaged": 0, "torn_bytes": 0, "full": []}
 PERF = SimpleNamespace(name="perf-faults-cpu0", cpu=0, last_seen=900, events=5, **WHOLE)
@@ -57,3 +60,18 @@ def test_the_rest_lies_where_the_buffer_was_seen_full():
     assert uncounted([], stats, [full]) == [
         Gap("perf-faults-cpu0", 0, 100, 400, 1475, "buffer full")
     ]
+
+
+@pytest.mark.parametrize(
+    ("counts", "said"),
+    [
+        ([], "0 events lost"),
+        ([5], "5 events lost in 1 gap (tracer info)"),
+        ([5, 2], "7 events lost in 2 gaps (tracer info)"),
+        ([5, None], "at least 5 events lost in 2 gaps (tracer info)"),
+        ([None, None], "an unknown number of events lost in 2 gaps (tracer info)"),
+    ],
+)
+def test_the_end_of_a_recording_says_how_much_of_the_loss_is_known(counts, said):
+    gaps = [Gap("ftrace-cpu0", 0, 100, 200, count, "buffer overrun") for count in counts]
+    assert lost_in_words(summary(gaps)) == said

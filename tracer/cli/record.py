@@ -23,6 +23,7 @@ from tracer.cli.record_targets import (
 
 if TYPE_CHECKING:
     from tracer.session.options import Outcome
+    from tracer.store.manifest_parts import LossFacts
 
 
 _WHAT, _LIMITS, _OUTPUT = "What to record", "How to record", "Output"
@@ -348,16 +349,23 @@ def _say(outcome: Outcome) -> None:
 
     manifest = outcome.manifest
     rows = sum(table["rows"] for table in manifest["tables"].values())
-    loss = manifest["loss"]
-    lost = f"{loss['events']} events lost"
-    if not loss["windows"] and why_no_events(manifest):
+    lost = lost_in_words(manifest["loss"])
+    if not manifest["loss"]["windows"] and why_no_events(manifest):
         lost = "no kernel events recorded"
-    if loss["windows"]:
-        lost += f" in {loss['windows']} gaps (tracer info)"
-    if loss["others"]:
+    if manifest["loss"]["others"]:
         lost += ", some names, stacks or samples missing (tracer report)"
     name = str(outcome.folder)
     say(f"{name}: {manifest['duration_s']:.1f} s, {rows} rows, {lost}")
     if cost := cost_said(manifest["own_cost"]):
         say(f"The recording cost {'; '.join(cost)}.")
     say(f"See it: tracer report {name}")
+
+
+def lost_in_words(loss: LossFacts) -> str:
+    """Returns the number of lost events of a recording, as far as it is known, and of its gaps."""
+    if not loss["windows"]:
+        return "0 events lost"
+    many = f"{loss['events']} events lost"
+    if loss["unknown"]:
+        many = f"at least {many}" if loss["events"] else "an unknown number of events lost"
+    return f"{many} in {loss['windows']} {'gap' if loss['windows'] == 1 else 'gaps'} (tracer info)"

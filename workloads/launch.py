@@ -225,6 +225,16 @@ def _served(
     return {"server": server, "client": summary}
 
 
+def check_engine(engine: EngineName, image: str | None) -> None:
+    """Raises JobError if the engine cannot be used, or does not have the image that a user names."""
+    from tracer.workloads.containers import image as images
+    from tracer.workloads.containers.connection import connected
+
+    with connected(engine) as client:
+        if image is not None:
+            images.require_image(client, image)
+
+
 def run_in_containers(
     job: Job,
     count: int,

@@ -143,7 +143,7 @@ def run(
         raise JobError("a training makes its checkpoint", "give --mode serve or --mode infer")
     if not containers and (image or limits != Limits() or engine is not EngineName.DOCKER):
         raise JobError("images, limits and engines are of containers", "give --containers 1")
-    from tracer.workloads.launch import Job, prepare, run_in_containers, run_on_host
+    from tracer.workloads.launch import Job, check_engine, prepare, run_in_containers, run_on_host
 
     job = Job(
         model,
@@ -154,6 +154,8 @@ def run(
         record,
         checkpoint=None if checkpoint is None else checkpoint.absolute(),
     )
+    if containers:
+        check_engine(engine, image)  # before the data is made, which takes a while
     job = prepare(job)
     if containers:
         ran = run_in_containers(job, containers, limits, image, engine)

@@ -17,7 +17,11 @@ from tests.support.dockerd import IMAGE
 from tests.support.front import in_front_of
 from tests.support.warm import Tracer
 from tracer.store.trace import Trace
+from tracer.workloads.containers.connection import connected
+from tracer.workloads.containers.engines import EngineName
 from tracer.workloads.containers.limits import Limits, Speed
+from tracer.workloads.containers.run import ContainerJob, Containers
+from tracer.workloads.errors import BrokenJobError
 from tracer.workloads.owner import OWNER
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -195,8 +199,24 @@ def test_an_unsuitable_image_is_refused(run, dockerd):
     ran = run(*SMALL, "--containers", "1", "--image", IMAGE, status=2)
     assert "does not run our jobs" in ran.err
     assert ran.err.count("\n") == 1
+
+
+def test_a_missing_image_is_refused_before_data_is_made(run, tmp_path):
     ran = run(*SMALL, "--containers", "1", "--image", "no/such:image", status=2)
     assert "there is no image no/such:image" in ran.err
+    assert ran.err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_container_removed_before_its_job_begins_is_named(dockerd, tmp_path):
+    job = ContainerJob("removed-early", ["versions"], {})
+    with (
+        connected(EngineName.DOCKER) as client,
+        Containers(client, IMAGE, [job], Limits(), tmp_path) as started,
+    ):
+        client.containers.get(job.name).remove(force=True)
+        with pytest.raises(BrokenJobError, match="removed-early was removed before its job began"):
+            started.go()
 
 
 def test_the_error_without_a_daemon_says_how_to_start_one(tracer, tmp_path, monkeypatch):
@@ -204,6 +224,7 @@ def test_the_error_without_a_daemon_says_how_to_start_one(tracer, tmp_path, monk
     ran = tracer("workload", "run", "lenet", *SMALL, "--containers", "1", status=2)
     assert "systemctl start docker" in ran.err
     assert ran.err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []  # no data was made
 
 
 @contextlib.contextmanager

@@ -55,15 +55,19 @@ def ensure(client: Client, kind: str) -> str:
     return name
 
 
-def versions_in(client: Client, image: str) -> Versions:
-    """Returns the versions that a job in the image runs on. Raises JobError if it cannot run jobs.
-
-    A missing image is an error, since Docker's SDK would look for it in the registry.
-    """
-    if not _there(client, image):
+def require_image(client: Client, image: str) -> None:
+    """Raises JobError if the engine has no such image; Docker's SDK would ask the registry."""
+    with told(client.engine, "look for the image"):
+        there = _there(client, image)
+    if not there:
         raise JobError(
             f"there is no image {image} here", "build or pull it, or name no image to have one made"
         )
+
+
+def versions_in(client: Client, image: str) -> Versions:
+    """Returns the versions that a job in the image runs on. Raises JobError if it cannot run jobs."""
+    require_image(client, image)
     command = [*python_command(client, image), "-m", "tracer.workloads", "versions"]
     try:
         found: Versions = json.loads(_said_by(client, image, command))

@@ -152,13 +152,23 @@ class Containers:
         deadline = time.monotonic() + _START_S
         for job, container in zip(self._jobs, self._started, strict=True):
             while not _open_gate(self._gates / job.name):
-                container.reload()
+                self._reload(job, container)
                 if container.status == "exited" or time.monotonic() > deadline:
                     raise BrokenJobError(
                         f"container {job.name} did not start: {_last_words(container)}",
                         "check that the image runs `python -m tracer.workloads versions`",
                     )
                 time.sleep(_ROUND_S)
+
+    def _reload(self, job: ContainerJob, container: Container) -> None:
+        with told(self._client.engine, "report the state of the containers"):
+            try:
+                container.reload()
+            except NotFound:
+                raise BrokenJobError(
+                    f"container {job.name} was removed before its job began",
+                    "find out who removes containers here, then run the job again",
+                ) from None
 
     def wait(self, longest_s: float | None = None) -> list[Ended]:
         """Waits until all have ended, and returns how each ended.

@@ -2,7 +2,8 @@
 
 MIN evicts the page whose next use is farthest away (Belady, A study of replacement algorithms for a
 virtual-storage computer, IBM Systems Journal 1966). It knows the future, so it is a bound, not a
-policy to build. A page that is written next, as a whole, is of no use before: it is evicted first.
+policy to build. A page that is written next, as a whole, or removed next, is of no use before: it is
+evicted first.
 A page whose next use is farther away than those of all cached pages is not taken in; the kernel
 would have to, but so the number is a bound for caches that need not. There is no read-ahead, and
 each tenant has a cache of its own, as in lru.py.
@@ -17,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tracer.analysis.heaps import order, pop, push
 from tracer.analysis.memory.lru import by_tenant
-from tracer.analysis.memory.page_runs import WRITE, PageRuns
+from tracer.analysis.memory.page_runs import REMOVE, WRITE, PageRuns
 from tracer.probes.compiled import compiled
 
 _NEVER = -1  # `due` of a page that is not cached
@@ -33,7 +34,7 @@ def best_misses(runs: PageRuns, capacities: ArrayLike) -> NDArray[np.int64]:
     wanted = by_tenant(runs, capacities)
     missed = np.zeros((runs.groups, wanted.shape[1]), np.int64)
     for tenant in range(runs.tenants):
-        own = runs.tenant == tenant
+        own = (runs.tenant == tenant) | (runs.kind == REMOVE)
         first, pages = runs.first[own], runs.pages[own]
         kind, group = runs.kind[own], runs.group[own]
         accesses = int(pages.sum(dtype=np.int64))
@@ -53,7 +54,7 @@ def _next_uses(
     first: Any, pages: Any, kinds: Any, all_pages: int, following: Any, used: Any
 ) -> None:
     # Fills the page of each access i, and the number of the access that next reads that page. If
-    # none does, or the page is written before: n + page, which is beyond every access.
+    # none does, or the page is written or removed before: n + page, which is beyond every access.
     n = len(following)
     soonest = np.arange(n, n + all_pages)
     i = n
@@ -62,7 +63,7 @@ def _next_uses(
             i -= 1
             used[i] = p
             following[i] = soonest[p]
-            soonest[p] = n + p if kinds[row] == WRITE else i
+            soonest[p] = n + p if kinds[row] == WRITE or kinds[row] == REMOVE else i
 
 
 @compiled
@@ -107,6 +108,10 @@ def _pass(
         for p in range(first[row], first[row] + pages[row]):
             i += 1
             hit = due[p] != _NEVER
+            if kinds[row] == REMOVE:
+                cached -= hit
+                due[p] = _NEVER
+                continue
             if not hit and kinds[row] != WRITE:
                 missed[groups[row]] += 1
             if capacity == 0 or due[p] == following[i]:

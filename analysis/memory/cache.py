@@ -262,6 +262,21 @@ def evict(cache: Cache, p: int) -> Any:
 
 
 @compiled_lean
+def remove(cache: Cache, p: int) -> None:
+    """Takes a folio out of the cache for another reason than reclaim: it leaves no shadow entries
+    (mm/truncate.c)."""
+    take(cache, p)
+    page = cache.page
+    tenant = page[p].owner
+    pages = pages_of(cache, p)
+    for q in range(p, p + pages):
+        if page[q].state & UNUSED:
+            cache.memory[tenant].unused += 1
+        page[q].state = 0
+    cache.limit[cache.memory[tenant].limit].cached -= pages
+
+
+@compiled_lean
 def admit(cache: Cache, p: int, order: int, tenant: int, read: bool) -> None:
     """Adds a folio of absent pages; the caller has made room.
 

@@ -1,4 +1,4 @@
-"""The least page cache with which nothing is read twice, by plain LRU."""
+"""The least page cache with which nothing is read twice, by plain LRU, unless it was removed."""
 
 from __future__ import annotations
 

@@ -8,6 +8,11 @@ Pages that were last used one directly after the other, and are used so again, l
 depth, because each moves to the top before the next is looked for. A pass takes time by such
 stretches, not by pages: a whole file that is read again costs little more than one page.
 
+A page that is removed leaves a hole in the stack: each cache that had the page has room for one
+more. A new page fills the topmost hole. A page from below that hole fills it, too, and leaves a hole
+where it was: caches that had the page as well as the hole still have the room. While there are
+holes, a pass takes time by pages.
+
 Each tenant has a cache of its own. There is no read-ahead. A page that two tenants read is in both
 caches.
 """
@@ -22,7 +27,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from tracer.analysis.flushlayer.curves.places import ABSENT, BLOCK, WORD, renumber
 from tracer.analysis.flushlayer.policies.bits import ones
-from tracer.analysis.memory.page_runs import WRITE, PageRuns
+from tracer.analysis.heaps import pop, push
+from tracer.analysis.memory.page_runs import REMOVE, WRITE, PageRuns
 from tracer.probes.compiled import compiled
 from tracer.probes.errors import UsageError
 
@@ -34,7 +40,8 @@ class Misses:
     accessed: NDArray[np.int64]
     """Pages read or faulted in (int64[group])."""
     cold: NDArray[np.int64]
-    """Those among them that their tenant had never accessed before: missed at any capacity."""
+    """Those among them that their tenant had never accessed before, or not since they were removed:
+    missed at any capacity."""
     missed: NDArray[np.int64]
     """Pages missed, cold ones included (int64[group, capacity])."""
 
@@ -56,9 +63,10 @@ def lru_misses(runs: PageRuns, capacities: ArrayLike) -> Misses:
         ascending = wanted[tenant, order]
         found = np.zeros((runs.groups, count + 1), np.int64)
         new = np.zeros(runs.groups, np.int64)
+        removed = runs.all_pages if np.any(runs.kind == REMOVE) else 0
         _pass(
             *(runs.first, runs.pages, runs.kind, runs.group, runs.tenant, tenant),
-            runs.all_pages,
+            *(runs.all_pages, removed),
             places,
             *(ascending, found, new),
         )
@@ -161,6 +169,7 @@ def _pass(
     tenants: Any,
     tenant: int,
     all_pages: int,
+    most_holes: int,
     places: int,
     ascending: Any,
     found: Any,
@@ -172,25 +181,38 @@ def _pass(
     bits = np.zeros(places >> WORD, np.uint64)
     # Marks of whole blocks before the block of `now`, which is added when it is full.
     tree = np.zeros((places >> BLOCK) + 1, np.int32)
-    holes = np.empty(0, np.int32)
+    holes = np.empty(most_holes, np.int32)  # a heap, the topmost first
+    n_holes = 0
     block_size = 1 << BLOCK
     now = 0
     total = 0
     for i in range(len(first)):
-        if tenants[i] != tenant:
-            continue
         p = first[i]
         end = p + pages[i]
+        if kinds[i] == REMOVE:
+            for q in range(p, end):
+                if mark[q] != ABSENT:
+                    push(holes, n_holes, mark[q])
+                    n_holes += 1
+                    mark[q] = ABSENT
+            continue
+        if tenants[i] != tenant:
+            continue
         counts = kinds[i] != WRITE
         group = groups[i]
         while p < end:
-            most = min(end - p, block_size - (now & (block_size - 1)))
+            most = 1 if n_holes else min(end - p, block_size - (now & (block_size - 1)))
             m = mark[p]
             length = 1
             if m == ABSENT:
                 while length < most and mark[p + length] == ABSENT:
                     length += 1
-                total += length
+                if n_holes:
+                    _unmark(bits, tree, holes[0], holes[0] + 1, now >> BLOCK)
+                    pop(holes, n_holes)
+                    n_holes -= 1
+                else:
+                    total += length
                 if counts:
                     new[group] += length
             else:
@@ -199,14 +221,19 @@ def _pass(
                 if counts:
                     depth = _depth(bits, tree, m, total)
                     found[group, _smaller(ascending, depth)] += length
-                _unmark(bits, tree, m, m + length, now >> BLOCK)
+                gone = m
+                if n_holes and holes[0] > m:
+                    gone = holes[0]
+                    pop(holes, n_holes)
+                    push(holes, n_holes - 1, m)
+                _unmark(bits, tree, gone, gone + length, now >> BLOCK)
             _toggle(bits, now, now + length)
             for k in range(length):
                 mark[p + k] = now + k
             p += length
             now += length
             if now == places:
-                renumber(mark, holes, bits, tree, total)
+                renumber(mark, holes[:n_holes], bits, tree, total)
                 now = total
             elif now & (block_size - 1) == 0:
                 block = (now >> BLOCK) - 1

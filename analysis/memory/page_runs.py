@@ -16,6 +16,9 @@ FAULT = 1
 """A page fault of a mapped file."""
 WRITE = 2
 """A write by a call: the page becomes cached without a read of the disk."""
+REMOVE = 3
+"""The page leaves the cache, whoever has cached it: the file is truncated or removed, or a program
+asks for it."""
 
 MOST_PAGES = 2**29
 """The most pages of all files together (2 TiB)."""
@@ -62,7 +65,7 @@ class PageRuns:
     tenant: NDArray[np.int32]
     """A memory cgroup: the owner of lists of pages, and by default of a memory limit."""
     kind: NDArray[np.int8]
-    """READ, FAULT or WRITE."""
+    """READ, FAULT, WRITE or REMOVE."""
     group: NDArray[np.int32]
     """Results are added up by it, e.g. by epoch and tenant."""
     base: NDArray[np.int64]
@@ -147,7 +150,7 @@ class PageRuns:
 
     def accessed(self) -> NDArray[np.int64]:
         """Returns the pages read or faulted in, by group (int64[groups])."""
-        reads = self.kind != WRITE
+        reads = (self.kind == READ) | (self.kind == FAULT)
         counts = np.zeros(self.groups, np.int64)
         np.add.at(counts, self.group[reads], self.pages[reads])
         return counts
@@ -195,8 +198,8 @@ def _check_rows(runs: PageRuns) -> None:
     # In this order, so that no sum overflows.
     if runs.pages.min() < 1 or np.any(runs.first < start) or np.any(runs.first > end - runs.pages):
         raise BadTrace("a run does not lie in its file", "check `first`, `pages` and `size_pages`")
-    if runs.kind.min() < READ or runs.kind.max() > WRITE:
-        raise BadTrace("a run has an unknown kind", "give READ, FAULT or WRITE")
+    if runs.kind.min() < READ or runs.kind.max() > REMOVE:
+        raise BadTrace("a run has an unknown kind", "give READ, FAULT, WRITE or REMOVE")
     rows = len(runs.first)
     for name, most in (("reader", rows), ("tenant", MOST_TENANTS), ("group", MOST_GROUPS)):
         code = getattr(runs, name)

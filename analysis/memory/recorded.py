@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracer.analysis.memory.page_runs import FAULT, READ, WRITE, PageRuns
-from tracer.analysis.views.page_states import ACCESS, ADD
+from tracer.analysis.memory.page_runs import FAULT, READ, REMOVE, WRITE, PageRuns
+from tracer.analysis.views.page_states import ACCESS, ADD, DELETE
 from tracer.analysis.views.page_states import FAULT as TOUCHED
 from tracer.analysis.views.page_states import MAP as MAPPED
 from tracer.analysis.views.page_uses import IN_CONTEXT, page_uses
@@ -18,7 +18,8 @@ from tracer.analysis.views.partial_epochs import is_partial, partial_epochs
 from tracer.store.manifest import page_bytes
 from tracer.store.trace import Trace
 
-_KINDS = {ACCESS: READ, TOUCHED: FAULT, MAPPED: FAULT, ADD: WRITE}
+_USES = {ACCESS: READ, TOUCHED: FAULT, MAPPED: FAULT, ADD: WRITE}
+_KINDS = _USES | {DELETE: REMOVE}
 _NO_EPOCH = -1
 
 _FILES = "SELECT base, pages FROM page_files ORDER BY file"
@@ -27,7 +28,7 @@ _GROUPS = f"""
 CREATE OR REPLACE TEMP TABLE page_groups AS
 WITH sums AS (
     SELECT coalesce(target, '') AS target, coalesce(epoch, {_NO_EPOCH}) AS epoch,
-        sum(read)::BIGINT AS read, bool_or(kind IN {tuple(_KINDS)} AND pages > 0) AS uses
+        sum(read)::BIGINT AS read, bool_or(kind IN {tuple(_USES)} AND pages > 0) AS uses
     FROM {IN_CONTEXT} GROUP BY ALL
 ), users AS (FROM sums QUALIFY bool_or(uses) OVER (PARTITION BY target))
 SELECT {is_partial("users")} AS partial, (row_number() OVER (ORDER BY target, epoch) - 1)::INTEGER AS number,
@@ -36,10 +37,13 @@ FROM users
 """
 _RUNS = f"""
 SELECT u.ts, f.base + u.first AS first, u.first AS index, u.pages::INTEGER AS pages,
-    u.file::INTEGER AS file, u.kind, u.tid, g.number, g.tenant
-FROM {IN_CONTEXT} u JOIN page_files f USING (file) JOIN page_groups g
+    u.file::INTEGER AS file, u.kind, u.tid, coalesce(g.number, 0) AS number,
+    coalesce(g.tenant, 0) AS tenant
+FROM {IN_CONTEXT} u JOIN page_files f USING (file) LEFT JOIN page_groups g
     ON coalesce(u.target, '') = g.target AND coalesce(u.epoch, {_NO_EPOCH}) = g.epoch
-WHERE u.kind IN {tuple(_KINDS)} AND u.pages > 0 ORDER BY u.row
+WHERE u.pages > 0 AND (u.kind IN {tuple(_USES)} OR (u.kind = {DELETE} AND $removals))
+    AND (g.number IS NOT NULL OR (u.kind = {DELETE} AND EXISTS (FROM page_groups)))
+ORDER BY u.row
 """
 
 
@@ -67,7 +71,8 @@ def recorded(trace: Trace) -> Recorded:
     groups = trace.sql(
         "SELECT tenant, target, epoch, partial, read FROM page_groups ORDER BY number"
     )
-    found = trace.arrow(_RUNS)
+    # Without the events of reclaim, an eviction looks like a removal.
+    found = trace.arrow(_RUNS.replace("$removals", str("reclaim" in trace.tables)))
     rows = {name: found[name].to_numpy() for name in found.column_names}
     kinds = np.zeros(max(_KINDS) + 1, np.int8)
     kinds[list(_KINDS)] = list(_KINDS.values())

@@ -3,7 +3,7 @@
 In training, each epoch uses each sample once, in another order. A cache that evicts has then often
 evicted a page before its next use. One that never evicts within an epoch hits as many pages as it
 holds, in each epoch after the first (Mohan et al., Analyzing and Mitigating Data Stalls in DNN
-Training, VLDB 2021: MinIO).
+Training, VLDB 2021: MinIO). A page that is removed makes room for another one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tracer.analysis.memory.lru import by_tenant
-from tracer.analysis.memory.page_runs import WRITE, PageRuns
+from tracer.analysis.memory.page_runs import REMOVE, WRITE, PageRuns
 from tracer.probes.compiled import compiled
 
 
@@ -45,6 +45,11 @@ def _pass(
     for row in range(len(first)):
         mine = cached[tenants[row]]
         for page in range(first[row], first[row] + pages[row]):
+            if kinds[row] == REMOVE:
+                for tenant in range(len(cached)):
+                    room[tenant] += cached[tenant, page]
+                    cached[tenant, page] = False
+                continue
             if mine[page]:
                 continue
             if kinds[row] != WRITE:

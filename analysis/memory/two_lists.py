@@ -2,7 +2,8 @@
 
 The rules of the lists are in reclaim.py, those of read-ahead in read_ahead.py. A read marks each of
 its folios as accessed, except the first if the reader's last read ended in it (filemap_read). A
-write makes its pages cached without a read and does not mark them.
+write makes its pages cached without a read and does not mark them. A removal takes out whole folios,
+and forgets the evictions of its pages.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ from tracer.analysis.memory.cache import (
     new_cache,
     pages_of,
     publish,
+    remove,
     touch,
 )
-from tracer.analysis.memory.page_runs import FAULT, WRITE, PageRuns, limits_of
+from tracer.analysis.memory.page_runs import FAULT, REMOVE, WRITE, PageRuns, limits_of
 from tracer.analysis.memory.read_ahead import (
     Opened,
     fault,
@@ -54,7 +56,7 @@ class Simulated:
 
     missed: NDArray[np.int32]
     """Per run: pages that the access waited for, because they were not cached from its beginning
-    until it came to them. 0 for a write."""
+    until it came to them. 0 for a write or a removal."""
     read: NDArray[np.int32]
     """Per run: pages read from disk for it, those read ahead included."""
     evicted: NDArray[np.int64]
@@ -217,6 +219,14 @@ def _write(cache: Cache, opened: Opened, index: int, pages: int) -> None:
             at += write_folio(cache, opened, at, index + pages - at)
 
 
+@compiled_lean
+def _remove(cache: Cache, opened: Opened, index: int, pages: int) -> None:
+    for at in range(index, index + pages):
+        if is_cached(cache, opened, at):
+            remove(cache, opened.base + folio_of(cache, opened, at))
+        cache.page[opened.base + at].state = 0
+
+
 @compiled
 def _run(
     cache: Cache,
@@ -244,6 +254,8 @@ def _run(
         cache.setting[0].read = 0
         if kinds[i] == WRITE:
             _write(cache, opened, index, pages[i])
+        elif kinds[i] == REMOVE:
+            _remove(cache, opened, index, pages[i])
         elif kinds[i] == FAULT:
             missed[i] = _fault(cache, opened, index, pages[i])
         else:

@@ -13,6 +13,7 @@ from tracer.analysis.views.page_states import (
     ASKED,
     BATCH_FOLIOS,
     CACHED,
+    DELETE,
     FAULT,
     FRESH,
     KNOWN,
@@ -35,6 +36,8 @@ def delete(
     use: NDArray[np.void],
 ) -> None:
     """Takes pages out of the cache."""
+    if not evicts:
+        use["kind"], use["first"], use["pages"] = DELETE, first, end - first
     for place in range(base + first, base + end):
         page = pages[place]
         if page["flags"] & FRESH:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tracer.analysis.memory.page_runs import FAULT, READ, WRITE, PageRuns
+from tracer.analysis.memory.page_runs import FAULT, READ, REMOVE, WRITE, PageRuns
 
 
 def made(rows: list[tuple[int, ...]], sizes: list[int], **others: Any) -> PageRuns:
@@ -35,7 +35,7 @@ def drawn(
     seed: int,
     rows: int,
     sizes: list[int],
-    kinds: tuple[int, ...] = (READ, READ, READ, FAULT, WRITE),
+    kinds: tuple[int, ...] = (READ, READ, READ, READ, FAULT, WRITE, REMOVE),
     tenants: int = 1,
     groups: int = 3,
     longest: int = 6,

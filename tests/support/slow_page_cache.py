@@ -10,7 +10,7 @@ from math import isqrt
 import numpy as np
 
 from tests.support.slow_read_ahead import ReadAhead, Reader
-from tracer.analysis.memory.page_runs import FAULT, WRITE
+from tracer.analysis.memory.page_runs import FAULT, READ, REMOVE, WRITE
 
 
 def accesses(runs):
@@ -28,6 +28,11 @@ def lru_misses(runs, capacity_by_tenant):
     seen = [set() for _ in capacity_by_tenant]
     for row, page, kind in accesses(runs):
         tenant, group = runs.tenant[row], runs.group[row]
+        if kind == REMOVE:
+            for one, known in zip(caches, seen, strict=True):
+                one.pop(page, None)
+                known.discard(page)
+            continue
         cache = caches[tenant]
         if kind != WRITE:
             missed[group] += page not in cache
@@ -42,18 +47,20 @@ def lru_misses(runs, capacity_by_tenant):
 
 def fewest_misses(runs, capacity):
     """Returns the fewest pages that a cache can miss: tries each way to evict, or to keep."""
-    stream = [(page, kind != WRITE) for _, page, kind in accesses(runs)]
+    stream = [(page, kind) for _, page, kind in accesses(runs)]
 
     @cache
     def least(at, cached):
         if at == len(stream):
             return 0
-        page, read = stream[at]
+        page, kind = stream[at]
+        if kind == REMOVE:
+            return least(at + 1, cached - {page})
         if page in cached:
             return least(at + 1, cached)
         full = cached | {page}
         left = [full - {gone} for gone in full] if len(full) > capacity else [full]
-        return read + min(least(at + 1, pages) for pages in left)
+        return (kind in (READ, FAULT)) + min(least(at + 1, pages) for pages in left)
 
     return least(0, frozenset())
 
@@ -140,6 +147,17 @@ class SlowCache:
         self.totals[folio.tenant]["evicted"] += folio.size
         self.totals[folio.tenant]["unused"] += len(folio.unused)
         return folio.size
+
+    def remove(self, file, index):
+        """Takes the folio of a page out of the cache, and forgets an eviction of the page."""
+        folio = self.folios.get((file, index))
+        if folio:
+            tenant = self.tenants[folio.tenant]
+            (tenant.active if folio.active else tenant.inactive).remove(folio)
+            for at in range(folio.index, folio.index + folio.size):
+                del self.folios[file, at]
+            self.totals[folio.tenant]["unused"] += len(folio.unused)
+        self.shadows.pop((file, index), None)
 
     def has_room(self, number, pages):
         limit = self.limit_of[number]
@@ -372,6 +390,10 @@ def simulate(runs, capacities, kernel, ra_pages, io_pages, large_folios, limits=
         cache.read = 0
         if runs.kind[row] == WRITE:
             write_run(file, index, pages, large_folios)
+            missed.append(0)
+        elif runs.kind[row] == REMOVE:
+            for at in range(index, index + pages):
+                cache.remove(number, at)
             missed.append(0)
         elif runs.kind[row] == FAULT:
             missed.append(fault_run(file, ahead, index, pages))

@@ -31,8 +31,11 @@ MODELS = ("two-lists", "lru", "min", "resident")
 def answered(tmp_path):
     """Returns the answer for events, with samples and what a manifest says."""
 
-    def answer(made, pages, samples=(), own=None, read_ahead=0, targets=ONE, **manifest):
+    def answer(
+        made, pages, samples=(), own=None, read_ahead=0, targets=ONE, without=(), **manifest
+    ):
         tables = {**made.tables, "samples": list(samples)}
+        tables = {name: rows for name, rows in tables.items() if name not in without}
         manifest = {"clock": made.clock, "targets": targets, **manifest}
         with make_trace(tmp_path / f"{random.random()}.trace", tables, **manifest) as trace:
             return answer_memory(trace, [count * PAGE for count in pages], own, read_ahead)
@@ -155,6 +158,30 @@ def test_a_process_that_uses_no_page_takes_no_part(answered, tid):
     found = answered(made, pages=[10], targets=TWO)
     assert read(found, "lru", 10)[:2] == [20, 20]
     assert set(found.enough_bytes) == {"job"}
+
+
+@pytest.mark.parametrize("by", [JOB, OTHER])
+def test_pages_that_a_program_takes_out_are_read_again(answered, by):
+    made = looped(pages=20, epochs=1)
+    for page in range(8):
+        made.add_event(by, "delete", page)
+        made.cached.discard((INO, page))
+    made.read(0, 20)
+    made.end_epoch(1)
+    found = answered(made, pages=[20])
+    assert found.reads["recorded_pages"].tolist() == [20, 8]
+    for model in ("two-lists", "lru", "min", "resident"):
+        assert read(found, model, 20) == [20, 8], model
+    assert found.error == {"job": 0} and found.enough_bytes == {"job": 20 * PAGE}
+
+
+def test_removals_are_taken_for_evictions_if_reclaim_was_not_recorded(answered):
+    made = looped(pages=20, epochs=1)
+    made.add_event(JOB, "delete", 0, 8)
+    made.read(0, 20)
+    made.end_epoch(1)
+    found = answered(made, pages=[20], without=("reclaim",))
+    assert read(found, "lru", 20) == [20, 0]
 
 
 def test_a_job_that_only_reads_ahead_is_told_apart(answered):

@@ -9,7 +9,7 @@ from tests.support import slow_page_cache as slow
 from tests.support.page_runs import drawn, made
 from tracer.analysis.memory.best import best_misses
 from tracer.analysis.memory.lru import lru_misses
-from tracer.analysis.memory.page_runs import READ, WRITE
+from tracer.analysis.memory.page_runs import READ, REMOVE, WRITE
 from tracer.analysis.memory.resident import resident_misses
 from tracer.analysis.memory.two_lists import lru_with_read_ahead, two_lists
 
@@ -50,6 +50,13 @@ def test_a_loop_misses_only_the_pages_that_do_not_fit():
 def test_a_page_that_is_overwritten_next_is_evicted_first():
     runs = made([(0, 0, 2, READ), (0, 2, 1, READ), (0, 0, 1, WRITE), (0, 1, 1, READ)], sizes=[3])
     assert best_misses(runs, [2]).tolist() == [[3]]
+
+
+def test_a_page_that_is_removed_next_is_evicted_first():
+    runs = made([(0, 0, 3, READ), (0, 0, 1, REMOVE), (0, 0, 3, READ)], sizes=[3])
+    assert best_misses(runs, [0, 2, 3]).tolist() == [[6, 4, 4]]
+    # It never evicts pages 0 and 1, and the removal makes room for page 0.
+    assert resident_misses(runs, [0, 2, 3]).tolist() == [[6, 5, 4]]
 
 
 def test_groups_and_tenants_are_counted_apart():

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.support import slow_page_cache as slow
 from tests.support.page_runs import drawn, made
 from tracer.analysis.memory.lru import lru_misses
-from tracer.analysis.memory.page_runs import READ, WRITE
+from tracer.analysis.memory.page_runs import READ, REMOVE, WRITE
 from tracer.probes.errors import UsageError
 
 
@@ -66,6 +66,20 @@ def test_a_write_makes_a_page_cached_and_misses_nothing():
     found = lru_misses(runs, [1, 2])
     assert (found.accessed.tolist(), found.cold.tolist()) == ([2], [0])
     assert found.missed.tolist() == [[2, 0]]
+
+
+def test_a_removed_page_is_new_again_and_makes_room():
+    runs = made([(0, 0, 3, READ), (0, 1, 1, REMOVE), (0, 3, 1, READ), (0, 0, 4, READ)], sizes=[4])
+    found = lru_misses(runs, [2, 3, 4])
+    # With 3 pages, page 3 takes the free place. Page 0 is still there; page 1 evicts page 2.
+    assert found.missed.tolist() == [[8, 7, 5]]
+    assert found.cold.tolist() == [5]
+
+
+def test_a_page_is_removed_for_each_tenant():
+    reads = [(0, 0, 2, READ, 0, tenant, tenant) for tenant in range(2)]
+    runs = made([*reads, (0, 0, 1, REMOVE, 0, 1, 0), *reads], sizes=[2])
+    assert lru_misses(runs, [2]).missed.tolist() == [[3], [3]]
 
 
 def test_no_accesses_have_no_misses():

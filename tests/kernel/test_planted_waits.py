@@ -189,9 +189,21 @@ def sync(requests):
 """
 
 
-def slow(function: str) -> str:
+ON_FUSE = """
+file = os.open(sys.argv[1], os.O_RDONLY)
+whole = mmap.mmap(file, 1 << 20, mmap.MAP_PRIVATE, mmap.PROT_READ)
+whole.madvise(mmap.MADV_RANDOM)
+place = iter(range(1, 256))
+
+def touch(requests):
+    for _ in range(requests): whole[4096 * next(place)]
+"""
+"""A mapped file of a file system in user space, as a model may lie on one."""
+
+
+def slow(source: str, function: str) -> str:
     waits = f"[*(lambda n=n: {function}(n) for n in {REQUESTS}), nothing]"
-    return load(SLOW + f"\nsteps({waits})")
+    return load(source + f"\nsteps({waits})")
 
 
 @pytest.fixture(scope="module")
@@ -200,14 +212,18 @@ def on_a_slow_disk(record_loads, tmp_path_factory):
     with slow_disk(folder, "d", REQUEST_MS) as disk:
         loads = {}
         for name in ("read", "touch", "sync"):
-            (folder / f"{name}.py").write_text(slow(name))
+            (folder / f"{name}.py").write_text(slow(SLOW, name))
             loads[name] = ["/usr/bin/python3", "-S", "-E", folder / f"{name}.py", disk.device]
+        (folder / "fuse.py").write_text(slow(ON_FUSE, "touch"))
+        loads["fuse"] = ["/usr/bin/python3", "-S", "-E", folder / "fuse.py", disk.file]
         found = record_loads(loads, "-e", "default,sched")
         critical_path(found.trace)
         yield found
 
 
-@pytest.mark.parametrize(("name", "kind"), [("read", "disk"), ("touch", "fault"), ("sync", "sync")])
+@pytest.mark.parametrize(
+    ("name", "kind"), [("read", "disk"), ("touch", "fault"), ("sync", "sync"), ("fuse", "fault")]
+)
 def test_a_slow_disk(on_a_slow_disk, name, kind):
     assert_charged(on_a_slow_disk, name, f"kind = '{kind}' AND tid = step_tid")
     for (begin, end), requests in zip(windows(on_a_slow_disk, name), REQUESTS, strict=False):

@@ -18,23 +18,23 @@ _PATIENCE_S = 20
 
 
 class SlowDisk:
-    """A device; `served` tells when the arm was at it, once the disk is gone."""
+    """A device on `file`; `served` tells when the arm was at it, once the disk is gone."""
 
     def __init__(self, device: str, file: Path, request_ms: float, log: Path) -> None:
         """Takes the device's path, the server's file, its time for a request, and its log."""
         self.device = device
-        self._file = file
+        self.file = file
         self._request_ms = request_ms
         self._log = log
 
     @contextlib.contextmanager
     def at_once(self) -> Iterator[None]:
         """Serves the requests of the block without delay: those of what a test only prepares."""
-        os.setxattr(self._file, "user.request_ms", b"0")
+        os.setxattr(self.file, "user.request_ms", b"0")
         try:
             yield
         finally:
-            os.setxattr(self._file, "user.request_ms", str(self._request_ms).encode())
+            os.setxattr(self.file, "user.request_ms", str(self._request_ms).encode())
 
     def requests(self) -> list[tuple[int, int, int, int, str]]:
         """Returns what it served, in order: begin and end (ns of the monotonic clock), offset,

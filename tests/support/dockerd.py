@@ -22,6 +22,7 @@ import docker.errors
 import docker.models.containers
 
 from tests.support.in_memory import roomy_place
+from tests.support.waiting import wait_for
 from tracer.workloads.containers.connection import Client
 from tracer.workloads.containers.engines import ENGINES, EngineName
 
@@ -170,10 +171,19 @@ class Dockerd:
         for mount in sorted(mounts, reverse=True):
             if mount.startswith(f"{self.folder}/"):
                 subprocess.run(["umount", "--lazy", mount], check=False)
-        for cgroup in Path("/sys/fs/cgroup").glob(f"**{self.cgroup}"):
-            with contextlib.suppress(OSError):
-                cgroup.rmdir()
+        with contextlib.suppress(AssertionError):  # a test may have left a process in one
+            wait_for(self._without_cgroups, "the end of the last processes", 5)
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+    def _without_cgroups(self) -> bool:
+        """Removes the daemon's cgroups; returns False while one has a process."""
+        found = list(Path("/sys/fs/cgroup").glob(f"**{self.cgroup}"))
+        for cgroup in found:
+            for folder, _, _ in os.walk(cgroup, topdown=False):
+                with contextlib.suppress(OSError):
+                    os.rmdir(folder)
+        return not any(cgroup.exists() for cgroup in found)
 
 
 def _remove(container: docker.models.containers.Container) -> None:

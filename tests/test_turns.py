@@ -51,12 +51,12 @@ SHOW = "import os; print(os.getpriority(os.PRIO_PROCESS, 0))"
 def priority_of_a_child():
     return int(subprocess.check_output([sys.executable, "-c", SHOW]))
 
-def test_of_its_own_input(): assert priority_of_a_child() == {lower}
+def test_own_input(): assert priority_of_a_child() == {lower}
 
 @pytest.mark.kernel
-def test_of_the_machine(): assert priority_of_a_child() == OWN
+def test_the_machine(): assert priority_of_a_child() == OWN
 
-def test_of_its_own_input_again(): assert priority_of_a_child() == {lower}
+def test_another_input(): assert priority_of_a_child() == {lower}
 """
 INI = """
 [pytest]

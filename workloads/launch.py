@@ -226,7 +226,7 @@ def _served(
 
 
 def check_engine(engine: EngineName, image: str | None) -> None:
-    """Raises JobError if the engine cannot be used, or does not have the image that a user names."""
+    """Raises JobError if the engine cannot be used, or does not have the image that was named."""
     from tracer.workloads.containers import image as images
     from tracer.workloads.containers.connection import connected
 

@@ -9,9 +9,9 @@ depth, because each moves to the top before the next is looked for. A pass takes
 stretches, not by pages: a whole file that is read again costs little more than one page.
 
 A page that is removed leaves a hole in the stack: each cache that had the page has room for one
-more. A new page fills the topmost hole. A page from below that hole fills it, too, and leaves a hole
-where it was: caches that had the page as well as the hole still have the room. While there are
-holes, a pass takes time by pages.
+more. A new page fills the topmost hole. A page from below that hole fills it, too, and leaves a
+hole where it was: caches that had the page as well as the hole still have the room. While there
+are holes, a pass takes time by pages.
 
 Each tenant has a cache of its own. There is no read-ahead. A page that two tenants read is in both
 caches.

@@ -31,8 +31,9 @@ WITH sums AS (
         sum(read)::BIGINT AS read, bool_or(kind IN {tuple(_USES)} AND pages > 0) AS uses
     FROM {IN_CONTEXT} GROUP BY ALL
 ), users AS (FROM sums QUALIFY bool_or(uses) OVER (PARTITION BY target))
-SELECT {is_partial("users")} AS partial, (row_number() OVER (ORDER BY target, epoch) - 1)::INTEGER AS number,
-    (dense_rank() OVER (ORDER BY target) - 1)::INTEGER AS tenant, target, epoch, read
+SELECT (row_number() OVER (ORDER BY target, epoch) - 1)::INTEGER AS number,
+    (dense_rank() OVER (ORDER BY target) - 1)::INTEGER AS tenant, target, epoch, read,
+    {is_partial("users")} AS partial
 FROM users
 """
 _RUNS = f"""

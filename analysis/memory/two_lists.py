@@ -2,8 +2,8 @@
 
 The rules of the lists are in reclaim.py, those of read-ahead in read_ahead.py. A read marks each of
 its folios as accessed, except the first if the reader's last read ended in it (filemap_read). A
-write makes its pages cached without a read and does not mark them. A removal takes out whole folios,
-and forgets the evictions of its pages.
+write makes its pages cached without a read and does not mark them. A removal takes out whole
+folios, and forgets the evictions of its pages.
 """
 
 from __future__ import annotations

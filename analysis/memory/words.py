@@ -52,7 +52,7 @@ def together(targets: list[str]) -> str:
 
 
 def split(part: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
-    """Returns a target's rows of no epoch, of the first one, and of the later ones, with their names.
+    """Returns a target's rows of no epoch, of the first one, and of later ones, with their names.
 
     Later epochs of which only a part was recorded are left out.
     """

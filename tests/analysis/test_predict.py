@@ -104,7 +104,7 @@ def test_the_mean_of_later_epochs_leaves_out_one_that_was_recorded_in_part(trace
     said = tracer("predict", "a.trace", "--memory", "2M").out
     assert "job: only a part of the reads of epoch 3 was recorded" in " ".join(said.split())
     later = next(line for line in said.splitlines() if " later " in line)
-    assert re.split(r"\s{2,}", later.strip())[2:4] == ["later", "1.00"]
+    assert re.split(r"\s{2,}", later.strip())[2:4] == ["later", "1.000"]
 
 
 def test_a_page_shows_the_first_epoch_if_no_later_one_is_whole(tracer, tmp_path):

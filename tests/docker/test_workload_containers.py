@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -210,9 +211,13 @@ def test_a_missing_image_is_refused_before_data_is_made(run, tmp_path):
 
 def test_a_container_removed_before_its_job_begins_is_named(dockerd, tmp_path):
     job = ContainerJob("removed-early", ["versions"], {})
+    made = dockerd.client.containers.create(IMAGE, ["true"])
+    label = f"LABEL traintrace.python={sys._base_executable}"
+    image = made.commit("tracer-tests/labelled", changes=[label]).id
+    made.remove()
     with (
         connected(EngineName.DOCKER) as client,
-        Containers(client, IMAGE, [job], Limits(), tmp_path) as started,
+        Containers(client, image, [job], Limits(), tmp_path) as started,
     ):
         client.containers.get(job.name).remove(force=True)
         with pytest.raises(BrokenJobError, match="removed-early was removed before its job began"):

@@ -175,14 +175,13 @@ class Dockerd:
             wait_for(self._without_cgroups, "the end of the last processes", 5)
         shutil.rmtree(self.folder, ignore_errors=True)
 
-
     def _without_cgroups(self) -> bool:
         """Removes the daemon's cgroups; returns False while one has a process."""
         found = list(Path("/sys/fs/cgroup").glob(f"**{self.cgroup}"))
         for cgroup in found:
             for folder, _, _ in os.walk(cgroup, topdown=False):
                 with contextlib.suppress(OSError):
-                    os.rmdir(folder)
+                    Path(folder).rmdir()
         return not any(cgroup.exists() for cgroup in found)
 
 

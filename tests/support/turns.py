@@ -17,7 +17,6 @@ from pathlib import Path
 
 import pytest
 
-
 OWN_PRIORITY = os.getpriority(os.PRIO_PROCESS, 0)
 LOWER_PRIORITY = 10
 """A nice value: beside one process that is not nice, a process gets a tenth of a CPU."""

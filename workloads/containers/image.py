@@ -66,7 +66,7 @@ def require_image(client: Client, image: str) -> None:
 
 
 def versions_in(client: Client, image: str) -> Versions:
-    """Returns the versions that a job in the image runs on. Raises JobError if it cannot run jobs."""
+    """Returns the versions that a job in the image has. Raises JobError if it cannot run jobs."""
     require_image(client, image)
     command = [*python_command(client, image), "-m", "tracer.workloads", "versions"]
     try:

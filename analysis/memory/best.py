@@ -4,8 +4,8 @@ MIN evicts the page whose next use is farthest away (Belady, A study of replacem
 virtual-storage computer, IBM Systems Journal 1966). It knows the future, so it is a bound, not a
 policy to build. A page that is written next, as a whole, or removed next, is of no use before: it
 is evicted first. A page whose next use is farther away than those of all cached pages is not taken
-in; the kernel would have to, but so the number is a bound for caches that need not. There is no read-ahead, and
-each tenant has a cache of its own, as in lru.py.
+in; the kernel would have to, but so the number is a bound for caches that need not. There is no
+read-ahead, and each tenant has a cache of its own, as in lru.py.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.docker.conftest import wait_for
-from tests.support.dockerd import IMAGE
+from tests.support.dockerd import IMAGE, from_host
 from tests.support.front import in_front_of
 from tests.support.warm import Tracer
 from tracer.store.trace import Trace
@@ -210,7 +210,8 @@ def test_a_missing_image_is_refused_before_data_is_made(run, tmp_path):
 
 
 def test_a_container_removed_before_its_job_begins_is_named(dockerd, tmp_path):
-    job = ContainerJob("removed-early", ["versions"], {})
+    folders = {Path(folder): folder for folder in from_host()}
+    job = ContainerJob("removed-early", ["versions"], folders)
     made = dockerd.client.containers.create(IMAGE, ["true"])
     label = f"LABEL traintrace.python={sys._base_executable}"
     image = made.commit("tracer-tests/labelled", changes=[label]).id

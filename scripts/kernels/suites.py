@@ -60,8 +60,8 @@ CGROUPS = Suite(
     """\
 # Cgroups of version 2 alone
 
-This page tells how recordings of cgroups, and the limits of studies, were tested on machines that have
-cgroups of version 2 only. The command
+This page tells how recordings of cgroups, and the limits of studies, were tested on machines that
+have cgroups of version 2 only. The command
 
     {command}
 
@@ -91,8 +91,8 @@ WAITING = Suite(
     """\
 # Reads and sleeps on other kernels
 
-This page tells on which kernels the probe `page_cache` and kernel stacks (`--stacks`) were tested, and
-what differed. The command
+This page tells on which kernels the probe `page_cache` and kernel stacks (`--stacks`) were tested,
+and what differed. The command
 
     {command}
 

@@ -43,8 +43,9 @@ def compare(
 ) -> None:
     """Compare traces, such as host, one container and four containers; largest changes first.
 
-    Traces that ran in the same place (as recorded in them) are repeats of each
-    other; if that is not recorded, their names decide; --group replaces both.
+    Traces that ran in the same place (host, one container, n containers) are
+    repeats of each other. If all ran in one place, those whose names differ only
+    in a number at the end are. --group replaces both.
     Ratios are to the first group, with 95 % intervals over the repeats, or over
     pairs of runs if runs are paired. A difference that chance can explain is
     reported as inside the noise.
@@ -61,6 +62,7 @@ def compare(
       tracer compare --group host=h1.trace,h2.trace --group limited=c1.trace,c2.trace
 
       tracer compare --group before=old/ --group after=new/ --scheduler local:4
+
       tracer compare host.trace container.trace --html compared.html
     """
     from tracer.analysis.cli.page_output import check_output, write_page

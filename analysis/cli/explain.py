@@ -57,8 +57,8 @@ def explain(
 
     A step's time is split along its critical path: while its thread waits for
     another thread of the job, such as a DataLoader worker, the path goes on in that
-    thread. The parts of a step add up to its time. A slow step is compared with the
-    typical ones: what is more in it?
+    thread. The parts of a step add up to its time. A slow step is compared with
+    typical ones: the parts that took longer are listed first.
 
     The trace needs the scheduler's events: tracer record -e default,sched. Recorded
     with --stacks, it also tells the lines of Python code (--by line), and functions of

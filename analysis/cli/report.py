@@ -63,7 +63,7 @@ def report(
     the idle machine uses (recorded with tracer record --baseload) from that of the run.
 
     --html writes the report as one page, with a timeline that zooms, heat maps of
-    write-backs, and tables that sort. The page needs nothing but a browser.
+    write-backs and reads, and tables that sort. The page needs nothing but a browser.
 
     With several traces, counts, times and quantiles are over all traces. Tables that
     cannot be added up have one row per trace, named in the first column.

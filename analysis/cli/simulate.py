@@ -63,7 +63,11 @@ def simulate(
     ] = "paper",
     capacity: Annotated[
         str | None,
-        typer.Option(metavar="BYTES", help="Size of the layer, e.g. 64M.", rich_help_panel=_LAYER),
+        typer.Option(
+            metavar="BYTES",
+            help="Size of the layer, e.g. 64M. Default: a quarter of the distinct pages written.",
+            rich_help_panel=_LAYER,
+        ),
     ] = None,
     capacity_pages: Annotated[
         int | None,

@@ -39,6 +39,8 @@ ALL = Suite(
     """\
 # Other kernels
 
+This page tells on which kernels a recording was tested, and what differed. The command
+
     {command}
 
 boots Debian's kernels in QEMU without hardware support, records the same loads by each backend in
@@ -57,6 +59,9 @@ CGROUPS = Suite(
     (waits,),
     """\
 # Cgroups of version 2 alone
+
+This page tells how recordings of cgroups, and the limits of studies, were tested on machines that
+have cgroups of version 2 only. The command
 
     {command}
 
@@ -85,6 +90,9 @@ WAITING = Suite(
     (reads,),
     """\
 # Reads and sleeps on other kernels
+
+This page tells on which kernels the probe `page_cache` and kernel stacks (`--stacks`) were tested,
+and what differed. The command
 
     {command}
 

@@ -12,6 +12,9 @@ from scripts.layers.slow_disk import REQUEST_MS, SSD_REQUEST_MS
 _PAGE = """\
 # Stacked devices and real layers
 
+This page tells how recordings of stacked devices (device mapper, md, loop, bcache) were tested, and
+how well `tracer simulate` predicts real flush layers. The command
+
     make test-layers
 
 boots a kernel of Debian in QEMU without hardware support, builds stacks of devices and real flush

@@ -181,7 +181,9 @@ def tracer(
         False, "--version", help="Show the version.", callback=_version, is_eager=True
     ),
 ) -> None:
-    """Trace what Linux does for a training job, and predict what a flush layer would change.
+    """Show what Linux does for a PyTorch training job, and why its steps take their time.
+
+    It also predicts what other memory, or a flush layer before the disk, would change.
 
     Example: sudo tracer record -o run.trace -- python train.py
     """

@@ -113,7 +113,7 @@ def record(
             "-b",
             "--buffer",
             metavar="SIZE",
-            help="Ring buffer size per CPU, e.g. 16M.",
+            help="Ring buffer size per CPU, e.g. 64M; give more if events are lost.",
             rich_help_panel=_LIMITS,
         ),
     ] = None,
@@ -218,7 +218,7 @@ def record(
         ),
     ] = False,
 ) -> None:
-    """Record what the kernel does for processes, a command, containers.
+    """Record what the kernel does for a command, processes or containers.
 
     Ctrl-C ends the recording and makes the trace; a second Ctrl-C aborts.
     The exit status is the command's own. With -d, the command is ended, too.
@@ -227,12 +227,12 @@ def record(
     Processes that join a container or a cgroup later are recorded from then on.
     A container can stop and restart; the recording ends when it is removed.
     With --wait, a container of Docker may start after the recording has begun.
-    It is the first one that is made or started by that name; what its name
-    named before is not recorded.
-    A container of Kubernetes is called NAMESPACE/POD/CONTAINER, or by a part
-    from behind that is unique: POD/CONTAINER, CONTAINER.
-    A cgroup's recording ends when the cgroup is removed, the daemon's when
-    dockerd ends.
+    The first one that is made or started by that name is recorded, and not one
+    that had the name before.
+    Name a container of Kubernetes NAMESPACE/POD/CONTAINER, or by an end of that
+    which is unique: POD/CONTAINER or CONTAINER.
+    The recording of a cgroup ends when the cgroup is removed, that of the daemon
+    when dockerd ends.
 
     [bold]Examples[/bold]
 

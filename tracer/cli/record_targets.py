@@ -62,7 +62,7 @@ DockerCli = Annotated[
     typer.Option(
         "--docker-cli",
         metavar="PID",
-        help="Process that runs docker commands; count it, with its children, as a daemon.",
+        help="Process that runs docker commands; it and its children get the role daemon.",
         rich_help_panel=_TARGETS,
     ),
 ]

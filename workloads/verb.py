@@ -142,7 +142,7 @@ def run(
     if checkpoint is not None and mode is Mode.TRAIN:
         raise JobError("a training makes its checkpoint", "give --mode serve or --mode infer")
     if not containers and (image or limits != Limits() or engine is not EngineName.DOCKER):
-        raise JobError("images, limits and engines are of containers", "give --containers 1")
+        raise JobError("images, limits and engines are only for containers", "give --containers 1")
     from tracer.workloads.launch import Job, check_engine, prepare, run_in_containers, run_on_host
 
     job = Job(

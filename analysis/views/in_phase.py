@@ -22,8 +22,9 @@ class _Where:
     tid: str = "tid"
 
 
+_TABLES = {probe.table.name for name, probe in PROBES.items() if name != "processes"}
 _WHERE = {
-    **{name: _Where() for name in PROBES if name != "processes"},
+    **{name: _Where() for name in sorted(_TABLES)},
     "requests": _Where(ts="issue_ns"),
     # The phase is that of the thread that dirtied the pages, not of the thread that wrote them.
     "flushes": _Where(pid="dirtier", tid="dirtier"),
@@ -103,7 +104,7 @@ def with_phase(trace: Trace, table: str) -> str:
         requests(trace)
     elif table == "flushes":
         flushes(trace)
-    elif table in PROBES:
+    elif table in _TABLES:
         trace.require(table)
     make_segments(trace)
     view = f"{table}{SUFFIX}"

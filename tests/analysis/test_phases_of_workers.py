@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from tests.support.traces import make_trace
-from tracer.analysis.views.in_phase import in_phase
+from tracer.analysis.views.catalogue import VIEWS
+from tracer.analysis.views.in_phase import IN_PHASE, in_phase
+from tracer.store.trace import ALL_TABLES
 
 JOB, OTHER, WORKER = 7, 8, 20
 
@@ -108,3 +110,12 @@ def test_a_step_that_a_worker_marks_is_in_no_other_epoch(tmp_path):
 def test_workers_without_a_job_are_in_no_epoch(tmp_path):
     found = placed(tmp_path, fetches(WORKER, 20), [process(WORKER)], (WORKER, 25))
     assert found == [("fetch", None, None, None)]
+
+
+def test_each_table_with_times_and_threads_has_a_view_with_phases(tmp_path):
+    assert {*IN_PHASE} <= ALL_TABLES.keys() | VIEWS.keys()
+    away = [{"ts": 150, "pid": JOB, "tid": JOB, "dur_ns": 1}]
+    tables = {"phases": job(JOB), "processes": [process(JOB)], "off_cpu": away}
+    with make_trace(tmp_path / "t", tables) as trace:
+        found = trace.rows(f"SELECT phase, epoch FROM {in_phase(trace, 'off_cpu')}")
+    assert found == [("step", 1)]

@@ -156,7 +156,7 @@ def owned(podman):
 
 def test_the_errors_without_podman_say_how_to_mend_it(podman, tracer, tmp_path, monkeypatch):
     ran = tracer("workload", "run", "lenet", "--engine", "podman", status=2)
-    assert "images, limits and engines are of containers" in ran.err
+    assert "images, limits and engines are only for containers" in ran.err
     with monkeypatch.context() as broken:
         broken.setenv("CONTAINERS_STORAGE_CONF", str(tmp_path / "none"))
         assert "podman does not run (" in refusal()

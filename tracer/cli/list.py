@@ -35,7 +35,7 @@ def list_probes(json: AsJson = False) -> None:
 
     def there(event: Event) -> bool | None:
         """Returns whether this kernel has the event; None if that is not visible."""
-        if event.feed is Feed.PERF:
+        if event.name.startswith("perf:"):
             return perf
         if event.feed is Feed.UPROBE:
             return tracefs is not None and os.access(tracefs / "uprobe_events", os.W_OK)

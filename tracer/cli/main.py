@@ -25,8 +25,8 @@ from tracer.version import VERSION
 
 GROUP = "tracer.commands"
 _ORDER = (
-    "doctor", "record", "list", "info", "report", "compare", "simulate", "calibrate", "query",
-    "import", "export", "pack", "unpack", "workload", "study", "clean",
+    "doctor", "record", "list", "info", "report", "explain", "compare", "predict", "simulate",
+    "calibrate", "query", "import", "export", "pack", "unpack", "workload", "study", "clean",
 )  # fmt: skip
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 80}
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tracer.analysis.views.chain_walk import SpansOfLanes, WaitsOfLanes
 from tracer.analysis.views.stretches import Ints
+from tracer.analysis.views.threads import whole_machine
 from tracer.store.trace import Trace
 
 _MOST = 1 << 18
@@ -49,7 +50,11 @@ def windows(
     target's. A wait of unknown length lasts until the thread's next one at most. Other queries may
     run meanwhile. Needs the view waits.
     """
-    threads = trace.arrow("SELECT begun, target IS NOT NULL AS followed FROM threads ORDER BY life")
+    everybody = not trace.manifest["targets"] or whole_machine(trace)
+    threads = trace.arrow(
+        f"SELECT begun, target IS NOT NULL OR ({everybody} AND NOT coalesce(kernel, false))"
+        " AS followed FROM threads ORDER BY life"
+    )
     born = threads["begun"].to_numpy()
     targets = threads["followed"].to_numpy()
     found = trace.arrow(f"SELECT ts FROM wait_parts WHERE rowid % {most} = 0 ORDER BY ts")

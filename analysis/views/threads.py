@@ -75,6 +75,11 @@ def make_threads(trace: Trace) -> None:
         _build(trace)
 
 
+def whole_machine(trace: Trace) -> bool:
+    """Returns whether the whole machine was recorded, so that everybody is a target."""
+    return any(target["kind"] == "machine" for target in trace.manifest["targets"])
+
+
 def owns(owner: str, row: str, tid: str = "tid", ts: str = "ts") -> str:
     """Returns the SQL condition that OWNER, a row of `threads`, is the life of ROW's thread."""
     moment = f"{row}.{ts}"

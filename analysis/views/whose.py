@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from tracer.analysis.views.calls_around import LATEST
 from tracer.analysis.views.calls_by_kind import ENDINGS
-from tracer.analysis.views.threads import owns
+from tracer.analysis.views.threads import owns, whole_machine
 from tracer.probes.schema import Column, Type
 from tracer.store.trace import Trace
 
@@ -86,7 +86,7 @@ def everybody_because(trace: Trace, all_writers: bool) -> str:
     targets = trace.manifest["targets"]
     if not targets:
         return "the trace names no target"
-    if any(target["kind"] == "machine" for target in targets):
+    if whole_machine(trace):
         return "the whole machine was recorded"
     if not {"dirty", "processes"} <= set(trace.tables):
         return "without the probe dirty, no event names the process that dirtied a page"

@@ -134,3 +134,14 @@ def test_traces_are_compared_by_what_their_steps_waited_for(tmp_path):
     # While the step waits for `peer`, it depends on what that thread does.
     assert told == {**waited, "run: another thread": 13, "run: own thread": 225 - 13 - 36}
     assert rows["weight"].sum() == pytest.approx(1)
+
+
+def test_everybody_waits_in_a_recording_of_the_whole_machine(tmp_path):
+    others = [{**one, "target": None, "role": "other"} for one in PROCESSES]
+    machine = [{"name": "machine", "role": "target", "kind": "machine", "pid": 0}]
+    with make_trace(tmp_path / "t", {**TABLES, "processes": others}, targets=machine) as trace:
+        found = trace.rows(f"SELECT tid, count(*) FROM {waits(trace)} GROUP BY tid ORDER BY tid")
+        assert len(waits_table(trace)) > 0
+    away = pd.Series([row["tid"] for row in TABLES["off_cpu"]]).value_counts()
+    assert {tid for tid, _ in found} == set(away.index)
+    assert all(count >= away[tid] for tid, count in found)

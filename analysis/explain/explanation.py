@@ -95,7 +95,8 @@ class Part:
 
 @dataclass(frozen=True)
 class SlowStep:
-    """A step with its parts, those that it has more of than a typical step first."""
+    """A step with its parts, those that it has more of than a typical step first. They add up to its
+    time, and their differences to its difference from a typical step."""
 
     epoch: int | None
     step: int | None
@@ -246,23 +247,28 @@ def _parts(
     main: str,
     of_step: str = "true",
 ) -> list[Part]:
-    """Returns the parts of all steps, or of one, the longest first."""
+    """Returns the parts of all steps, or of one, the longest first.
+
+    A step also has the parts that only typical steps have, with a time of 0.
+    """
     table = "all_parts" if of_step == "true" else f"(FROM explained_parts WHERE {of_step})"
     where = " AND ".join(one for one in (main, of_step) if one != "true")
     names = ", ".join(columns)
     frame = trace.sql(
         f"SELECT {names}, sum(ns)::BIGINT AS ns FROM {table} GROUP BY ALL ORDER BY ns DESC, {names}"
     )
+    times = {_key(row, columns): int(row["ns"]) for row in frame.to_dict("records")}
+    if of_step != "true":
+        times |= {key: 0 for key in means if key not in times}
     return [
         Part(
             dict(zip(columns, key, strict=True)),
-            int(row["ns"]),
-            float(row["ns"]) / total,
+            ns,
+            ns / total,
             means.get(key, 0.0),
             _query(dict(zip(columns, key, strict=True)), where),
         )
-        for row in frame.to_dict("records")
-        for key in (_key(row, columns),)
+        for key, ns in times.items()
     ]
 
 
@@ -283,7 +289,8 @@ def _query(group: dict[str, Any], where: str) -> str:
             conditions.append(f"{column} = '{quoted}'")
         else:
             conditions.append(f"{column} = {int(value)}")
-    return f"SELECT sum(dur_ns)::BIGINT AS ns FROM critical_path WHERE {' AND '.join(conditions)}"
+    wanted = " AND ".join(conditions)
+    return f"SELECT coalesce(sum(dur_ns), 0)::BIGINT AS ns FROM critical_path WHERE {wanted}"
 
 
 def _segments(trace: Trace, step: dict[Any, Any], most: int) -> list[dict[str, Any]]:

@@ -129,7 +129,7 @@ def waited_for(trace: Trace) -> list[Finding]:
     unknown = ask(
         trace,
         "SELECT 100 * sum(pages) FILTER (certainty = 'unknown') / sum(pages) AS value,"
-        " count(*) AS bios FROM flushes WHERE NOT own",
+        " count(*) AS bios FROM flushes WHERE NOT own AND NOT below",
     )
     if unknown is not None and unknown.value >= _UNCERTAIN:
         sentence = (

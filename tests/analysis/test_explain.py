@@ -232,3 +232,22 @@ def test_a_mistake_is_one_line(trace, tracer, arguments, complaint):
     ran = tracer("explain", trace.folder, *arguments, status=2)
     assert complaint in ran.err
     assert ran.err.count("\n") == 1
+
+
+def test_differences_add_up_if_the_slow_step_lacks_a_part(tmp_path):
+    tables = steps_of([2, 2, 2, 2, 2, 2, 2, 40, 2])
+    (slow,) = (one for one in tables["phases"] if (one["name"], one.get("step")) == ("step", 7))
+    for name in ("off_cpu", "syscalls"):  # its worker never sleeps
+        tables[name] = [
+            row
+            for row in tables[name]
+            if row["tid"] == JOB or not slow["start"] <= row["ts"] < slow["end"]
+        ]
+    with make_trace(tmp_path / "t", tables, targets=TARGETS) as made:
+        found = explain(made, slowest=1)
+        (step,) = found.slowest
+        assert [made.rows(part.query)[0][0] for part in step.parts] == [p.ns for p in step.parts]
+    assert 0 in [part.ns for part in step.parts]
+    assert sum(part.ns for part in step.parts) == step.total_ns
+    more = sum(part.more_ns for part in step.parts)
+    assert more == pytest.approx(step.total_ns - found.typical_ns)

@@ -13,6 +13,7 @@ from tests.support.findings import (
     TRAIN,
     A,
     B,
+    bio,
     call,
     chain,
     merged,
@@ -146,3 +147,20 @@ def test_reads_of_two_jobs_count_for_each(found):
         "block": sorted(rows, key=lambda row: row["ts"]),
     }
     assert found(tables, targets=CONTAINERS)["disk reads"].value == 20
+
+
+def test_data_below_a_stacked_device_is_not_counted_again_as_unknown(found):
+    below = [{**bio(14.5 + n / 1e6, 5000 + 7 * n, 1, 70), "dev": "8:0"} for n in range(63)]
+    crypt = {"pid": 70, "tid": 70, "ppid": 2, "role": "other", "comm": "dmcrypt_write"}
+    tables = merged(
+        {"processes": [*PROCESSES, crypt], "syscalls": [call("fsync", 10, 10)]},
+        chain(JOB, JOB, 100, 14, 1000, 63),
+        {"block": below},
+    )
+    disks = [
+        {"dev": "8:0", "name": "sda", "bytes": 1 << 40},
+        {"dev": DEV, "name": "dm-0", "bytes": 1 << 30, "on": ["8:0"]},
+    ]
+    by_topic = found(tables, disks=disks)
+    assert by_topic["waited for"].value == 100
+    assert "unknown" not in by_topic

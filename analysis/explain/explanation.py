@@ -95,8 +95,10 @@ class Part:
 
 @dataclass(frozen=True)
 class SlowStep:
-    """A step with its parts, those that it has more of than a typical step first. They add up to its
-    time, and their differences to its difference from a typical step."""
+    """A step with its parts, those that it has more of than a typical step first.
+
+    They add up to its time, and their differences to its difference from a typical step.
+    """
 
     epoch: int | None
     step: int | None

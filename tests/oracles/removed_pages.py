@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -253,21 +253,29 @@ def drawn_story(seed: int, steps: int, writes: bool = False) -> str:
 
 @dataclass(frozen=True)
 class Step:
-    """The use of a page by a target in an epoch, or its removal."""
+    """A target reads a page in an epoch, or writes one that was not cached; or a removal."""
 
     page: tuple[File, int]
     target: str | None
     epoch: int | None
-    removes: bool = False
+    kind: str = READ
+
+    @property
+    def removes(self) -> bool:
+        """Tells if it takes the page out."""
+        return self.kind == REMOVAL
+
+    def misses(self, cache: Collection[Any]) -> bool:
+        """Tells if it reads the page from disk."""
+        return self.kind == READ and self.page not in cache
 
 
 def steps_of(calls: Iterable[JobCall], target: str | None = None) -> list[Step]:
-    """Returns the uses by a target, or by all of them, and the removals for any program."""
+    """Returns what a target does, or what all of them do, and the removals for any program."""
     return [
-        Step((call.file, index), call.target, call.epoch, call.kind == REMOVAL)
+        Step((call.file, index), call.target, call.epoch, call.kind)
         for call in calls
-        if call.kind == REMOVAL
-        or (call.kind == READ and call.target and target in (None, call.target))
+        if call.kind == REMOVAL or (call.target and target in (None, call.target))
         for index in range(call.first, call.first + call.pages)
     ]
 
@@ -277,7 +285,7 @@ def lru(steps: Sequence[Step], capacity: int) -> list[bool]:
     cache: list[Any] = []
     missed = []
     for step in steps:
-        missed.append(step.page not in cache and not step.removes)
+        missed.append(step.misses(cache))
         cache = [page for page in cache if page != step.page]
         if not step.removes:
             cache = [*cache, step.page][-capacity:] if capacity else []
@@ -287,18 +295,18 @@ def lru(steps: Sequence[Step], capacity: int) -> list[bool]:
 def best(steps: Sequence[Step], capacity: int) -> list[bool]:
     """The page whose next use is the farthest away goes, or is not taken in.
 
-    A page that is taken out before its next use is never used again.
+    A page that is taken out or written before it is read again need not stay.
     """
     after = [float("inf")] * len(steps)
     following: dict[Any, float] = {}
     for number in reversed(range(len(steps))):
         step = steps[number]
         after[number] = following.get(step.page, float("inf"))
-        following[step.page] = float("inf") if step.removes else number
+        following[step.page] = number if step.kind == READ else float("inf")
     cache: dict[Any, float] = {}
     missed = []
     for number, step in enumerate(steps):
-        missed.append(step.page not in cache and not step.removes)
+        missed.append(step.misses(cache))
         cache.pop(step.page, None)
         if not step.removes:
             cache[step.page] = after[number]
@@ -312,7 +320,7 @@ def kept(steps: Sequence[Step], capacity: int) -> list[bool]:
     cache: set[Any] = set()
     missed = []
     for step in steps:
-        missed.append(step.page not in cache and not step.removes)
+        missed.append(step.misses(cache))
         if step.removes:
             cache.discard(step.page)
         elif len(cache) < capacity:
@@ -352,7 +360,7 @@ def fewest(steps: Sequence[Step], capacity: int) -> int:
     for step in steps:
         following: dict[frozenset[Any], int] = {}
         for cache, read in reached.items():
-            misses = step.page not in cache and not step.removes
+            misses = step.misses(cache)
             for choice in _choices(cache, step, capacity):
                 following[choice] = min(following.get(choice, read + misses), read + misses)
         reached = following

@@ -108,7 +108,7 @@ def test_each_model_reads_as_much_as_in_the_oracle(tmp_path, tracer, folios):
     stories = [Story(drawn_story(seed, 80), folios) for seed in range(12)]
     shared = [seed % 2 == 1 for seed in range(12)]
     answer = answered(tracer, tmp_path / "t", stories, CAPACITIES, shared)
-    assert answer["shared"] == [[f"a{n}", f"b{n}"] for n in range(12) if shared[n]]
+    assert sorted(answer["shared"]) == sorted([f"a{n}", f"b{n}"] for n in range(1, 12, 2))
     for number, story in enumerate(stories):
         agree(answer, number, story, shared[number])
 

@@ -152,6 +152,14 @@ class FileLists:
 
     # Pages that go: mm/memcontrol.c, mm/vmscan.c
 
+    def remove(self, name: Name) -> None:
+        """Takes a page out for a program (mm/truncate.c); no shadow entry of it stays."""
+        self.shadows.pop(name, None)
+        page = self.pages.pop(name, None)
+        if page:
+            del (self.active if page.active else self.inactive)[page.tenant][name]
+            self.limit_of[page.tenant].cached -= 1
+
     def _charge(self, tenant: int) -> bool:
         """Makes room for a page (try_charge_memcg). Returns False if it cannot."""
         limit, tries = self.limit_of[tenant], TRIES

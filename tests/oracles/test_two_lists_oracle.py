@@ -5,10 +5,10 @@ import random
 import numpy as np
 import pytest
 
-from tests.oracles.called_jobs import CalledJobs
+from tests.oracles.called_jobs import CalledJobs, kernel_reads
 from tests.oracles.drawn_calls import SIZES, Drawn, as_runs
 from tests.oracles.shared_cache import FILES, lru
-from tests.oracles.two_lists import READ, Call, TwoLists
+from tests.oracles.two_lists import READ, REMOVAL, Call, TwoLists
 from tests.support.traces import make_trace
 from tracer.analysis.memory.prediction import predict
 
@@ -184,8 +184,6 @@ DISKS = [
 ]
 RECORDED = (1, 7, 40, 66, 90, 400)
 """Pages; the jobs use 160."""
-NO_LIMIT = 10**9
-TENANTS = {"a": 0, "b": 1, None: 2}
 
 
 def made(folder, jobs, **tables):
@@ -206,19 +204,12 @@ def recorded_reads(tracer, folder, pages, *options):
 
 def expected_reads(jobs, pages, shared, ahead=0):
     """Those of the oracle. Other processes have as much memory as they need."""
-    found = {}
     sizes = {(dev, ino): size for dev, ino, size in FILES}
-    calls = [
-        Call(TENANTS[one.target], (one.target, one.epoch), *one.place, one.pages, one.ts)
-        for one in jobs.calls
-    ]
-    for number in pages:
-        limits, capacities = ([0, 0, 1], [number]) if shared else ([0, 1, 2], [number] * 2)
-        cache = TwoLists([*capacities, NO_LIMIT], limits, sizes, ahead, exact=False)
-        for (target, epoch), read in cache.run(calls)[1].items():
-            if target is not None:
-                found[number, target, epoch] = read
-    return found
+    return {
+        (number, *group): read
+        for number in pages
+        for group, read in kernel_reads(jobs.calls, sizes, number, shared, ahead).items()
+    }
 
 
 @pytest.mark.parametrize("common", [True, False])
@@ -256,10 +247,44 @@ def test_the_cache_is_what_anonymous_memory_leaves(tmp_path, tracer):
     assert sum(expected.values()) < sum(expected_reads(jobs, [66], False).values())
 
 
-@pytest.mark.parametrize("taken", ["evicts", "drops"])
-def test_pages_that_left_the_cache_of_the_recording_stay_in_the_model(tmp_path, tracer, taken):
-    jobs = CalledJobs(22, **{taken: 0.3})
-    assert any(row["event"] == "delete" for row in jobs.tables["page_cache"])
+def deletions(jobs):
+    return sum(row["event"] == "delete" for row in jobs.tables["page_cache"])
+
+
+def removals(jobs):
+    return sum(call.kind == REMOVAL for call in jobs.calls)
+
+
+def test_pages_that_reclaim_took_in_the_recording_stay_in_the_model(tmp_path, tracer):
+    jobs = CalledJobs(22, evicts=0.3)
+    assert deletions(jobs) > removals(jobs) == 0
     made(tmp_path / "t", jobs)
     found = recorded_reads(tracer, tmp_path / "t", RECORDED, "--shared", "--read-ahead", 0)
     assert found == expected_reads(jobs, RECORDED, True)
+
+
+@pytest.mark.parametrize("evicts", [0, 0.2])
+@pytest.mark.parametrize("pause_ns", [0, 6_000_000_000])
+@pytest.mark.parametrize("sharing", ["--shared", "--apart"])
+def test_pages_that_programs_took_in_the_recording_leave_the_model(
+    tmp_path, tracer, evicts, pause_ns, sharing
+):
+    jobs = CalledJobs(23, pause_ns=pause_ns, evicts=evicts, drops=0.2)
+    assert removals(jobs) > 0
+    assert (deletions(jobs) > removals(jobs)) == (evicts > 0)
+    made(tmp_path / "t", jobs)
+    for ahead in (0, 8):
+        pages = RECORDED if ahead == 0 else RECORDED[2:]
+        options = sharing, "--read-ahead", ahead * PAGE
+        found = recorded_reads(tracer, tmp_path / "t", pages, *options)
+        assert found == expected_reads(jobs, pages, sharing == "--shared", ahead)
+
+
+def test_removals_that_no_event_tells_from_evictions_change_no_model(tmp_path, tracer):
+    jobs = CalledJobs(23, drops=0.2)
+    del jobs.tables["reclaim"]
+    made(tmp_path / "t", jobs)
+    found = recorded_reads(tracer, tmp_path / "t", RECORDED, "--shared", "--read-ahead", 0)
+    told = expected_reads(jobs, RECORDED, True)
+    jobs.calls = [call for call in jobs.calls if call.kind != REMOVAL]
+    assert found == expected_reads(jobs, RECORDED, True) != told

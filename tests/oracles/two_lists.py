@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.oracles.file_lists import FileLists
 
-READ, FAULT, WRITE = "read", "fault", "write"
+READ, FAULT, WRITE, REMOVAL = "read", "fault", "write", "removal"
 MOST_AT_ONCE = 320
 """Pages that the device reads at once (1,280 KiB)."""
 UPDATE_NS = 2_000_000_000
@@ -24,7 +24,7 @@ window has a multiple of them, too."""
 
 @dataclass(frozen=True)
 class Call:
-    """A read or a write by a call, or a fault, of consecutive pages of a file."""
+    """A read, a write, a fault or a removal of consecutive pages of a file."""
 
     tenant: int
     group: Any
@@ -78,6 +78,7 @@ class TwoLists(FileLists):
         """Returns the pages missed, and the pages read, by group."""
         missed: dict[Any, int] = {}
         read: dict[Any, int] = {}
+        kinds = {READ: self._read, FAULT: self._fault, WRITE: self._write, REMOVAL: self._remove}
         for call in calls:
             if call.ts - self.updated >= UPDATE_NS:
                 self.updated = call.ts
@@ -85,8 +86,8 @@ class TwoLists(FileLists):
             self.brought = 0
             names = ((call.file, index) for index in range(call.first, call.end))
             self.stayed = {name for name in names if name in self.pages}
-            done = {READ: self._read, FAULT: self._fault, WRITE: self._write}[call.kind]
-            missed[call.group] = missed.get(call.group, 0) + done(call)
+            done = kinds[call.kind](call)
+            missed[call.group] = missed.get(call.group, 0) + done
             read[call.group] = read.get(call.group, 0) + self.brought
         return missed, read
 
@@ -133,6 +134,11 @@ class TwoLists(FileLists):
         for index in range(call.first, call.end):
             if (call.file, index) not in self.pages:
                 self.add((call.file, index), call.tenant, written=True)
+        return 0
+
+    def _remove(self, call: Call) -> int:
+        for index in range(call.first, call.end):
+            self.remove((call.file, index))
         return 0
 
     # Read-ahead: mm/readahead.c

@@ -19,11 +19,13 @@ WITH lives AS (
     SELECT *, coalesce(start_ns, -{LATEST}) AS start FROM processes WHERE tid IS NOT NULL
 ), named AS (
     SELECT tid, start,
-        CASE WHEN count(DISTINCT pid) = 1 THEN any_value(pid) END AS pid,
+        -- A value that is alone: its smallest and its largest are the same.
+        CASE WHEN min(pid) = max(pid) THEN min(pid) END AS pid,
         any_value(comm) AS comm,
-        CASE WHEN count(DISTINCT role) = 1 THEN any_value(role) END AS role,
-        CASE WHEN count(DISTINCT coalesce(target, '')) = 1 THEN any_value(target) END AS target,
-        CASE WHEN count(DISTINCT coalesce(container_id, '')) = 1
+        CASE WHEN min(role) = max(role) THEN min(role) END AS role,
+        CASE WHEN min(coalesce(target, '')) = max(coalesce(target, ''))
+            THEN any_value(target) END AS target,
+        CASE WHEN min(coalesce(container_id, '')) = max(coalesce(container_id, ''))
             THEN any_value(container_id) END AS container,
         -- A flusher is a kernel thread even if its parent is not known.
         bool_and(ppid IS NOT DISTINCT FROM {_KTHREADD} OR role IN ('flusher', 'journal')) AS kernel,

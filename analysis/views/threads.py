@@ -7,7 +7,7 @@ also takes the events before it, since its start need not have been recorded.
 from __future__ import annotations
 
 from tracer.analysis.views.calls_around import LATEST
-from tracer.analysis.views.view import View, is_made
+from tracer.analysis.views.view import View, make_once
 from tracer.probes.schema import Column, Type
 from tracer.store.trace import Trace
 
@@ -73,8 +73,7 @@ THREADS = View(
 def make_threads(trace: Trace) -> None:
     """Makes the view `threads`, which is empty for a trace without the table processes."""
     trace.empty_if_missing("processes")
-    if not is_made(trace, THREADS.name):
-        _build(trace)
+    make_once(trace, THREADS.name, _build)
 
 
 def owns(owner: str, row: str, tid: str = "tid", ts: str = "ts") -> str:

@@ -56,7 +56,6 @@ def add_meanwhile(trace: Trace, segments: Sequence[dict[str, Any]]) -> None:
     if not chosen or "block" not in trace.tables:
         return
     requests(trace)
-    trace.execute("DROP TABLE IF EXISTS storage_waits")
     trace.keep(
         "storage_waits",
         pa.table(
@@ -75,8 +74,7 @@ def add_meanwhile(trace: Trace, segments: Sequence[dict[str, Any]]) -> None:
     trace.execute(_SERVED)
     make_request_data(trace, "(FROM served WHERE operation = 'write')")
     found = trace.sql(_SUMS)
-    for table in ("storage_waits", "served", "request_data"):
-        trace.execute(f"DROP TABLE {table}")
+    trace.drop("storage_waits", "served", "request_data")
     rows = found.astype(object).where(found.notna(), None)
     for number, own in rows.groupby("number", sort=True):
         listed = own.drop(columns="number").head(_MOST).to_dict("records")

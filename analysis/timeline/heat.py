@@ -61,8 +61,7 @@ def places(trace: Trace, axis: Axis, most_rows: int = MOST_ROWS) -> Lane:
         """
     )
     long = trace.sql(f"SELECT count(*) AS n FROM heat_runs WHERE pages > {_LARGEST_RUN}")
-    for table in ("heat_runs", "heat_pieces", "heat_disks"):
-        trace.execute(f"DROP TABLE {table}")
+    trace.drop("heat_runs", "heat_pieces", "heat_disks")
     size = (1 << shift) * 4096
     notes = [
         f"Each row is a piece of a disk of {_size(size)}, aligned to its size. Pieces without"

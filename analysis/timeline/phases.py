@@ -106,8 +106,7 @@ def phases(trace: Trace, axis: Axis, most: int = MOST_SPANS, threads: int = MOST
     else:
         frame = _merged(trace, axis, most, seconds)
     notes = _notes(trace, levels, len(fit), frame)
-    trace.execute("DROP TABLE timeline_spans")
-    trace.execute("DROP TABLE timeline_threads")
+    trace.drop("timeline_spans", "timeline_threads")
     example = 'SELECT pid, tid, name, epoch, step, start, "end" FROM phases ORDER BY start'
     return Lane("Phases", "Phases", "", Kind.SPANS, frame, notes, example)
 

@@ -90,7 +90,7 @@ def sample_lanes(trace: Trace, axis: Axis) -> list[Lane]:
         """
     )
     lanes = [lane for topic in _TOPICS if (lane := _lane(trace, topic)) is not None]
-    trace.execute("DROP TABLE timeline_samples")
+    trace.drop("timeline_samples")
     return lanes
 
 

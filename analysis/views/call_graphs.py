@@ -13,7 +13,7 @@ import re
 import pandas as pd
 import pyarrow as pa
 
-from tracer.analysis.views.view import is_made
+from tracer.analysis.views.view import make_once
 from tracer.probes.call_graphs import KERNEL
 from tracer.store.devices import Devices
 from tracer.store.trace import Trace
@@ -107,11 +107,14 @@ def call_chains(trace: Trace) -> str:
     Needs the table call_graphs. The table processes gives the roles.
     """
     trace.require("call_graphs")
-    if not is_made(trace, VIEW):
-        trace.empty_if_missing("processes")
-        _keep_recorder(trace)
-        trace.execute(_SQL)
+    make_once(trace, VIEW, _build)
     return VIEW
+
+
+def _build(trace: Trace) -> None:
+    trace.empty_if_missing("processes")
+    _keep_recorder(trace)
+    trace.execute(_SQL)
 
 
 def _keep_recorder(trace: Trace) -> None:
@@ -126,7 +129,6 @@ def _keep_recorder(trace: Trace) -> None:
         ("recorder_pids", {pid for pid in pids if pid is not None}, pa.int64()),
         ("recorder_disks", disks, pa.string()),
     ):
-        trace.execute(f'DROP TABLE IF EXISTS "{name}"')
         trace.keep(name, pa.table({"value": pa.array(sorted(values), kind)}))
 
 

@@ -190,23 +190,30 @@ def make_calls_before(
 
     Needs the table syscalls, which may be empty.
     """
-    found = {name: _CallsBefore(trace, query) for name, query in moments.items()}
-    tids = np.unique(np.concatenate([one.tids for one in found.values()]))
     table, condition = chosen or ("", "")
     none = np.empty(0, np.int64)
-    whole = [_table(none, none, none, pa.array([]))]
-    for calls in calls_of(trace, Numbers(tids), "name", condition) if len(tids) or chosen else ():
+    no_calls = _table(none, none, none, pa.array([]))
+    tables = {name: no_calls for name in (*moments, table) if name}
+    if not trace.is_empty("syscalls"):
+        tables |= _calls_before(trace, moments, table, condition)
+    for name, rows in tables.items():
+        trace.keep(name, rows)
+
+
+def _calls_before(
+    trace: Trace, moments: Mapping[str, str], table: str, condition: str
+) -> dict[str, pa.Table]:
+    found = {name: _CallsBefore(trace, query) for name, query in moments.items()}
+    tids = np.unique(np.concatenate([one.tids for one in found.values()]))
+    whole = []
+    for calls in calls_of(trace, Numbers(tids), "name", condition) if len(tids) or table else ():
         for one in found.values():
             one.see(calls, tids)
         if calls.chosen is not None and len(at := np.flatnonzero(calls.chosen)):
             names = calls.what.take(pa.array(at))
             whole.append(_table(calls.entered[at], calls.tid[at], calls.returned[at], names))
     tables = {name: one.table() for name, one in found.items()}
-    if chosen:
-        tables[table] = pa.concat_tables(whole)
-    for name, rows in tables.items():
-        trace.execute(f'DROP TABLE IF EXISTS "{name}"')
-        trace.keep(name, rows)
+    return tables | ({table: pa.concat_tables(whole)} if whole else {})
 
 
 class _CallsBefore:

@@ -141,14 +141,12 @@ def make_carried(trace: Trace) -> bool:
     if not make_stacked(trace):
         return False
     make_partitions(trace)
-    trace.execute(_HANDED)
-    trace.execute(_CARRIED)
+    trace.execute(_HANDED, _CARRIED)
     if trace.rows("SELECT 1 FROM stacked_caches LIMIT 1"):
         trace.execute(_COPIED)
     for _ in range(_MOST_LEVELS):
         if not trace.rows("SELECT 1 FROM carried a JOIN carried b ON a.top = b.id LIMIT 1"):
             break
         trace.execute(_UP)
-    for table in ("stacked", "stacked_loops", "stacked_caches", "handed"):
-        trace.execute(f"DROP TABLE {table}")
+    trace.drop("stacked", "stacked_loops", "stacked_caches", "handed")
     return bool(trace.rows("SELECT 1 FROM carried LIMIT 1"))

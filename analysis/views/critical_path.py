@@ -20,7 +20,7 @@ from tracer.analysis.views.segments import make_segments, segment_cuts
 from tracer.analysis.views.steps import steps
 from tracer.analysis.views.stretches import Ints
 from tracer.analysis.views.threads import owns
-from tracer.analysis.views.view import View, is_made
+from tracer.analysis.views.view import View
 from tracer.analysis.views.wait_rows import CERTAINTY, JOIN_STACKS, JOINS, KINDS
 from tracer.analysis.views.waits import LINE_COLUMNS, waits
 from tracer.probes.schema import PID, TID, TS, Column, Type
@@ -242,8 +242,9 @@ def path_sums(trace: Trace, typical: str = "") -> str:
     made anew only for another `typical` than "".
     """
     which = main_steps(trace)
-    if typical or not is_made(trace, SUMS):
+    if typical or SUMS not in trace.made:
         trace.execute(_SUMS.format(which=which, typical=typical or "false"))
+        trace.made.add(SUMS)
     return SUMS
 
 

@@ -121,5 +121,4 @@ def split_by_owner(trace: Trace) -> None:
     make_request_data(trace, "served_data")
     trace.execute(_OWNERS)
     trace.execute(_SPLIT)
-    for table in ("served_data", "request_data"):
-        trace.execute(f"DROP TABLE {table}")
+    trace.drop("served_data", "request_data")

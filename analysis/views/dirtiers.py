@@ -26,7 +26,6 @@ _LOOK_AT = 200_000
 # Marking a folio dirty marks its inode at once. include/linux/fs.h has had several values for that
 # flag, and the print format does not give it.
 _DIRTY_PAGES = f"""
-CREATE OR REPLACE TEMP TABLE dirty_pages AS
 SELECT mode(flags) AS bit FROM (
     SELECT event, flags, ino, lag(event) OVER by_thread AS before, lag(ino) OVER by_thread AS whose
     FROM (SELECT * FROM dirty_rows WHERE event != 'balance_dirty_pages' LIMIT {_LOOK_AT})
@@ -77,7 +76,7 @@ WITH inodes AS (
 ), found AS (
     SELECT node, start, "end" FROM by_file_system JOIN nodes USING (fs, ino)
     UNION ALL
-    SELECT node, start, ts AS "end" FROM inodes i JOIN nodes USING (disk, ino), dirty_pages
+    SELECT node, start, ts AS "end" FROM inodes i JOIN nodes USING (disk, ino), ({_DIRTY_PAGES})
     WHERE event = 'end' AND before = 'start' AND same AND state & bit = 0
         AND (disk NOT IN (FROM shared_disks) OR EXISTS (
             FROM submissions s WHERE s.in_bracket AND s.by_tid = i.tid AND s.bracket_at = start
@@ -144,8 +143,10 @@ WINDOW until AS (PARTITION BY node, since ORDER BY f.ts RANGE UNBOUNDED PRECEDIN
 """
 
 
-def make_dirtiers(trace: Trace) -> None:
+def make_dirtiers(trace: Trace) -> bool:
     """Makes the tables `nodes`, `cleaned`, `dirtied` and `parts` for the inodes in `submissions`.
+
+    Returns whether the dirtier of a bio may be known. If not, the tables but `nodes` are empty.
 
     `nodes`: a number (node) for each inode (disk, fs, ino). `cleaned`: node, since and end (ns):
     from `end` on, only pages dirtied from `since` on can be dirty; number (of the node's row, in
@@ -157,5 +158,9 @@ def make_dirtiers(trace: Trace) -> None:
 
     Needs what `make_submissions` needs, and the table dirty, which may be empty.
     """
-    for statement in (_DIRTY_PAGES, _NODES, _CLEANED, _DIRTIED, _PARTS):
-        trace.execute(statement)
+    nodes = trace.create(_NODES)
+    dirtied = trace.create(_DIRTIED, empty=not nodes or trace.is_empty("dirty"))
+    known = bool(dirtied or trace.rows("SELECT 1 FROM submissions WHERE direct LIMIT 1"))
+    trace.create(_CLEANED, empty=not known)
+    trace.create(_PARTS, empty=not dirtied)
+    return known

@@ -41,18 +41,9 @@ _OPTIONAL = (
 _STAGES = ("data_load", "model_load", "train", "inference")
 _STEPS_ON_THE_WAY = (
     *("bios", "works", "file_steps", "queued", "worked", "placed"),
-    *("brackets", "in_call", "in_step", "after_loss"),
-    *(
-        "calls_of_bios",
-        "calls_of_fsyncs",
-        "sync_calls",
-        "submissions",
-        "dirty_pages",
-        "nodes",
-        "cleaned",
-        "dirtied",
-        "parts",
-    ),
+    *("brackets", "in_call", "in_step", "lost", "after_loss"),
+    *("calls_of_bios", "calls_of_fsyncs", "sync_calls"),
+    *("submissions", "nodes", "cleaned", "dirtied", "parts"),
     *("stage_steps", "dirtied_by", "in_phase", "undirtied", "own_inodes", "carried"),
 )
 
@@ -144,7 +135,7 @@ SELECT id, coalesce(own.name, sole.name) AS phase FROM sole LEFT JOIN own USING 
 """
 
 _SQL = f"""
-CREATE TEMP TABLE {VIEW} AS
+CREATE OR REPLACE TEMP TABLE {VIEW} AS
 SELECT *, coalesce($below, false) AS below FROM (
 WITH subvolumes AS (
     SELECT fs, ino FROM {of_files("file_writes")} WHERE root IS NOT NULL
@@ -191,9 +182,9 @@ def _build(trace: Trace) -> None:
     make_volumes(trace)
     make_threads(trace)
     make_submissions(trace)
-    make_dirtiers(trace)
-    for statement in (_STAGES_SQL, _DIRTIER, _PHASE):
-        trace.execute(statement)
+    trace.create(_DIRTIER, empty=not make_dirtiers(trace))
+    stages = trace.create(_STAGES_SQL, empty=trace.is_empty("phases"))
+    trace.create(_PHASE, empty=not stages)
     make_undirtied(trace)
     sql = _SQL
     carried = make_carried(trace)
@@ -208,8 +199,7 @@ def _build(trace: Trace) -> None:
     }.items():
         sql = sql.replace(name, text)
     trace.execute(sql)
-    for table in _STEPS_ON_THE_WAY:
-        trace.execute(f"DROP TABLE IF EXISTS {table}")
+    trace.drop(*_STEPS_ON_THE_WAY)
 
 
 FLUSHES = View(

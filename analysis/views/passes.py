@@ -29,7 +29,7 @@ VIEW = "passes"
 # n: the place in order of time. executed: the last exec before, of the same device and cgroup.
 # queued: the last queue before the end of the thread's previous wb_do_writeback().
 _SQL = f"""
-CREATE TEMP TABLE {VIEW} AS
+CREATE OR REPLACE TEMP TABLE {VIEW} AS
 WITH lost AS (
     SELECT coalesce("from", -9223372036854775808) AS since,
         max(coalesce("to", 9223372036854775807)) OVER (

@@ -117,10 +117,9 @@ def _build(trace: Trace) -> None:
     if pairing.crossed:
         trace.keep("request runs", pa.table({"run": sorted(pairing.crossed)}))
         trace.execute(_UNCROSSED)
-        trace.execute('DROP TABLE "request runs"')
+        trace.drop("request runs")
     trace.execute(_SQL)
-    trace.execute(f'DROP TABLE "{_DEVICES}"')
-    trace.execute(f'DROP TABLE "{_TIMES}"')
+    trace.drop(_DEVICES, _TIMES)
 
 
 def _events(batch: pa.RecordBatch) -> NDArray[np.void]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from tracer.analysis.views.view import is_made
+from tracer.analysis.views.view import make_once
 from tracer.store.trace import Trace
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ _STATEMENTS = (
     # (a loader's worker) is not a job. If there is exactly one job, it counts for all processes
     # that mark nothing.
     """
-    CREATE TEMP TABLE marking AS
+    CREATE OR REPLACE TEMP TABLE marking AS
     SELECT pid, arg_max(lane, coalesce(length, 0)) AS lane, any_value(of_job) AS of_job
     FROM phase_lanes LEFT JOIN (
         SELECT lane, sum(length) AS length FROM phase_segments WHERE name IS NOT NULL GROUP BY lane
@@ -45,13 +45,13 @@ _STATEMENTS = (
     ) USING (pid) GROUP BY pid
     """,
     """
-    CREATE TEMP TABLE sole_marking AS
+    CREATE OR REPLACE TEMP TABLE sole_marking AS
     SELECT any_value(lane) AS lane FROM marking WHERE of_job HAVING count(*) = 1
     """,
     # The job of a worker is its parent, or the only one of its target. If its target is not known,
     # it is the only one.
     """
-    CREATE TEMP TABLE job_lanes AS
+    CREATE OR REPLACE TEMP TABLE job_lanes AS
     WITH known AS (
         SELECT pid, any_value(ppid) AS ppid, any_value(target) AS target FROM processes
         WHERE pid IN (SELECT pid FROM marking) GROUP BY pid
@@ -90,18 +90,19 @@ def make_segments(trace: Trace) -> None:
     lane of the job of each process that only marks `fetch`, a loader's worker (pid, lane; null: not
     known).
     """
+    make_once(trace, _TABLE, _build)
+
+
+def _build(trace: Trace) -> None:
     from tracer.analysis.views.cuts import Cuts, define
 
-    if is_made(trace, _TABLE):
-        return
     for table in ("phases", "processes"):
         trace.empty_if_missing(table)
     trace.execute(_UNFINISHED)
     _cuts[trace] = Cuts(*_fill(trace))
     define(trace, "phase_segment", _cuts[trace])
     trace.execute(f"ALTER TABLE unfinished_segments RENAME TO {_TABLE}")
-    for statement in _STATEMENTS:
-        trace.execute(statement)
+    trace.execute(*_STATEMENTS)
 
 
 def segment_cuts(trace: Trace) -> Cuts:

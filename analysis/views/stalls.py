@@ -53,7 +53,7 @@ SELECT m.*, o.begun FROM (
 """
 
 _EVENTS = f"""
-CREATE TEMP TABLE stall_events AS
+CREATE OR REPLACE TEMP TABLE stall_events AS
 WITH told AS (
     SELECT m.tid, c.ts, c.call, c.returned,
         bool_or(m.kind = 'sync') AS synced, bool_or(m.kind = 'direct') AS direct
@@ -91,8 +91,7 @@ def _build(trace: Trace) -> None:
     trace.execute(_MOMENTS)
     make_calls_before(trace, {"calls_at_stalls": "SELECT tid, ts FROM stall_moments"})
     trace.execute(_EVENTS)
-    for table in ("stall_moments", "calls_at_stalls", "mine"):
-        trace.execute(f"DROP TABLE {table}")
+    trace.drop("stall_moments", "calls_at_stalls", "mine")
     make_in_context(trace, "stall_events", "stalls")
 
 

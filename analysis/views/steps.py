@@ -113,7 +113,7 @@ WHERE coalesce(e.epoch = c.epoch, true) AND coalesce(e.pass = c.pass, true)
 """
 
 _SQL = f"""
-CREATE TEMP TABLE {VIEW} AS
+CREATE OR REPLACE TEMP TABLE {VIEW} AS
 WITH outer_part AS (
     SELECT *, coalesce(max("end") OVER (
         PARTITION BY id ORDER BY start, number ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING

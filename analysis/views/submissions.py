@@ -113,6 +113,7 @@ _QUEUED = _steps(
     "f.tid IN (SELECT tid FROM file_writes WHERE event = 'work_queued')",
     "event = 'work_queued'",
 )
+_NONE_QUEUED = "CREATE OR REPLACE TEMP TABLE queued AS FROM file_steps LIMIT 0"
 
 # A worker's task may have been queued by another worker's task (compressed, then summed).
 _WORKED = """
@@ -207,13 +208,16 @@ SELECT id, latest, direct, synced, committed FROM worked
 """
 
 _LOST = f"""
+CREATE OR REPLACE TEMP TABLE lost AS
+SELECT contains(stream, 'machine') AS machine, coalesce("from", 0) AS start,
+    max(coalesce("to", 9223372036854775807)) OVER (
+        PARTITION BY contains(stream, 'machine') ORDER BY coalesce("from", 0)) AS until
+FROM loss WHERE {OF_EVENTS}
+"""
+
+_AFTER_LOSS = """
 CREATE OR REPLACE TEMP TABLE after_loss AS
-WITH lost AS (
-    SELECT contains(stream, 'machine') AS machine, coalesce("from", 0) AS start,
-        max(coalesce("to", 9223372036854775807)) OVER (
-            PARTITION BY contains(stream, 'machine') ORDER BY coalesce("from", 0)) AS until
-    FROM loss WHERE {OF_EVENTS}
-), of_machine AS (
+WITH of_machine AS (
     SELECT b.id, m.until AS machine_lost FROM (SELECT id, ts FROM bios) b
     ASOF LEFT JOIN (SELECT * FROM lost WHERE machine) m ON b.ts >= m.start
 ), of_target AS (
@@ -231,8 +235,10 @@ WITH joined AS (
         CASE WHEN k.inode_dev = b.disk THEN k.bracket_ino END AS bracket_ino, c.call, c.call_at,
         c.told_from, p.role, s.latest, s.direct, s.synced, s.committed, l.machine_lost,
         l.target_lost
-    FROM bios b JOIN placed p USING (id) JOIN brackets k USING (id) JOIN in_call c USING (id)
-    JOIN in_step s USING (id) JOIN after_loss l USING (id)
+    FROM bios b JOIN placed p USING (id) JOIN in_call c USING (id)
+    -- These are empty if the trace has none of their events.
+    LEFT JOIN brackets k USING (id) LEFT JOIN in_step s USING (id)
+    LEFT JOIN after_loss l USING (id)
 ), fresh AS (
     -- The last statement of a file system holds in the same system call, outside of brackets that
     -- have ended since, and for its own volume.
@@ -332,8 +338,12 @@ def make_submissions(trace: Trace) -> None:
     Needs the tables block, writeback, inode_writeback, file_writes, syscalls, loss (any but the
     first may be empty), `threads`, and what `make_volumes` makes.
     """
-    for statement in (_BIOS, _WORKS, _STEPS, _QUEUED, _WORKED, _PLACED):
-        trace.execute(statement)
+    trace.execute(_BIOS)
+    works = trace.create(_WORKS, empty=trace.is_empty("file_writes"))
+    steps = trace.create(_STEPS, empty=trace.is_empty("file_writes"))
+    trace.execute(_QUEUED if works else _NONE_QUEUED)
+    trace.create(_WORKED, empty=not works)
+    trace.execute(_PLACED)
     make_calls_before(
         trace,
         {
@@ -343,5 +353,10 @@ def make_submissions(trace: Trace) -> None:
         },
         ("sync_calls", f"name IN {SYNC}"),
     )
-    for statement in (_BRACKETS, _CALLS, _IN_STEP, _LOST, _JOINED):
-        trace.execute(statement)
+    no_brackets = trace.is_empty("writeback") and trace.is_empty("inode_writeback")
+    trace.create(_BRACKETS, empty=no_brackets)
+    trace.execute(_CALLS)
+    trace.create(_IN_STEP, empty=not steps)
+    lost = trace.create(_LOST)
+    trace.create(_AFTER_LOSS, empty=not lost)
+    trace.execute(_JOINED)

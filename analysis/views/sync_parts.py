@@ -156,8 +156,6 @@ def split(trace: Trace) -> None:
         return
     trace.empty_if_missing("block")
     make_partitions(trace)
-    for made in (_COMMITS, _WRITES, _WRITTEN, _MARKS, _PIECES, _SPLIT):
-        trace.execute(made)
+    trace.execute(_COMMITS, _WRITES, _WRITTEN, _MARKS, _PIECES, _SPLIT)
     split_by_owner(trace)
-    for table in ("commits", "commit_writes", "commits_written", "commit_marks", "sync_pieces"):
-        trace.execute(f"DROP TABLE {table}")
+    trace.drop("commits", "commit_writes", "commits_written", "commit_marks", "sync_pieces")

@@ -7,7 +7,7 @@ also takes the events before it, since its start need not have been recorded.
 from __future__ import annotations
 
 from tracer.analysis.views.calls_around import LATEST
-from tracer.analysis.views.view import View, is_made
+from tracer.analysis.views.view import View, make_once
 from tracer.probes.schema import Column, Type
 from tracer.store.trace import Trace
 
@@ -19,11 +19,13 @@ WITH lives AS (
     SELECT *, coalesce(start_ns, -{LATEST}) AS start FROM processes WHERE tid IS NOT NULL
 ), named AS (
     SELECT tid, start,
-        CASE WHEN count(DISTINCT pid) = 1 THEN any_value(pid) END AS pid,
+        -- A value that is alone: its smallest and its largest are the same.
+        CASE WHEN min(pid) = max(pid) THEN min(pid) END AS pid,
         any_value(comm) AS comm,
-        CASE WHEN count(DISTINCT role) = 1 THEN any_value(role) END AS role,
-        CASE WHEN count(DISTINCT coalesce(target, '')) = 1 THEN any_value(target) END AS target,
-        CASE WHEN count(DISTINCT coalesce(container_id, '')) = 1
+        CASE WHEN min(role) = max(role) THEN min(role) END AS role,
+        CASE WHEN min(coalesce(target, '')) = max(coalesce(target, ''))
+            THEN any_value(target) END AS target,
+        CASE WHEN min(coalesce(container_id, '')) = max(coalesce(container_id, ''))
             THEN any_value(container_id) END AS container,
         -- A flusher is a kernel thread even if its parent is not known.
         bool_and(ppid IS NOT DISTINCT FROM {_KTHREADD} OR role IN ('flusher', 'journal')) AS kernel,
@@ -71,8 +73,7 @@ THREADS = View(
 def make_threads(trace: Trace) -> None:
     """Makes the view `threads`, which is empty for a trace without the table processes."""
     trace.empty_if_missing("processes")
-    if not is_made(trace, THREADS.name):
-        _build(trace)
+    make_once(trace, THREADS.name, _build)
 
 
 def whole_machine(trace: Trace) -> bool:

@@ -123,6 +123,5 @@ def split_throttled(trace: Trace) -> None:
     """
     if not trace.rows("SELECT 1 FROM throttled_times LIMIT 1"):
         return
-    for made in (_STRETCHES, _PIECES, _SPLIT):
-        trace.execute(made)
-    trace.execute("DROP TABLE throttled_stretches")
+    trace.execute(_STRETCHES, _PIECES, _SPLIT)
+    trace.drop("throttled_stretches")

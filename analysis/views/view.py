@@ -45,8 +45,7 @@ class View:
         Raises BadTrace if the trace lacks a table that the view needs.
         """
         trace.require(*self.needs)
-        if not is_made(trace, self.name):
-            self.build(trace)
+        make_once(trace, self.name, self.build)
         return self.name
 
     def frame(self, trace: Trace, where: str = "true", columns: Sequence[str] = ()) -> pd.DataFrame:
@@ -80,10 +79,8 @@ def apart(later: str, earlier: str) -> str:
     return f"try_cast(({later})::HUGEINT - ({earlier}) AS BIGINT)"
 
 
-def is_made(trace: Trace, name: str) -> bool:
-    """Returns whether the trace's connection has a temporary table or view of that name."""
-    made = (
-        "SELECT 1 FROM duckdb_tables() WHERE table_name = ? AND temporary"
-        " UNION ALL SELECT 1 FROM duckdb_views() WHERE view_name = ? AND temporary"
-    )
-    return bool(trace.connection.execute(made, [name, name]).fetchall())
+def make_once(trace: Trace, name: str, build: Callable[[Trace], None]) -> None:
+    """Makes the table or view `name` by `build`, unless the trace's connection has it."""
+    if name not in trace.made:
+        build(trace)
+        trace.made.add(name)

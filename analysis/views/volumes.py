@@ -24,7 +24,7 @@ def make_partitions(trace: Trace) -> None:
 
 
 def make_stacked(trace: Trace) -> bool:
-    """Makes the tables of stacked devices; returns whether there is one.
+    """Makes the tables of stacked devices, unless there is none; returns whether there is one.
 
     `stacked`: each stacked device (dev), a device below it (below) and that one's whole disk
     (disk). `stacked_loops`: each loop device (dev) on a block device, and the place of its sectors
@@ -33,12 +33,14 @@ def make_stacked(trace: Trace) -> bool:
     """
     devices = Devices(trace.manifest)
     rows = list(devices.stacked())
+    if not rows:
+        return False
     _make(trace, "stacked", ("dev", "below", "disk"), rows)
     loops = [(dev, p.disk, p.first, p.end) for dev, p in devices.loops()]
     _make(trace, "stacked_loops", ("dev", "disk", "first", "end"), loops)
     caches = [(dev, p.disk, p.first, p.end, in_order) for dev, p, in_order in devices.cached()]
     _make(trace, "stacked_caches", ("dev", "disk", "first", "end", "in_order"), caches)
-    return bool(rows)
+    return True
 
 
 def make_volumes(trace: Trace) -> None:
@@ -200,5 +202,4 @@ def _make(
         pa.array(column, _KINDS.get(name, pa.string()))
         for name, column in zip(columns, values, strict=True)
     ]
-    trace.execute(f'DROP TABLE IF EXISTS "{table}"')
     trace.keep(table, pa.Table.from_arrays(arrays, names=list(columns)))

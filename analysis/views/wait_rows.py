@@ -156,8 +156,7 @@ def make_wait_tables(trace: Trace) -> None:
     `wait_names` (name, code) has states and details, `wait_calls` (code, name, and a column per
     kind of call) the system calls.
     """
-    for made in (_NAMES, _CALLS, _PARTS):
-        trace.execute(made)
+    trace.execute(_NAMES, _CALLS, _PARTS)
 
 
 def split_syncs(trace: Trace) -> None:
@@ -176,10 +175,9 @@ def make_wait_events(trace: Trace) -> None:
     trace.execute(_PIECES.format(more=_ALSO_THROTTLED if quotas else ""))
     if quotas:
         trace.execute(_THROTTLED_PARTS)
-        trace.execute("DROP TABLE wait_parts")
+        trace.drop("wait_parts")
         trace.execute("ALTER TABLE throttled_parts RENAME TO wait_parts")
     trace.execute(_ROWS)
-    for table in (*_ON_THE_WAY, "throttled_late"):
-        trace.execute(f"DROP TABLE IF EXISTS {table}")
+    trace.drop(*_ON_THE_WAY, "throttled_late")
     joins = f"{JOINS} {JOIN_STACKS} LEFT JOIN wait_names s ON w.state = s.code"
     trace.execute(_EVENTS.format(joins=joins))

@@ -175,8 +175,7 @@ def _build(trace: Trace) -> None:
     make_waiting_lines(trace)
     make_wait_events(trace)
     trace.execute("DROP VIEW sleeps")
-    for table in _ON_THE_WAY:
-        trace.execute(f"DROP TABLE {table}")
+    trace.drop(*_ON_THE_WAY)
     make_in_context(trace, "wait_events", VIEW)
 
 
@@ -219,7 +218,6 @@ def _see_calls(trace: Trace, sleeps: Sleeps) -> None:
     around.close()
     inside = np.flatnonzero((around.entered > -LATEST) & (ts <= around.returned))
     columns = {"tid": tid[inside], "ts": ts[inside], "entered": around.entered[inside]}
-    trace.execute("DROP TABLE IF EXISTS calls_at_evidence")
     trace.keep("calls_at_evidence", pa.table(columns))
 
 

@@ -74,9 +74,9 @@ def make_undirtied(trace: Trace) -> None:
     Needs the tables `submissions`, `threads`, `dirtied_by`, `calls_of_fsyncs`, `sync_calls`, and
     file_writes, which may be empty.
     """
-    trace.execute(_SYNCING)
+    trace.create(_SYNCING, empty=trace.is_empty("syscalls"))
     trace.execute(_UNDIRTIED)
-    trace.execute("DROP TABLE syncing")
+    trace.drop("syncing")
 
 
 def everybody_because(trace: Trace, all_writers: bool) -> str:

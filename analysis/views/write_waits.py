@@ -149,7 +149,7 @@ def _build(trace: Trace) -> None:
     }
     named = {(targets[job], kind): times for (job, kind), times in found.items()}
     trace.keep("write_waits", _table(named | together))
-    trace.execute("DROP TABLE job_threads")
+    trace.drop("job_threads")
 
 
 def _gaps(trace: Trace, scopes: tuple[str, ...]) -> Stretches:

@@ -1,5 +1,7 @@
 """Flushes: the chain from bio to reason, inode and dirtier, and how sure each link is."""
 
+import pytest
+
 from tests.support.traces import make_trace
 from tracer.analysis.views.flushes import flushes
 
@@ -239,3 +241,50 @@ def test_an_end_and_a_begin_at_one_time_are_told_apart_in_any_order(tmp_path):
     ]
     assert answers[0] == answers[1]
     assert [row[:4] for row in answers[0]] == [(11, "periodic", JOB, 1), (12, "periodic", 8, 2)]
+
+
+LATE = 10**6
+STRANGER = 999
+
+
+def written_in_all_ways():
+    """Returns tables: a flusher writes what the job dirtied; the job syncs and writes directly."""
+
+    def file(ts, event, ino):
+        return {"ts": ts, "tid": JOB, "pid": JOB, "event": event, "dev": DEV, "ino": ino}
+
+    return {
+        "block": [bio(130, KWORKER, 80), bio(260, JOB, 160), bio(370, JOB, 240), bio(450, 9, 320)],
+        "writeback": [work(100, "start"), work(150, "written")],
+        "inode_writeback": [inode(120, "start", 11), inode(140, "end", 11)],
+        "dirty": [file(10, "dirty_folio", 11), file(20, "dirty_folio", 12)],
+        "file_writes": [
+            *(file(240, "fsync_start", 12), file(250, "writepages_start", 12)),
+            *(file(280, "fsync_end", 12), file(360, "direct_start", 13)),
+        ],
+        "syscalls": [
+            {"ts": ts, "tid": JOB, "pid": JOB, "nr": 1, "name": name, "dur_ns": 60}
+            for ts, name in ((230, "fsync"), (350, "pwrite64"))
+        ],
+        "phases": [{"start": 5, "end": 255, "pid": JOB, "tid": JOB, "name": "train"}],
+    }
+
+
+OTHERS = {
+    "writeback": work(LATE, "start", "sync", STRANGER),
+    "inode_writeback": inode(LATE, "start", 11, STRANGER),
+    "dirty": {"ts": LATE, "tid": STRANGER, "event": "dirty_folio", "dev": DEV, "ino": 11},
+    "file_writes": {"ts": LATE, "tid": STRANGER, "event": "work_start", "dev": DEV, "work": 1},
+    "syscalls": {"ts": LATE, "tid": STRANGER, "nr": 1, "name": "fsync", "dur_ns": 1},
+    "phases": {"start": LATE, "end": LATE + 1, "pid": STRANGER, "tid": STRANGER, "name": "train"},
+    "loss": {"stream": "machine/0", "cpu": 0, "from": LATE, "to": LATE, "cause": "overrun"},
+}
+
+
+@pytest.mark.parametrize("without", [[], *([table] for table in OTHERS), list(OTHERS)])
+def test_a_late_row_of_another_thread_changes_no_flush(tmp_path, without):
+    kept = {name: rows for name, rows in written_in_all_ways().items() if name not in without}
+    empty = found(tmp_path, "*", "empty", **kept, **{name: [] for name in without})
+    others = {name: [*kept.get(name, []), row] for name, row in OTHERS.items()}
+    assert found(tmp_path, "*", "others", **{**kept, **others}) == empty
+    assert len(empty) == 4

@@ -54,12 +54,14 @@ class TableFile:
     """An open file that has the columns of its table, with valid types.
 
     `absent` holds columns that were added to the format after the trace was made. They are null.
+    `rows` is the number of rows.
     """
 
     table: Table
     path: Path
     file: BinaryIO
     absent: frozenset[str]
+    rows: int
 
     @property
     def place(self) -> str:
@@ -106,7 +108,7 @@ def open_table(path: Path, table: Table, mend: str) -> TableFile:
         said = getattr(error, "strerror", None) or error
         raise BadTrace(f"{path} cannot be read: {said}", mend) from None
     try:
-        return TableFile(table, path, file, _checked(file, table))
+        return TableFile(table, path, file, *_checked(file, table))
     except ValueError as error:
         file.close()
         raise BadTrace(f"{path} is damaged: {error}", mend) from None
@@ -115,8 +117,11 @@ def open_table(path: Path, table: Table, mend: str) -> TableFile:
         raise
 
 
-def _checked(file: BinaryIO, table: Table) -> frozenset[str]:
-    """Returns the columns that the file lacks. Raises ValueError if it does not fit the table."""
+def _checked(file: BinaryIO, table: Table) -> tuple[frozenset[str], int]:
+    """Returns the columns that the file lacks, and its number of rows.
+
+    Raises ValueError if it does not fit the table.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -127,7 +132,7 @@ def _checked(file: BinaryIO, table: Table) -> frozenset[str]:
     }
     try:
         with pq.ParquetFile(f"/proc/self/fd/{file.fileno()}", **limits) as opened:
-            return _absent(opened.schema, opened.metadata, table)
+            return _absent(opened.schema, opened.metadata, table), opened.metadata.num_rows
     except (pa.ArrowException, OSError) as error:
         raise ValueError(str(error).splitlines()[0][:200] if str(error) else "unreadable") from None
 

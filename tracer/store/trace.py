@@ -73,6 +73,8 @@ class Trace:
         self._open()
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._cpus: int | None = None
+        self.made: set[str] = set()
+        """Names of the derived tables that the connection has until it is closed."""
 
     def use_cpus(self, number: int) -> None:
         """Limits queries to `number` CPUs; default: all. Call it before the first query."""
@@ -110,6 +112,10 @@ class Trace:
     def tables(self) -> list[str]:
         """Names of the tables that this trace has."""
         return list(self._files)
+
+    def is_empty(self, name: str) -> bool:
+        """Returns whether the trace has no row of a table. A table that it lacks has none."""
+        return name not in self._files or not self._files[name].rows
 
     def require(self, *names: str) -> None:
         """Raises BadTrace for a missing table, with the probe to record."""
@@ -209,9 +215,9 @@ class Trace:
             yield batch
 
     def keep(self, name: str, rows: pa.Table) -> None:
-        """Makes a temporary table from rows that were not made by SQL."""
+        """Makes a temporary table, anew if it exists, from rows that were not made by SQL."""
         with self.lent("kept rows", rows):
-            self.execute(f'CREATE TEMP TABLE "{name}" AS SELECT * FROM "kept rows"')
+            self.execute(f'CREATE OR REPLACE TEMP TABLE "{name}" AS SELECT * FROM "kept rows"')
 
     def append(self, name: str, rows: pa.Table) -> None:
         """Adds rows that were not made by SQL to one of our tables."""
@@ -232,9 +238,22 @@ class Trace:
         found: list[tuple[Any, ...]] = self._own(lambda db: db.execute(query).fetchall())
         return found
 
-    def execute(self, query: str) -> None:
-        """Runs one of our statements; BadTrace if a table is damaged."""
-        self._own(lambda db: db.execute(query))
+    def execute(self, *statements: str) -> None:
+        """Runs our statements in their order; BadTrace if a table is damaged."""
+        self._own(lambda db: [db.execute(statement) for statement in statements])
+
+    def create(self, statement: str, empty: bool = False) -> int:
+        """Runs one of our statements CREATE TABLE AS; returns how many rows the table has.
+
+        `empty`: an input of the query is known to have no rows, and so the query has none. Then it
+        only gives the columns, and is not run.
+        """
+        ((rows,),) = self.rows(statement + " WITH NO DATA" * empty)
+        return int(rows)
+
+    def drop(self, *tables: str) -> None:
+        """Removes those of our temporary tables that exist."""
+        self.execute(*(f'DROP TABLE IF EXISTS "{table}"' for table in tables))
 
     def _own(
         self,
@@ -270,6 +289,7 @@ class Trace:
         """
         self._close()
         self._connection = None
+        self.made.clear()
 
     def __enter__(self) -> Trace:
         return self

@@ -39,6 +39,8 @@ FUNCTIONS = {
     *(f"tempfile.{name}" for name in ("NamedTemporaryFile", "mktemp", "mkstemp")),
     *("np.save", "np.savez", "numpy.save"),
 }
+LAST = {"open", *METHODS, *(name.rpartition(".")[2] for name in FUNCTIONS)}
+"""The last parts of the names of calls that may write."""
 
 
 def writers(source: str) -> list[tuple[str, int, str]]:
@@ -58,8 +60,10 @@ def writers(source: str) -> list[tuple[str, int, str]]:
 
 
 def _writes(call: ast.Call) -> str | None:
+    method = getattr(call.func, "attr", getattr(call.func, "id", None))
+    if method not in LAST:
+        return None
     name = ast.unparse(call.func)
-    method = name.rpartition(".")[2]
     if isinstance(call.func, ast.Attribute) and method in METHODS:
         return name
     if name in FUNCTIONS:

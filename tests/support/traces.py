@@ -19,6 +19,8 @@ from tracer.store.trace import Trace
 
 def rows_of(table: Table, rows: list[dict[str, Any]]) -> pa.RecordBatch:
     """Rows as the table's columns; what a row leaves out is null, or 0 where it may not be."""
+    names = {column.name for column in table.columns}
+    assert all(row.keys() <= names for row in rows)
     arrays = []
     for column, field in zip(table.columns, table.arrow_schema(), strict=True):
         default = None if column.nullable else ("" if column.type.value == "text" else 0)
@@ -27,8 +29,6 @@ def rows_of(table: Table, rows: list[dict[str, Any]]) -> pa.RecordBatch:
             arrays.append(pa.array(values, pa.string()).dictionary_encode())
         else:
             arrays.append(pa.array(values, field.type))
-    for row in rows:
-        assert row.keys() <= {c.name for c in table.columns}
     return pa.RecordBatch.from_arrays(arrays, schema=table.arrow_schema())
 
 

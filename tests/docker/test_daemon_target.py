@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from tests.docker.conftest import BRIEF, CALLS, calls, init_of, wait_for
-from tests.support.backends import every_backend
 from tests.support.dockerd import Dockerd, python
 from tests.support.losses import losses
 from tracer.probes.errors import FeatureMissing, PermissionMissing
@@ -51,12 +50,14 @@ def test_processes_in_a_container_do_not_belong_to_the_daemon(start, tell, recor
         assert losses(trace) == []
 
 
-@every_backend
-def test_the_daemon_and_a_container_are_recorded_at_once(dockerd, start, tell, record, backend):
-    """A process that the daemon makes for the container joins the target when it enters it."""
+def test_the_daemon_and_a_container_are_recorded_at_once(dockerd, start, tell, record):
+    """A process that the daemon makes for the container joins the target when it enters it.
+
+    `test_awaited_containers.py` records both by every backend.
+    """
     container = start("one", CALLS, 101)
     tell(None, "one-is-up")
-    recording = record("--docker-daemon", "--container", "one", *BRIEF, "--backend", backend)
+    recording = record("--docker-daemon", "--container", "one", *BRIEF)
     tell("go", "one-is-done")
     assert dockerd.execute(container, python(TIMES.format(LATER))) == 0
     with recording.stop() as trace:

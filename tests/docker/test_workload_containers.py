@@ -27,7 +27,7 @@ from tracer.workloads.owner import OWNER
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
 
-SMALL = ["--samples", "96", "--batch-size", "8", "--epochs", "1", "--workers", "2"]
+SMALL = ["--samples", "96", "--batch-size", "8", "--epochs", "1", "--workers", "0"]
 LONG = ["--samples", "96", "--epochs", "100000", "--workers", "0"]
 
 
@@ -103,7 +103,7 @@ def test_without_the_docker_command_two_containers_train_and_are_recorded(
 
 def test_a_job_over_its_memory_limit_fails_with_that_reason(run, dockerd):
     # The job needs anonymous memory: file pages that do not fit would be read again instead.
-    options = ("--samples", "20000", "--batch-size", "20000", "--epochs", "1", "--workers", "0")
+    options = ("--samples", "10000", "--batch-size", "10000", "--epochs", "1", "--workers", "0")
     ran = run(*options, "--containers", "1", "--memory", "400m", status=2)
     assert "the memory limit was reached" in ran.err
     assert ran.err.count("\n") == 1

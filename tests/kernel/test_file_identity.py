@@ -19,8 +19,12 @@ REWRITTEN = {
     "rewriting xfs": {"kind": "xfs"},
 }
 """Loads that rewrite a file, and how their file systems are made."""
+PARTITION = "rewriting a partition of ext4"
 PAGES, TIMES = 23, 5
 WHOLE = PAGES * TIMES
+
+by_ftrace = pytest.mark.parametrize("backend", ["ftrace"], scope="module")
+"""The mark for tests of what is made of decoded events, which are the same for all backends."""
 
 
 def _each(*statements: str) -> str:
@@ -44,23 +48,30 @@ WAYS = {
     "making new files of ext4": _each(f"os.close(put(mount + f'/c-{{n}}', {PAGES}))"),
 }
 """Programs that write a checkpoint of a prime number of pages, each in a way of its own."""
+BY_ALL = ("rewriting ext4", "rewriting xfs", "renaming ext4")
+"""Loads of REWRITTEN and WAYS that every backend records; ftrace records all."""
 
 
 @pytest.fixture(scope="module")
 def recorded(record_loads, tmp_path_factory, backend):
-    """One recording of all loads, each on a file system of its own."""
-    partition = "rewriting a partition of ext4"
+    """One recording of a backend's loads, each on a file system of its own."""
+    rewritten, ways = (
+        {name: one for name, one in loads.items() if backend == "ftrace" or name in BY_ALL}
+        for loads in (REWRITTEN, WAYS)
+    )
     with FileSystems(tmp_path_factory.mktemp("disks")) as file_system:
         disks = {f"calling {kind}": file_system(name=kind, kind=kind) for kind in KINDS}
-        for name, made in REWRITTEN.items():
+        for name, made in rewritten.items():
             disks[name] = file_system(name=name, **made)
-        mount, _, disk = file_system.on_a_partition("partition")
-        disks[partition] = mount, disk
-        for name in (*REWRITTEN, partition):
-            (disks[name][0] / "before").write_bytes(bytes(4096 * 11))
+        if backend == "ftrace":
+            mount, _, disk = file_system.on_a_partition("partition")
+            disks[PARTITION] = mount, disk
         sources = {name: CALLS if name.startswith("calling") else REWRITE for name in disks}
-        disks |= {name: file_system(64, name=name) for name in WAYS}
-        yield Written(record_loads, sources | WAYS, disks, backend=backend)
+        for name, source in sources.items():
+            if source == REWRITE:
+                (disks[name][0] / "before").write_bytes(bytes(4096 * 11))
+        disks |= {name: file_system(64, name=name) for name in ways}
+        yield Written(record_loads, sources | ways, disks, backend=backend)
 
 
 CALLS = """
@@ -147,9 +158,8 @@ def in_files(trace, dev):
     return [order[page] for page in pages]
 
 
-@pytest.mark.parametrize("load", REWRITTEN)
-@every_backend
-def test_pages_of_a_rewritten_file_are_hot_though_their_blocks_are_new(recorded, load):
+def assert_hot(recorded, load):
+    """Asserts that pages of a rewritten file are hot though their blocks are new."""
     dev = recorded.dev(load)
     first, second, over = list(range(23)), list(range(29)), list(range(5, 8))
     assert in_files(recorded.trace, dev) == [*first, *second, *over, 29, 30]
@@ -157,9 +167,20 @@ def test_pages_of_a_rewritten_file_are_hot_though_their_blocks_are_new(recorded,
     assert by_block.unique >= 23 + 29 + 2  # the same by block: new ones
 
 
+@pytest.mark.parametrize("load", [load for load in REWRITTEN if load in BY_ALL])
 @every_backend
+def test_pages_of_a_rewritten_file_are_hot_though_their_blocks_are_new(recorded, load):
+    assert_hot(recorded, load)
+
+
+@by_ftrace
+def test_pages_of_several_blocks_are_hot_too(recorded):
+    assert_hot(recorded, "rewriting small blocks of ext4")
+
+
+@by_ftrace
 def test_a_partition_s_files_are_found(recorded):
-    dev = recorded.dev("rewriting a partition of ext4")
+    dev = recorded.dev(PARTITION)
     assert len(set(in_files(recorded.trace, dev))) == 29 + 2
 
 
@@ -172,25 +193,34 @@ def counted(recorded, load, identity):
     return len(data), len(np.unique(data)), found.by_mapping.get("path not known", 0)
 
 
-@pytest.mark.parametrize(
-    ("load", "file", "path", "not_known"),
-    [
-        ("truncating ext4", PAGES, PAGES, 0),
-        ("overwriting ext4", PAGES, PAGES, 0),
-        ("renaming ext4", WHOLE, PAGES, 0),
-        # The old file goes after the rename: nothing tells that its path went on. The last remains.
-        ("renaming over an open file of ext4", WHOLE, WHOLE, WHOLE - PAGES),
-        ("making new files of ext4", WHOLE, WHOLE, 0),
-    ],
-)
-@every_backend
-def test_distinct_pages_by_file_path_and_index(recorded, load, file, path, not_known):
+def assert_distinct(recorded, load, file, path, not_known):
+    """Asserts how many pages are distinct, and how many have no path."""
     assert counted(recorded, load, "file") == (WHOLE, file, 0)
     assert counted(recorded, load, "path") == (WHOLE, path, not_known)
     assert counted(recorded, load, "index") == (WHOLE, PAGES, 0)
 
 
 @every_backend
+def test_distinct_pages_of_a_renamed_file(recorded):
+    assert_distinct(recorded, "renaming ext4", WHOLE, PAGES, 0)
+
+
+@pytest.mark.parametrize(
+    ("load", "file", "path", "not_known"),
+    [
+        ("truncating ext4", PAGES, PAGES, 0),
+        ("overwriting ext4", PAGES, PAGES, 0),
+        # The old file goes after the rename: nothing tells that its path went on. The last remains.
+        ("renaming over an open file of ext4", WHOLE, WHOLE, WHOLE - PAGES),
+        ("making new files of ext4", WHOLE, WHOLE, 0),
+    ],
+)
+@by_ftrace
+def test_distinct_pages_by_file_path_and_index(recorded, load, file, path, not_known):
+    assert_distinct(recorded, load, file, path, not_known)
+
+
+@by_ftrace
 def test_distinct_pages_by_block(recorded):
     def unique(load):
         written, distinct, _ = counted(recorded, load, "block")

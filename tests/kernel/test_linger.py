@@ -35,18 +35,18 @@ def pages_of(folder, dev):
 def test_writes_of_the_flusher_after_the_commands_end_are_recorded(
     file_system, tracer, load, sysctls, tmp_path
 ):
-    sysctls(dirty_expire_centisecs=100, dirty_writeback_centisecs=50)
+    sysctls(dirty_expire_centisecs=100, dirty_writeback_centisecs=20)
     mount, dev = file_system(kind="ext4")
     ran = ("--", *load(LEFT_DIRTY), mount)
     tracer("record", "-o", "without.trace", *ran)
     (mount / "left").unlink()
-    tracer("record", "-o", "with.trace", "--linger", "3", *ran)
+    tracer("record", "-o", "with.trace", "--linger", "2", *ran)
     assert pages_of(tmp_path / "without.trace", dev) == {}
     assert pages_of(tmp_path / "with.trace", dev) == {"periodic": 37}
     with Trace(tmp_path / "with.trace") as trace:
         assert trace.manifest["ended_by"] == "command"
-        assert trace.manifest["linger_s"] == 3
-        assert trace.manifest["duration_s"] >= 3
+        assert trace.manifest["linger_s"] == 2
+        assert trace.manifest["duration_s"] >= 2
 
 
 @pytest.mark.parametrize("target", ["command", "target"])

@@ -143,7 +143,7 @@ STUDY = """
 name = "media"
 repeats = 1
 scale = 0.002
-time_scale = 0.02
+time_scale = 0.01
 record = ["-e", "block"]
 [[runs]]
 model = "lenet"
@@ -155,11 +155,13 @@ medium = {media}
 
 
 class Studied:
-    """A study of a limited medium, whose runner was killed; then of all in the same folder."""
+    """A study of a limited medium, whose runner was killed; then one more in the same folder.
+
+    `tests/docker/test_whole_study.py` has the other media.
+    """
 
     def __init__(self, folder):
-        self.folder, self.card, self.absent = folder, folder / "card", str(folder / "absent")
-        self.card.mkdir()
+        self.folder, self.absent = folder, str(folder / "absent")
         self.groups = throttle_groups()
         with Tracer(*self.command(["sd-card"], epochs=1_000_000), cwd=folder) as runner:
             wait_for(lambda: any(map(trains, commands_with(folder))), "the job", 200)
@@ -168,7 +170,7 @@ class Studied:
             runner.kill()
         self.limits_left = limits_on(self.device)
         (folder / "s/study.json").unlink()  # so that the same folder may go on with another study
-        ran = finished(self.command([self.absent, "ram", str(self.card), "sd-card"], 1), folder)
+        ran = finished(self.command([self.absent, "sd-card"], 1), folder)
         assert ran.status == 0, ran.err
         self.runs = {
             found["factors"]["medium"]: found
@@ -207,25 +209,14 @@ def trains(words):
     return "train" in words and "record" not in words
 
 
-def test_a_study_runs_on_each_medium_and_says_which(studied):
+def test_a_study_runs_on_a_limited_medium_and_says_how_fast_it_is(studied):
     found, absent = studied.runs, studied.absent
-    assert {name: one["state"] for name, one in found.items()} == {
-        "sd-card": "done", "ram": "done", str(studied.card): "done", absent: "failed",
-    }  # fmt: skip
+    states = {name: one["state"] for name, one in found.items()}
+    assert states == {"sd-card": "done", absent: "failed"}
     assert "No such file or directory; check that its folder exists" in found[absent]["reason"]
     asked, measured = (found["sd-card"]["medium"][name] for name in ("asked", "measured"))
     assert measured["read_bytes_per_s"] <= 1.5 * asked["read_bytes_per_s"]
     assert "cgroup" in found["sd-card"]["medium"]["limited_by"]
-    assert found["ram"]["medium"] == {"name": "ram"}
-    for path in studied.folder.glob("s/runs/*/run.json"):  # a killed run has none
-        one = json.loads(path.read_text())
-        if one["state"] == "done":
-            manifest = json.loads((path.parent / "run.trace/manifest.json").read_text())
-            disks = {disk["dev"]: disk for disk in manifest["disks"]}
-            assert disks[one["dev"]]["scheduler"] == one["scheduler"]
-    losses = {one["summaries"][0]["last_loss"] for one in found.values() if one["summaries"]}
-    assert len(losses) == 1
-    assert list(studied.card.iterdir()) == []
 
 
 def test_a_killed_run_on_a_limited_medium_is_taken_down(studied):

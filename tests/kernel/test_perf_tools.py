@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.backends import every_backend
 from tests.support.file_systems import FileSystems
 from tests.support.waiting import wait_for
 from tests.support.warm import Tracer
@@ -113,7 +112,6 @@ def test_calls_before_the_counters_began_are_not_counted(load, tmp_path):
     assert value.value == CALLS
 
 
-@every_backend
 def test_counters_of_a_command_agree_with_the_tables(record, load, file_system):
     mount, _ = file_system()
     trace = record(

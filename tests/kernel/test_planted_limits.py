@@ -33,8 +33,8 @@ HELPERS = 2
 """Processes that take CPU time of the same quota meanwhile."""
 REQUEST_MS = 20
 LIMIT = 64 * MIB
-WRITES_MIB = (8, 12, 16)
-"""Sizes of the writes of the steps."""
+WRITES_MIB, DIRTY_MIB = (8, 12, 16), (3, 4, 5)
+"""Sizes of the writes of the steps, at the limit of memory and at that of dirty pages (2 MiB)."""
 
 THROTTLED_NS = """
 def throttled_ns():
@@ -167,7 +167,7 @@ def test_the_limit_of_dirty_pages(tmp_path):
         settings() as put,
     ):
         put(dirty_background_bytes=MIB, dirty_bytes=2 * MIB)
-        recorded = record_in(tmp_path, "dirty", writes(WRITES_MIB), disk.device, None)
+        recorded = record_in(tmp_path, "dirty", writes(DIRTY_MIB), disk.device, None)
     assert_waits_are(recorded, "dirty", "kind = 'dirty'")
 
 

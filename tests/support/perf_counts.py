@@ -1,9 +1,14 @@
 """Events that perf counts on a device, beside ours."""
 
+INSERTED = "block:block_rq_insert"
+"""An event that a device without a scheduler may never have."""
 SAME = {
     "block:block_bio_queue": ("block", "bio_queue", "dev"),
+    INSERTED: ("block", "insert", "dev"),
     "block:block_rq_issue": ("block", "issue", "dev"),
     "block:block_rq_complete": ("block", "complete", "dev"),
+    "block:block_touch_buffer": ("buffers", "touch_buffer", "dev"),
+    "block:block_dirty_buffer": ("buffers", "dirty_buffer", "dev"),
     "writeback:writeback_start": ("writeback", "start", "bdi"),
     "writeback:writeback_single_inode": ("inode_writeback", "end", "dev"),
     "writeback:writeback_dirty_folio": ("dirty", "dirty_folio", "dev"),

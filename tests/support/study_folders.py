@@ -22,16 +22,15 @@ def times_of(folder: Path, name: str) -> dict[Path, int]:
     return {path: path.stat().st_mtime_ns for path in folder.glob(f"runs/*/{name}")}
 
 
-def loops(folder: Path) -> str:
-    """Returns the lines about the loop devices of its file system; empty if there are none."""
-    said = subprocess.run(
-        ["losetup", "-j", folder / "scratch.img"], capture_output=True, text=True, check=True
-    )
-    return said.stdout
+def loops(folder: Path) -> list[str]:
+    """Returns the lines about loop devices on files in the folder or beside it."""
+    said = subprocess.run(["losetup", "-a"], capture_output=True, text=True, check=True)
+    return [line for line in said.stdout.splitlines() if f"({folder.parent}/" in line]
 
 
 def assert_nothing_is_left(folder: Path, dockerd: Dockerd) -> None:
     """Fails if a study that has ended left a mount, a loop device or a container."""
-    assert not os.path.ismount(folder / "scratch")
-    assert loops(folder) == ""
+    for name in ("scratch", "memory"):
+        assert not os.path.ismount(folder / name)
+    assert loops(folder) == []
     assert dockerd.client.containers.list(all=True, ignore_removed=True) == []

@@ -4,10 +4,11 @@ import json
 import os
 import re
 import shutil
+from functools import partial
 
 import pytest
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, run_tracer
 from tests.support.studies import make_study
 from tests.support.traces import make_trace
 from tracer.store.packing import pack
@@ -34,10 +35,22 @@ def calls(*names):
     ]
 
 
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """The folder in which `tracer` runs. Tests add traces, and change none."""
+    return tmp_path_factory.mktemp("place")
+
+
 @pytest.fixture
-def runs(tmp_path):
+def tracer(place):
+    """Runs `tracer` with arguments in `place`, or in another `cwd`."""
+    return partial(run_tracer, cwd=place)
+
+
+@pytest.fixture(scope="module")
+def runs(place):
     """Three traces, one of them a pack, beside what is none."""
-    folder = tmp_path / "runs"
+    folder = place / "runs"
     folder.mkdir()
     make_trace(folder / "a.trace", {"syscalls": calls("read", "read")}).close()
     make_trace(folder / "b.trace", {"syscalls": calls("read", "write")}).close()
@@ -45,6 +58,12 @@ def runs(tmp_path):
     (folder / "readme.txt").write_text("no trace")
     (folder / "plots").mkdir()
     return folder
+
+
+@pytest.fixture(scope="module")
+def study(place):
+    """A study of four runs and one that failed."""
+    return make_study(place / "s.study", places=PLACES)
 
 
 def counted(tracer, *arguments):
@@ -64,16 +83,15 @@ def test_workers_print_what_one_process_prints(tracer, runs, workers):
         assert tracer("report", *arguments, "--scheduler", workers).out == alone
 
 
-def test_a_folder_with_one_trace_is_that_trace(tracer, tmp_path, workers):
-    shutil.copytree(FIXTURE, tmp_path / "one/run.trace")
+def test_a_folder_with_one_trace_is_that_trace(tracer, place, workers):
+    shutil.copytree(FIXTURE, place / "one/run.trace")
     alone = tracer("report", "one/run.trace", "--json")
     assert alone.json["trace"] == "one/run.trace"
     assert tracer("report", "one", "--json").out == alone.out
     assert tracer("report", "one", "--json", "--scheduler", workers).out == alone.out
 
 
-def test_the_json_of_many_says_where_each_is_and_what_it_tells(tracer, tmp_path):
-    make_study(tmp_path / "s.study", places=PLACES)
+def test_the_json_of_many_says_where_each_is_and_what_it_tells(tracer, study):
     found = tracer("report", "s.study", "--json", "--findings", "3").json
     assert [one["trace"] for one in found["traces"]] == [f"runs/{run}/run.trace" for run in RUNS]
     first = found["traces"][0]
@@ -87,8 +105,7 @@ def test_the_json_of_many_says_where_each_is_and_what_it_tells(tracer, tmp_path)
     assert next(iter(found["tables"]["counters"][0])) == "trace"
 
 
-def test_the_text_of_many_is_80_columns_wide_and_says_what_was_lost(tracer, tmp_path):
-    make_study(tmp_path / "s.study", places=PLACES)
+def test_the_text_of_many_is_80_columns_wide_and_says_what_was_lost(tracer, study):
     shown = tracer("report", "s.study", "--by", "phase", "--findings", "0").out
     assert max(map(len, shown.splitlines())) <= 80
     assert shown.startswith("4 traces\n")
@@ -106,12 +123,12 @@ def test_a_hostile_name_of_a_trace_cannot_speak_to_the_terminal(tracer, tmp_path
                 {"event": HOSTILE, "target": HOSTILE, "value": 1, "unit": "events", "state": "x"}
             ]},
         ).close()  # fmt: skip
-    shown = tracer("report", "runs")
+    shown = tracer("report", "runs", cwd=tmp_path)
     assert "\x1b" not in shown.out + shown.err
     assert "[red]" in shown.out
-    rows = tracer("query", "runs", "SELECT 1 AS n", "--json").json
+    rows = tracer("query", "runs", "SELECT 1 AS n", "--json", cwd=tmp_path).json
     assert [row["trace"][0] for row in rows] == ["a", "b"]
-    assert "\x1b" not in tracer("query", "runs", "SELECT 1 AS n").out
+    assert "\x1b" not in tracer("query", "runs", "SELECT 1 AS n", cwd=tmp_path).out
 
 
 def test_a_query_of_a_folder_has_the_trace_in_its_first_column(tracer, runs, workers):
@@ -134,8 +151,7 @@ def test_a_query_of_a_folder_has_the_trace_in_its_first_column(tracer, runs, wor
     ]  # fmt: skip
 
 
-def test_a_comparison_is_the_same_wherever_traces_are_looked_at(tracer, tmp_path, workers):
-    make_study(tmp_path / "s.study", places=PLACES)
+def test_a_comparison_is_the_same_wherever_traces_are_looked_at(tracer, study, workers):
     runs = [f"s.study/runs/{one}/run.trace" for one in RUNS]
     named = tracer("compare", *runs, "--json")
     assert tracer("compare", "s.study", "--json").out == named.out
@@ -144,37 +160,32 @@ def test_a_comparison_is_the_same_wherever_traces_are_looked_at(tracer, tmp_path
     assert named.json["groups"][0]["traces"][0]["path"] == "s.study/runs/host-0/run.trace"
 
 
-def test_groups_may_be_folders_and_urls(tracer, tmp_path):
-    make_study(tmp_path / "s.study", places=PLACES)
+def test_groups_may_be_folders_and_urls(tracer, study, tmp_path):
     for name in ("host", "four"):
         (tmp_path / name).mkdir()
     for repeat in "01":
-        pack(
-            tmp_path / f"s.study/runs/host-{repeat}/run.trace", tmp_path / f"host/{repeat}.tar.zst"
-        )
-        shutil.copytree(tmp_path / f"s.study/runs/4-{repeat}/run.trace",
-                        tmp_path / f"four/{repeat}.trace")  # fmt: skip
+        pack(study / f"runs/host-{repeat}/run.trace", tmp_path / f"host/{repeat}.tar.zst")
+        shutil.copytree(study / f"runs/4-{repeat}/run.trace", tmp_path / f"four/{repeat}.trace")
     groups = ("--group", "host=host", "--group", f"four=file://{tmp_path}/four")
-    found = tracer("compare", *groups, "--json").json
+    found = tracer("compare", *groups, "--json", cwd=tmp_path).json
     assert [(one["name"], len(one["traces"])) for one in found["groups"]] == [
         ("host", 2), ("four", 2)
     ]  # fmt: skip
     assert found["groups"][1]["traces"][0]["path"] == f"file://{tmp_path}/four/0.trace"
     assert found["rows"]
-    said = one_line(
-        tracer("compare", "--group", "a=host", "--group", "b=host/0.tar.zst", status=2).err
-    )
+    twice = ("--group", "a=host", "--group", "b=host/0.tar.zst")
+    said = one_line(tracer("compare", *twice, status=2, cwd=tmp_path).err)
     assert "host/0.tar.zst is in the groups a and b" in said
 
 
 @pytest.mark.parametrize(
     "verb", [("report",), ("query", "SELECT 1 AS n FROM syscalls"), ("compare",)]
 )
-def test_one_damaged_trace_of_many_is_named_in_one_line(tracer, runs, verb, workers):
-    table = runs / "b.trace/events/syscalls.parquet"
+def test_one_damaged_trace_of_many_is_named_in_one_line(tracer, runs, verb, workers, tmp_path):
+    table = shutil.copytree(runs, tmp_path / "runs") / "b.trace/events/syscalls.parquet"
     table.write_bytes(table.read_bytes()[:50])
     for scheduler in ((), ("--scheduler", workers)):
-        ran = tracer(verb[0], "runs", *verb[1:], *scheduler, status=6)
+        ran = tracer(verb[0], "runs", *verb[1:], *scheduler, status=6, cwd=tmp_path)
         assert "runs/b.trace/events/syscalls.parquet is damaged" in one_line(ran.err)
         assert ran.out == ""
 

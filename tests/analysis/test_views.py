@@ -28,23 +28,38 @@ SQL = {
 }
 
 
-def recorded(folder: Path, needs: Iterable[str]) -> Trace:
-    """A trace that has these tables: a recording, or steps that a test makes up."""
+@pytest.fixture(scope="module")
+def waiting(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a trace of steps that are made up."""
+    folder = tmp_path_factory.mktemp("waiting") / "t"
+    make_waiting(folder).close()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a trace that has every table, and no row in any."""
+    folder = tmp_path_factory.mktemp("empty") / "t"
+    make_trace(folder, {name: [] for name in TABLES}).close()
+    return folder
+
+
+def recorded(waiting: Path, needs: Iterable[str]) -> Trace:
+    """Opens a trace that has these tables: a recording, or the made-up steps."""
     trace = Trace(FIXTURE)
     if all(need in trace.tables for need in needs):
         return trace
     trace.close()
-    return make_waiting(folder)
+    return Trace(waiting)
 
 
 views = pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
 
 
 @views
-@pytest.mark.parametrize("empty", [False, True], ids=["recorded", "empty"])
-def test_a_view_has_the_columns_that_it_declares(tmp_path, view, empty):
-    made = make_trace(tmp_path / "t", {name: [] for name in TABLES}) if empty else None
-    with made or recorded(tmp_path / "t", view.needs) as trace:
+@pytest.mark.parametrize("rows", [True, False], ids=["recorded", "empty"])
+def test_a_view_has_the_columns_that_it_declares(waiting, empty, view, rows):
+    with recorded(waiting, view.needs) if rows else Trace(empty) as trace:
         described = trace.sql(f"DESCRIBE {view.make(trace)}")
         assert list(zip(described["column_name"], described["column_type"], strict=True)) == [
             (column.name, SQL[column.type]) for column in view.columns
@@ -52,7 +67,7 @@ def test_a_view_has_the_columns_that_it_declares(tmp_path, view, empty):
         frame = view.frame(trace)
         assert list(frame.columns) == [column.name for column in view.columns]
         # The fixture's job waited for nothing that events tell of.
-        assert frame.empty == (empty or view.name == "stalls")
+        assert frame.empty == (not rows or view.name == "stalls")
 
 
 @views
@@ -70,16 +85,16 @@ def test_the_tables_that_a_view_needs_are_enough(tmp_path, view):
 
 
 @views
-def test_the_example_of_a_view_works(tmp_path, view):
-    with recorded(tmp_path / "t", view.needs) as trace:
+def test_the_example_of_a_view_works(waiting, view):
+    with recorded(waiting, view.needs) as trace:
         make_named(trace, view.example)
         found = trace.sql(view.example)
     assert len(found.columns)
 
 
 @pytest.mark.parametrize("made_up", [False, True])
-def test_views_can_be_made_twice_and_in_any_order(tmp_path, made_up):
-    with make_waiting(tmp_path / "t") if made_up else Trace(FIXTURE) as trace:
+def test_views_can_be_made_twice_and_in_any_order(waiting, made_up):
+    with Trace(waiting if made_up else FIXTURE) as trace:
         there = [name for name, view in VIEWS.items() if set(view.needs) <= set(trace.tables)]
         assert len(there) >= 3
         rows = {}

@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from dataclasses import asdict
 
 import numpy as np
@@ -29,9 +30,17 @@ pytestmark = pytest.mark.slow
 NO_INTS = np.empty(0, np.int64)
 
 
+@pytest.fixture(scope="module")
+def harmful(tmp_path_factory):
+    """The folder of the trace, which no test changes."""
+    folder = tmp_path_factory.mktemp("harmful") / "t"
+    make_harmful(folder).close()
+    return folder
+
+
 @pytest.fixture
-def hostile(tmp_path):
-    with make_harmful(tmp_path / "t") as trace:
+def hostile(harmful):
+    with Trace(harmful) as trace:
         yield trace
 
 
@@ -101,9 +110,11 @@ TYPES = [
 
 
 @pytest.mark.parametrize("kind", TYPES, ids=str)
-def test_a_table_of_other_types_is_refused_in_a_line_by_whatever_opens_the_trace(tmp_path, kind):
+def test_a_table_of_other_types_is_refused_in_a_line_by_whatever_opens_the_trace(
+    harmful, tmp_path, kind
+):
     """A pack is opened as a trace is, and so it is by every verb."""
-    make_harmful(tmp_path / "t").close()
+    shutil.copytree(harmful, tmp_path / "t")
     for name in ALL_TABLES:
         path = tmp_path / "t" / ("loss" if name == "loss" else f"events/{name}")
         path = path.with_suffix(".parquet")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -18,11 +17,10 @@ from tracer.analysis.timeline.critical_path import critical_path
 from tracer.probes.errors import BadTrace, UsageError
 
 
-@pytest.fixture
-def trace(tmp_path: Path):
-    with make_trace(
-        tmp_path / "t", steps_of([2, 2, 2, 2, 2, 2, 2, 40, 2]), targets=TARGETS
-    ) as made:
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory):
+    folder = tmp_path_factory.mktemp("steps") / "t"
+    with make_trace(folder, steps_of([2, 2, 2, 2, 2, 2, 2, 40, 2]), targets=TARGETS) as made:
         yield made
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from tests.support.traces import make_trace
 from tracer.analysis.report.gathered import Gathered, gather
 from tracer.analysis.report.tables import MERGED, TABLES, all_tables, loss
 from tracer.analysis.report.together import SAME, Together, beside, together
-from tracer.analysis.scale.mapping import map_traces, results
+from tracer.analysis.scale.mapping import results
 from tracer.analysis.scale.sources import Source, find_traces
 from tracer.probes.errors import BadTrace
 from tracer.store.packing import pack
@@ -53,13 +54,22 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> list[Source]:
 
 
 def report(traces: list[Source], scheduler: str | None = None) -> Together:
-    each = results(partial(gather, by=None), traces, scheduler)
+    return added_up(traces, results(partial(gather, by=None), traces, scheduler))
+
+
+def added_up(traces: list[Source], each: Iterable[Gathered]) -> Together:
     return together(zip([one.name for one in traces], each, strict=True))
 
 
 @pytest.fixture(scope="module")
-def here(traces: list[Source]) -> Together:
-    return report(traces)
+def each(traces: list[Source]) -> list[Gathered]:
+    """The data of each trace."""
+    return list(results(partial(gather, by=None), traces))
+
+
+@pytest.fixture(scope="module")
+def here(traces: list[Source], each: list[Gathered]) -> Together:
+    return added_up(traces, each)
 
 
 def test_there_are_traces_of_every_kind(traces: list[Source], here: Together) -> None:
@@ -99,16 +109,16 @@ def test_tables_are_those_that_one_makes_of_the_parts_by_hand(
         pd.testing.assert_frame_equal(here.tables[name], by_hand, check_exact=True)
 
 
-def test_counts_of_all_are_the_sums_of_each(traces: list[Source], here: Together) -> None:
-    each = map_traces(all_tables, traces)
+def test_counts_of_all_are_the_sums_of_each(each: list[Gathered], here: Together) -> None:
+    tables_of_each = [one.every_table() for one in each]
     for name, column in (("syscalls", "calls"), ("block_latency", "requests"), ("phases", "count")):
-        alone = sum(int(tables[name][column].sum()) for tables in each if name in tables)
+        alone = sum(int(tables[name][column].sum()) for tables in tables_of_each if name in tables)
         assert int(here.tables[name][column].sum()) == alone > 0
 
 
-def test_a_trace_alone_gives_the_tables_that_it_always_gave() -> None:
+def test_a_trace_alone_gives_the_tables_that_it_always_gave(each: list[Gathered]) -> None:
+    found = each[-1].every_table()
     with Trace(FIXTURE) as trace:
-        found = gather(trace).every_table()
         alone = all_tables(trace)
     assert list(found) == list(alone)
     for name, table in alone.items():
@@ -138,8 +148,8 @@ def test_a_table_that_not_all_have_says_of_which_it_is(here: Together) -> None:
     assert SAME in here.notes
 
 
-def test_a_recording_that_is_there_twice_is_said_to_count_twice() -> None:
-    (one,) = map_traces(gather, find_traces([str(FIXTURE)]))
+def test_a_recording_that_is_there_twice_is_said_to_count_twice(each: list[Gathered]) -> None:
+    one = each[-1]
     found = together([("a", one), ("b", one)])
     assert "a, b are the same recording, which is counted 2 times" in found.notes
     assert not any("the same recording" in note for note in together([("a", one)]).notes)

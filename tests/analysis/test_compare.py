@@ -5,6 +5,7 @@ import json
 import pandas as pd
 import pytest
 
+from tests.support import drawn_pages
 from tests.support.compared import S, make_repeats, row
 from tests.support.compared import make_run as run
 from tests.support.studies import EVIL
@@ -26,9 +27,9 @@ def repeats(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def compared(repeats):
-    """The base beside the slow runs and those that are like it."""
-    return compare([path for paths in repeats.values() for path in paths])
+def compared():
+    """Such a base beside the slow runs and those that are like it."""
+    return drawn_pages.compared()
 
 
 def test_a_known_change_is_found_first_and_what_is_equal_is_noise(compared):

@@ -7,8 +7,9 @@ import stat
 
 import pytest
 
+from tests.support import drawn_pages
 from tests.support.compared import lossy, make_repeats
-from tests.support.recordings import EVIL, make_hostile
+from tests.support.recordings import EVIL
 from tests.support.traces import make_trace
 from tracer.analysis.compare.comparison import MISSING, NOISE, compare
 from tracer.analysis.page.comparison import comparison_page
@@ -23,15 +24,15 @@ def repeats(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def found(repeats):
-    """All of them compared."""
-    return compare([path for paths in repeats.values() for path in paths])
+def found():
+    """All of such runs compared."""
+    return drawn_pages.compared()
 
 
 @pytest.fixture(scope="module")
-def html(found):
+def html():
     """The page of that."""
-    return comparison_page(found)
+    return drawn_pages.comparison()
 
 
 def without_plotly(html):
@@ -147,12 +148,8 @@ def test_the_page_needs_and_allows_nothing_else(html):
     assert html.count("<script>") == 2
 
 
-def test_names_of_an_enemy_are_only_ever_text(tmp_path, repeats):
-    evil = tmp_path / "<img src=x onerror=alert(3)>.trace"
-    make_hostile(evil, processes=1000).close()
-    with make_hostile(tmp_path / "b.trace", processes=1000) as other:
-        groups = {f"{EVIL}1": [evil], f"{EVIL}2": [other.folder]}
-    html = comparison_page(compare([], groups))
+def test_names_of_an_enemy_are_only_ever_text():
+    html = drawn_pages.hostile_comparison()
     body = without_plotly(html)
     assert "<img" not in body and "alert(1)</script" not in body
     assert body.count("<script") == body.count('<script type="application/json">') > 0

@@ -9,7 +9,8 @@ import stat
 import pandas as pd
 import pytest
 
-from tests.support.recordings import EVIL, make_hostile, make_recording
+from tests.support import drawn_pages
+from tests.support.recordings import EVIL
 from tests.support.traces import make_trace
 from tracer.analysis.findings.finding import Finding
 from tracer.analysis.page.paper_table import PaperTable
@@ -17,18 +18,11 @@ from tracer.analysis.page.summary import summary
 from tracer.analysis.page.tables import MOST_ROWS, page_table, page_tables
 from tracer.analysis.page.trace import draw_lane, trace_page
 from tracer.analysis.report.tables import all_tables
-from tracer.analysis.timeline.lanes import timeline
+from tracer.store.trace import Trace
 
 pytestmark = pytest.mark.slow
 
 MS = 1_000_000
-
-
-@pytest.fixture(scope="module")
-def trace(tmp_path_factory):
-    """A minute of training."""
-    with make_recording(tmp_path_factory.mktemp("trace") / "run.trace") as made:
-        yield made
 
 
 @pytest.fixture(scope="module")
@@ -43,9 +37,16 @@ def little(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def html(trace):
-    """Returns the text of the trace's page."""
-    return trace_page(trace, all_tables(trace), ["a note"])
+def trace(little):
+    """The same trace, opened."""
+    with Trace(little) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def html():
+    """The page of a minute of training."""
+    return drawn_pages.training().html
 
 
 def without_plotly(html):
@@ -63,15 +64,15 @@ def test_the_page_says_what_was_recorded(html):
         assert fact in said, fact
 
 
-def test_every_lane_is_drawn_and_every_table_is_there(trace, html):
+def test_every_lane_is_drawn_and_every_table_is_there(html):
     figures = re.findall(r'<script type="application/json">(.*?)</script>', html, re.S)
-    assert len(figures) == len(timeline(trace).lanes) > 15
+    assert len(figures) == len(drawn_pages.training().timeline.lanes) > 15
     for figure in figures:
         told = json.loads(figure)
         assert told["layout"]["xaxis"]["range"] == [0, 60.0]
         (shaded,) = [one for one in told["layout"]["shapes"] if one.get("name") == "lost"]
         assert (shaded["x0"], shaded["x1"]) == (25.0, pytest.approx(27.05))
-    for name in all_tables(trace):
+    for name in drawn_pages.training().tables:
         assert f'id="table-{name}"' in html
 
 
@@ -204,10 +205,8 @@ def test_a_trace_without_any_event_has_a_page(tmp_path):
     assert "without any event" in html and "plotly.js v" not in html
 
 
-def test_names_of_an_enemy_are_only_ever_text(tmp_path):
-    with make_hostile(tmp_path / "evil.trace") as made:
-        html = trace_page(made, all_tables(made), [EVIL], [], [])
-        lanes = timeline(made)
+def test_names_of_an_enemy_are_only_ever_text():
+    html, lanes = drawn_pages.hostile().html, drawn_pages.hostile().timeline
     body = without_plotly(html)
     assert len(html.encode("utf-8", "strict")) < 20 << 20
     assert "<img" not in body and "alert(1)</script" not in body
@@ -219,7 +218,7 @@ def test_names_of_an_enemy_are_only_ever_text(tmp_path):
         assert "<script" not in told and "\\u202e" not in told and "\\u001b" not in told
 
 
-def test_the_verb_writes_a_page_whole_or_not_at_all(tracer, trace, little, tmp_path):
+def test_the_verb_writes_a_page_whole_or_not_at_all(tracer, little, tmp_path):
     ran = tracer("report", little, "--html", "run.html")
     page = tmp_path / "run.html"
     assert ran.out == "" and "run.html: " in ran.err and "MiB" in ran.err
@@ -228,8 +227,8 @@ def test_the_verb_writes_a_page_whole_or_not_at_all(tracer, trace, little, tmp_p
     ran = tracer("report", little, "--html", "run.html", status=2)
     assert "run.html exists" in ran.err and "--force" in ran.err
     page.write_text("old")
-    ran = tracer("report", trace.folder, "--html", "run.html", "--force", "--json")
-    assert json.loads(ran.out)["duration_s"] == 60.0
+    ran = tracer("report", little, "--html", "run.html", "--force", "--json")
+    assert json.loads(ran.out)["duration_s"] == 1.0
     assert page.stat().st_size > 1 << 20
     for name in ("no/run.html", "."):
         ran = tracer("report", little, "--html", name, "--force", status=2)

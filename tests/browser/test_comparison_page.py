@@ -4,11 +4,8 @@ import re
 
 import pytest
 
+from tests.support import drawn_pages
 from tests.support.browser import look
-from tests.support.compared import make_repeats
-from tests.support.recordings import EVIL, make_hostile
-from tracer.analysis.compare.comparison import compare
-from tracer.analysis.page.comparison import comparison_page
 
 FIGURE = "#changed .js-plotly-plot"
 PANELS = ["changed", "noise", "missing", "traces", "how"]
@@ -17,11 +14,9 @@ PANELS = ["changed", "noise", "missing", "traces", "how"]
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     """Writes the page of three groups of five runs; returns its path."""
-    folder = tmp_path_factory.mktemp("page")
-    repeats = make_repeats(folder)
-    found = compare([path for paths in repeats.values() for path in paths])
-    (folder / "compared.html").write_text(comparison_page(found))
-    return folder / "compared.html"
+    path = tmp_path_factory.mktemp("page") / "compared.html"
+    path.write_text(drawn_pages.comparison())
+    return path
 
 
 @pytest.fixture
@@ -114,11 +109,7 @@ def test_a_printed_page_has_all_parts_dark_on_white(page):
 
 
 def test_hostile_traces_run_and_load_nothing(tab, tmp_path):
-    groups = {}
-    for name in ("a", "b"):
-        with make_hostile(tmp_path / f"{name}.trace", processes=1000) as trace:
-            groups[f"{EVIL}{name}"] = [trace.folder]
-    (tmp_path / "x.html").write_text(comparison_page(compare([], groups)))
+    (tmp_path / "x.html").write_text(drawn_pages.hostile_comparison())
     with tab() as page:
         page.size(390, 800)
         page.open(tmp_path / "x.html")

@@ -4,11 +4,8 @@ import re
 
 import pytest
 
+from tests.support import drawn_pages
 from tests.support.browser import look
-from tests.support.recordings import make_hostile, make_recording
-from tracer.analysis.page.trace import trace_page
-from tracer.analysis.report.tables import all_tables
-from tracer.analysis.timeline.lanes import timeline
 
 RANGES = "[...document.querySelectorAll('.lane .js-plotly-plot')].map(p => p.layout.xaxis.range)"
 BAR = "#lane-2 .nsewdrag"
@@ -17,10 +14,9 @@ BAR = "#lane-2 .nsewdrag"
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     """Writes the page of a minute of training; returns its path and number of lanes."""
-    folder = tmp_path_factory.mktemp("page")
-    with make_recording(folder / "run.trace") as trace:
-        (folder / "run.html").write_text(trace_page(trace, all_tables(trace), []))
-        return folder / "run.html", len(timeline(trace).lanes)
+    path = tmp_path_factory.mktemp("page") / "run.html"
+    path.write_text(drawn_pages.training().html)
+    return path, len(drawn_pages.training().timeline.lanes)
 
 
 @pytest.fixture
@@ -205,8 +201,7 @@ def test_a_printed_page_has_all_parts_dark_on_white(page):
 
 
 def test_a_hostile_trace_runs_and_loads_nothing(tab, tmp_path):
-    with make_hostile(tmp_path / "evil.trace") as trace:
-        (tmp_path / "x.html").write_text(trace_page(trace, all_tables(trace), []))
+    (tmp_path / "x.html").write_text(drawn_pages.hostile().html)
     with tab() as page:
         page.size(390, 800)
         page.open(tmp_path / "x.html")

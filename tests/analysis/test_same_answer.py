@@ -42,17 +42,20 @@ def printed(*command, cwd=None):
     return done.stdout
 
 
-@pytest.fixture
-def imported(tmp_path):
-    made = []
+@pytest.fixture(scope="module")
+def imported(tmp_path_factory):
+    """Opens the trace of a fixture by its name; each is imported once."""
+    folder = tmp_path_factory.mktemp("imported")
+    made = {}
 
-    def open_it(name, format=None):
-        import_file(FIXTURE / name, tmp_path / f"{len(made)}.trace", format)
-        made.append(Trace(tmp_path / f"{len(made)}.trace"))
-        return made[-1]
+    def open_it(name):
+        if name not in made:
+            import_file(FIXTURE / name, folder / f"{name}.trace")
+            made[name] = Trace(folder / f"{name}.trace")
+        return made[name]
 
     yield open_it
-    for trace in made:
+    for trace in made.values():
         trace.close()
 
 

@@ -209,7 +209,8 @@ def test_an_error_of_a_trace_names_it_wherever_it_was_read(
 
 
 def nap(trace: Trace) -> int:
-    time.sleep(2)
+    if trace.folder.name != "a.trace":
+        time.sleep(2)
     return 1
 
 

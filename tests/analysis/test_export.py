@@ -87,11 +87,10 @@ TABLES = {
 }
 
 
-@pytest.fixture
-def trace(tmp_path):
-    with make_trace(
-        tmp_path / "t", TABLES, clock={"name": "mono", "start_ns": 0, "end_ns": 1000}
-    ) as made:
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory):
+    clock = {"name": "mono", "start_ns": 0, "end_ns": 1000}
+    with make_trace(tmp_path_factory.mktemp("trace") / "t", TABLES, clock=clock) as made:
         yield made
 
 
@@ -272,7 +271,7 @@ class TestOutput:
             export(trace, "csv", tmp_path / "b", force=True)
         with pytest.raises(UsageError, match="another name"):
             export(trace, "perfetto", tmp_path / "b", force=True)
-        assert sorted(p.name for p in tmp_path.iterdir()) == ["a", "b", "t"]
+        assert sorted(p.name for p in tmp_path.iterdir()) == ["a", "b"]
         assert (tmp_path / "a").stat().st_mode & 0o777 == 0o600
 
     @pytest.mark.parametrize(

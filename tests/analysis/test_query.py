@@ -2,8 +2,6 @@
 
 import os
 import re
-import subprocess
-import sys
 
 import pandas as pd
 import pytest
@@ -100,12 +98,7 @@ def test_help_has_an_example_of_every_table_and_view(tracer):
 def test_names_are_completed(tracer, begun, becomes):
     words = f"tracer query run.trace '{begun}"
     asked = {"_TRACER_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": "3"}
-    command = "import sys; sys.argv = ['tracer']\nfrom tracer.cli.main import main; main()"
-    ran = subprocess.run(
-        [sys.executable, "-c", command], capture_output=True, text=True, check=True,
-        env={**os.environ, **asked},
-    )  # fmt: skip
-    assert becomes in ran.stdout.splitlines()
+    assert becomes in tracer(env={**os.environ, **asked}).out.splitlines()
 
 
 DOCUMENTED = re.compile(r"""tracer query \S+ (["'])(SELECT.*?)\1""", re.DOTALL)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -111,36 +112,38 @@ def test_the_lstm_is_the_larger_model_with_any_vocabulary(vocabulary: int):
     assert counts["lstm"] > counts["mobilebert"]
 
 
-def run(code: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-
-
-def test_other_models_do_not_import_transformers():
-    run(
-        """
-import sys
-from tracer.workloads import models
-models.load("lenet"), models.load("lstm")
-assert "torch" in sys.modules and "transformers" not in sys.modules
-"""
-    )
-
-
-def test_mobilebert_is_built_offline_and_without_output():
-    done = run(
-        """
-import sys
+BUILDING = """
+import json, sys
 asked = []
 sys.addaudithook(lambda event, _: asked.append(event) if event.startswith("socket.") else None)
-import torch
 from tracer.workloads import models
 from tracer.workloads.data.sets import DataSets
+models.load("lenet"), models.load("lstm")
+before = sorted({"torch", "transformers"} & set(sys.modules))
+import torch
 model = models.load("mobilebert").build(DataSets("", None, None, classes=2, vocabulary=30_522))
-print(sum(weight.numel() for weight in model.parameters()))
+weights = sum(weight.numel() for weight in model.parameters())
 model(torch.ones(1, 4, dtype=torch.int64)).sum().backward()
-assert not {"socket.connect", "socket.getaddrinfo"} & set(asked), asked
+print(json.dumps({"before": before, "asked": asked, "weights": weights}))
 """
-    )
-    assert done.stderr == ""
+
+
+@pytest.fixture(scope="module")
+def building() -> subprocess.CompletedProcess[str]:
+    """A process that loads other models and then builds MobileBERT."""
+    command = [sys.executable, "-c", BUILDING]
+    return subprocess.run(command, capture_output=True, text=True, check=True)
+
+
+def test_other_models_do_not_import_transformers(building: subprocess.CompletedProcess[str]):
+    assert json.loads(building.stdout)["before"] == ["torch"]
+
+
+def test_mobilebert_is_built_offline_and_without_output(
+    building: subprocess.CompletedProcess[str],
+):
+    assert building.stderr == ""
+    told = json.loads(building.stdout)  # and nothing else
+    assert not {"socket.connect", "socket.getaddrinfo"} & set(told["asked"]), told["asked"]
     # Weights of MobileBERT, and 512 weights and a bias per class.
-    assert done.stdout == f"{24_844_544 + 2 * 513}\n"
+    assert told["weights"] == 24_844_544 + 2 * 513

@@ -71,13 +71,12 @@ def functions_of(path: Path, *, dynamic: bool = False) -> list[Function]:
     # Without --unicode=hex, readelf cuts letters of several bytes in two.
     which = "--dyn-syms" if dynamic else "-s"
     for line in run("readelf", "-W", "--unicode=hex", which, path).split("\n"):
-        match = pattern.fullmatch(line)
+        match = pattern.fullmatch(line) if "FUNC" in line else None
         if match and int(match[2], 0):
-            name = re.sub(r"@.*", "", match[5].strip())
-            raw = re.sub(
-                rb"<0x([0-9a-f]+)>",
-                lambda letter: bytes.fromhex(letter[1].decode()),
-                name.encode("utf-8", "surrogateescape"),
-            )
+            raw = match[5].strip().partition("@")[0].encode("utf-8", "surrogateescape")
+            if b"<" in raw:
+                raw = re.sub(
+                    rb"<0x([0-9a-f]+)>", lambda letter: bytes.fromhex(letter[1].decode()), raw
+                )
             found.append(Function(int(match[1], 16), int(match[2], 0), match[3], raw))
     return found

@@ -116,7 +116,7 @@ def test_nothing_is_kept_in_the_folder_of_another_user(place, attack):
 
 def test_a_report_of_a_study_writes_through_no_link(place, attack):
     """The files that a report keeps beside each run hold text of the study's author."""
-    study = make_study(place / "theirs/s")
+    study = make_study(place / "theirs/s", places=("host",))
     subprocess.run(["chown", "-R", f"{NOBODY}:{NOBODY}", study], check=True)
     for name in ("measures", "extracts"):
         assert attack(f'ln -s "{place}/root\'s/secret" s/runs/host-0/{name}.part')

@@ -108,6 +108,7 @@ def test_without_a_browser_the_report_has_no_figures_and_says_so(tracer, study, 
     assert reason[browser] in ran.err and ran.err.count("\n") == 1
     assert ("apt install chromium" in ran.err) == (browser == "none")
     text = (tmp_path / "x.md").read_text()
+    assert text.startswith("# small")
     assert "**Without figures:**" in text and reason[browser] in text
     assert "](" not in text.replace("\\](", "")
     assert not (tmp_path / "x").exists()

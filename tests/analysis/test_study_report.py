@@ -219,13 +219,12 @@ def test_the_verb_writes_by_the_file_s_name(tracer, folder, tmp_path):
     html = (tmp_path / "x.html").read_text()
     assert html.startswith("<!DOCTYPE html>")
     assert html.count('<script type="application/json">') > 5  # its figures
-    # Figures in files of their own are test_study_pictures.py's.
+    # Figures in files of their own, and new reports, are test_study_pictures.py's.
     undrawn = {"env": {**os.environ, "PATH": ""}}
-    tracer("study", "report", folder, "-o", "x.md", **undrawn)
-    assert (tmp_path / "x.md").read_text().startswith("# small")
+    (tmp_path / "x.md").write_text("old")
     ran = tracer("study", "report", folder, "-o", "x.md", status=2, **undrawn)
     assert "x.md exists" in ran.err and "--force" in ran.err
-    (tmp_path / "x.md").write_text("old")
+    assert (tmp_path / "x.md").read_text() == "old"
     tracer("study", "report", folder, "-o", "x.md", "--force", **undrawn)
     assert (tmp_path / "x.md").read_text().startswith("# small")
     ran = tracer("study", "report", folder, "-o", "x.pdf", status=2)

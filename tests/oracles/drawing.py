@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.support.in_memory import PLACE
 from tests.support.traces import make_trace
 from tracer.analysis.views.view import View
 
@@ -29,7 +30,7 @@ def batches(size: int) -> list[list[random.Random]]:
 def rows_of_view(view: View, tables: dict[str, list[Row]], **manifest: Any) -> list[Row]:
     """Returns the rows of the view for a trace with these tables."""
     with (
-        tempfile.TemporaryDirectory() as folder,
+        tempfile.TemporaryDirectory(dir=PLACE) as folder,
         make_trace(Path(folder) / "t", tables, **manifest) as trace,
     ):
         view.make(trace)

@@ -10,6 +10,7 @@ import pytest
 from tests.oracles.data_waits import Answer, World
 from tests.oracles.drawing import SEED
 from tests.oracles.fetching_jobs import OTHERS
+from tests.support.in_memory import PLACE
 from tests.support.traces import make_trace
 from tracer.analysis.findings.loading import stalls
 
@@ -42,7 +43,7 @@ def sentence_of(world: World) -> str | None:
     """Returns the sentence of the finding, if there is one."""
     tables = world.tables | {"loss": world.gap}
     with (
-        tempfile.TemporaryDirectory() as folder,
+        tempfile.TemporaryDirectory(dir=PLACE) as folder,
         make_trace(Path(folder) / "t", tables, **world.manifest) as trace,
     ):
         return next((f.sentence for f in stalls(trace) if f.topic == "data loading"), None)

@@ -9,6 +9,7 @@ import pytest
 from tests.oracles.drawing import batches
 from tests.oracles.layer import improvement, lru
 from tests.oracles.written_files import FileSystem, identified
+from tests.support.in_memory import PLACE
 from tests.support.traces import make_trace
 from tracer.analysis.flushlayer.devices.device import catalogue
 from tracer.analysis.flushlayer.trace.accesses import Identity, page_writebacks
@@ -34,7 +35,7 @@ def traces():
             tables[name] = sorted(rows, key=lambda row: row.get("ts", 0))
         systems = [{"dev": one.dev, "block_bytes": 4096} for one in drawn]
         with (
-            tempfile.TemporaryDirectory() as folder,
+            tempfile.TemporaryDirectory(dir=PLACE) as folder,
             make_trace(Path(folder) / "t", tables, file_systems=systems) as trace,
         ):
             yield trace, drawn

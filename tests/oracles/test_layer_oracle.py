@@ -10,6 +10,7 @@ import pytest
 
 from tests.oracles.drawing import batches
 from tests.oracles.layer import improvement, lru, pages_of
+from tests.support.in_memory import PLACE
 from tests.support.traces import make_trace
 from tracer.analysis.flushlayer.curves.every_capacity import curve, improvements
 from tracer.analysis.flushlayer.devices.device import catalogue
@@ -61,7 +62,7 @@ def test_the_page_accesses_of_a_trace_are_those_of_the_oracle():
         disks = [{"dev": f"8:{16 * n}", "name": f"sd{n}"} for n in range(2 * DISKS)]
         one = f"8:{16 * cases[0].randrange(2 * DISKS)}"
         with (
-            tempfile.TemporaryDirectory() as folder,
+            tempfile.TemporaryDirectory(dir=PLACE) as folder,
             make_trace(Path(folder) / "t", {"block": block}, disks=disks) as trace,
         ):
             for accesses, pages in (

@@ -8,6 +8,7 @@ import pytest
 
 from tests.oracles.drawing import CASES, SEED
 from tests.oracles.off_cpu import START, Machine, told
+from tests.support.in_memory import PLACE
 from tests.support.scheduling import LINUX_4_9, LINUX_6_18, Lost, scheduled_trace
 from tracer.probes.backends import timeline
 from tracer.store.trace import Trace
@@ -53,7 +54,7 @@ def expected(machine, events, gaps=()):
 
 def table(machine, kernel, backend, events, lost=()):
     """(rows of the table, gaps) of a trace of these events."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=PLACE) as folder:
         scheduled_trace(
             Path(folder) / "t", kernel, events, backend=backend, lost=lost,
             threads=machine.at_start, targets=TARGETS,

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.oracles.drawing import SEED, Row
+from tests.support.in_memory import PLACE
 from tests.support.traces import make_trace
 from tracer.analysis.views.in_phase import in_phase
 
@@ -300,7 +301,7 @@ def viewed(phases: list[Row], processes: list[Row] | None, calls: list[tuple]) -
     if processes is not None:
         tables["processes"] = processes
     with (
-        tempfile.TemporaryDirectory() as folder,
+        tempfile.TemporaryDirectory(dir=PLACE) as folder,
         make_trace(Path(folder) / "t", tables) as trace,
     ):
         view = in_phase(trace, "syscalls")

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.oracles.block_layer import Disk
 from tests.oracles.requests import requests_of
+from tests.support.in_memory import PLACE
 from tests.support.traces import make_trace
 from tracer.analysis.views.requests import REQUESTS, requests
 
@@ -27,7 +28,7 @@ commands = st.lists(st.integers(0, (1 << 16) - 1), min_size=30, max_size=40)
 
 def rows_of_view(block, loss, disks):
     with (
-        tempfile.TemporaryDirectory() as folder,
+        tempfile.TemporaryDirectory(dir=PLACE) as folder,
         make_trace(Path(folder) / "t", {"block": block, "loss": loss}, disks=disks) as trace,
     ):
         requests(trace)

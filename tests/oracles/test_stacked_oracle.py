@@ -10,6 +10,7 @@ import pytest
 from tests.oracles.drawing import batches
 from tests.oracles.drawn_stacks import World
 from tests.oracles.stacked import Stack
+from tests.support.in_memory import PLACE
 from tests.support.traces import make_trace
 from tracer.analysis.flushlayer.trace.accesses import page_writebacks
 
@@ -58,7 +59,7 @@ def test_pages_count_once_as_they_do_for_the_oracle():
             "own_files": together(world.manifest["own_files"] for world in worlds),
         }
         with (
-            tempfile.TemporaryDirectory() as folder,
+            tempfile.TemporaryDirectory(dir=PLACE) as folder,
             make_trace(Path(folder) / "t", tables, **manifest) as trace,
         ):
             found = page_writebacks(trace, all_writers=True)

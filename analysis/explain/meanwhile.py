@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from tracer.analysis.views.request_data import make_request_data
 from tracer.analysis.views.requests import requests
+from tracer.store.devices import Devices
 from tracer.store.trace import Trace
 
 STORAGE = ("disk", "fault", "sync", "dirty")
@@ -17,7 +18,7 @@ STORAGE = ("disk", "fault", "sync", "dirty")
 _SECTOR_BYTES = 512
 _MOST = 5
 
-# A wait for a known device asks for that device; another one for all of them.
+# A wait for a known device asks for the disks that serve it; another one for all of them.
 _SERVED = """
 CREATE OR REPLACE TEMP TABLE served AS
 SELECT s.number, r.row AS request, r.dev, r.operation, r.comm, r.tid = s.tid AS own, r.sector,
@@ -56,21 +57,19 @@ def add_meanwhile(trace: Trace, segments: Sequence[dict[str, Any]]) -> None:
     if not chosen or "block" not in trace.tables:
         return
     requests(trace)
-    trace.keep(
-        "storage_waits",
-        pa.table(
-            {
-                "number": pa.array(range(len(chosen)), pa.int64()),
-                "tid": pa.array([one["tid"] for one in chosen], pa.int64()),
-                "ts": pa.array([one["ts"] for one in chosen], pa.int64()),
-                "until": pa.array([one["ts"] + one["dur_ns"] for one in chosen], pa.int64()),
-                "device": pa.array(
-                    [one["detail"] if one["kind"] == "disk" else None for one in chosen],
-                    pa.string(),
-                ),
-            }
-        ),
-    )
+    devices = Devices(trace.manifest)
+    asked = [
+        (number, one["tid"], one["ts"], one["ts"] + one["dur_ns"], device)
+        for number, one in enumerate(chosen)
+        for device in _served_by(devices, one)
+    ]
+    types = {"number": pa.int64(), "tid": pa.int64(), "ts": pa.int64(), "until": pa.int64()}
+    schema = pa.schema({**types, "device": pa.string()})
+    columns = [
+        pa.array(column, schema.field(number).type)
+        for number, column in enumerate(zip(*asked, strict=True))
+    ]
+    trace.keep("storage_waits", pa.Table.from_arrays(columns, schema=schema))
     trace.execute(_SERVED)
     make_request_data(trace, "(FROM served WHERE operation = 'write')")
     found = trace.sql(_SUMS)
@@ -86,3 +85,10 @@ def add_meanwhile(trace: Trace, segments: Sequence[dict[str, Any]]) -> None:
 
 def _bytes(value: Any) -> int | None:
     return None if value is None or pd.isna(value) else int(value)
+
+
+def _served_by(devices: Devices, wait: dict[str, Any]) -> list[str | None]:
+    """Returns the disks whose requests a wait may be for; [None]: all."""
+    if wait["kind"] != "disk" or wait["detail"] is None:
+        return [None]
+    return [*dict.fromkeys(devices.requested(wait["detail"]) or [wait["detail"]])]

@@ -249,3 +249,38 @@ def test_differences_add_up_if_the_slow_step_lacks_a_part(tmp_path):
     assert sum(part.ns for part in step.parts) == step.total_ns
     more = sum(part.more_ns for part in step.parts)
     assert more == pytest.approx(step.total_ns - found.typical_ns)
+
+
+@pytest.mark.parametrize("top", ["253:0", "8:1"])
+def test_a_wait_for_a_volume_or_a_partition_tells_what_the_disk_below_served(tmp_path, top):
+    def event(kind, ms, dev, tid=JOB, comm="python", sector=2056, count=8):
+        return {"ts": 100 * MS + int(ms * MS), "event": kind, "dev": dev, "sector": sector,
+                "nr_sector": count, "rwbs": "R", "tid": tid, "pid": tid, "comm": comm}  # fmt: skip
+
+    large = (60, "postgres", 9000, 2048)
+    block = [
+        event("bio_queue", 0.5, "8:0", *large), event("issue", 0.6, "8:0", *large),
+        event("bio_queue", 1.1, top, sector=8),
+        *([event("bio_queue", 1.2, "8:0")] if top == "253:0" else []),
+        event("issue", 1.5, "8:0"),
+        event("complete", 8, "8:0", *large), event("complete", 9, "8:0"),
+    ]  # fmt: skip
+    away = {"ts": 102 * MS, "dur_ns": 7 * MS, "pid": JOB, "tid": JOB, "state": "D",
+            "wake_ns": 109 * MS, "waker_tid": 0, "interrupt": True, "run_delay_ns": 0}  # fmt: skip
+    tables = {
+        "processes": PROCESSES, "block": block, "off_cpu": [away],
+        "phases": [{"pid": JOB, "tid": JOB, "name": "step", "start": 100 * MS, "end": 110 * MS,
+                    "step": 0}],
+        "syscalls": [{"ts": 101 * MS, "tid": JOB, "name": "read", "dur_ns": 8 * MS + 1}],
+    }  # fmt: skip
+    disks = [
+        {"dev": "8:0", "name": "sda", "bytes": 1 << 40},
+        {"dev": "253:0", "name": "dm-0", "bytes": 1 << 30, "on": ["8:0"]},
+        {"dev": "8:1", "name": "sda1", "bytes": 1 << 30, "partition_of": "8:0", "start": 2048},
+    ]
+    with make_trace(tmp_path / "t", tables, targets=TARGETS, disks=disks) as trace:
+        (step,) = explain(trace).slowest
+        (wait,) = (one for one in step.segments if one["kind"] == "disk")
+    assert wait["detail"] == top
+    found = {(one["dev"], one["comm"]): one["bytes"] for one in wait["meanwhile"]}
+    assert found == {("8:0", "postgres"): 1 << 20, ("8:0", "python"): 4096}

@@ -80,6 +80,27 @@ def test_the_path_stays_in_a_wait_for_a_thread_of_no_target(tmp_path):
     )
 
 
+def test_the_path_goes_on_in_any_process_of_a_recording_of_the_whole_machine(tmp_path):
+    check(
+        tmp_path,
+        {
+            "processes": PROCESSES.replace("| job ", "| -   "),
+            "phases": PHASES,
+            "syscalls": CALLS,
+            "off_cpu": """
+                ts  | dur_ns | pid | tid | state | wake_ns | waker_tid | interrupt | run_delay_ns
+                110 | 30     | 7   | 7   | S     | 140     | 30        | false     | 0
+            """,
+        },
+        f"SELECT * FROM ({QUERY}) WHERE ts BETWEEN 110 AND 139",
+        f"""
+        {HEADER}
+        0 | fetch | 110 | 30 | 30 | run | - | - | exact
+        """,
+        targets=[{"name": "machine", "role": "target", "kind": "machine", "pid": 0}],
+    )
+
+
 def test_a_step_without_an_end_has_no_path(tmp_path):
     phases = "start | end | pid | tid | name | step\n 100 | - | 7 | 7 | step | 0"
     check(tmp_path, {"processes": PROCESSES, "phases": phases, "off_cpu": ""}, QUERY, HEADER)

@@ -91,4 +91,4 @@ def _served_by(devices: Devices, wait: dict[str, Any]) -> list[str | None]:
     """Returns the disks whose requests a wait may be for; [None]: all."""
     if wait["kind"] != "disk" or wait["detail"] is None:
         return [None]
-    return [*dict.fromkeys(devices.requested(wait["detail"]) or [wait["detail"]])]
+    return [*(devices.requested(wait["detail"]) or [wait["detail"]])]

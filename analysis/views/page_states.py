@@ -46,10 +46,7 @@ USE = np.dtype(
         ("by_pid", "i4"),  # the process and thread of the event
         ("by_tid", "i4"),
         ("file", "i4"),
-        (
-            "kind",
-            "i1",
-        ),  # ACCESS, FAULT, MAP: pages used; ADD: written; DELETE: removed; else NOTHING
+        ("kind", "i1"),  # pages used: ACCESS, FAULT, MAP; written: ADD; removed: DELETE; or NOTHING
         ("first", "i8"),  # first of these pages
         ("pages", "i8"),
         ("accessed", "i8"),

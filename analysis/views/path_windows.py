@@ -50,9 +50,9 @@ def windows(
     target's. A wait of unknown length lasts until the thread's next one at most. Other queries may
     run meanwhile. Needs the view waits.
     """
+    of_machine = f"{whole_machine(trace)} AND NOT coalesce(kernel, false)"
     threads = trace.arrow(
-        f"SELECT begun, target IS NOT NULL OR ({whole_machine(trace)} AND NOT coalesce(kernel,"
-        " false)) AS followed FROM threads ORDER BY life"
+        f"SELECT begun, target IS NOT NULL OR ({of_machine}) AS followed FROM threads ORDER BY life"
     )
     born = threads["begun"].to_numpy()
     targets = threads["followed"].to_numpy()

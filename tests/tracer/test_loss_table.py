@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tracer.cli.record import lost_in_words
+from tracer.cli.record import loss_said
 from tracer.probes.loss import Gap
 from tracer.store.loss import summary, uncounted
 
@@ -74,4 +74,4 @@ def test_the_rest_lies_where_the_buffer_was_seen_full():
 )
 def test_the_end_of_a_recording_says_how_much_of_the_loss_is_known(counts, said):
     gaps = [Gap("ftrace-cpu0", 0, 100, 200, count, "buffer overrun") for count in counts]
-    assert lost_in_words(summary(gaps)) == said
+    assert loss_said(summary(gaps)) == said

@@ -349,7 +349,7 @@ def _say(outcome: Outcome) -> None:
 
     manifest = outcome.manifest
     rows = sum(table["rows"] for table in manifest["tables"].values())
-    lost = lost_in_words(manifest["loss"])
+    lost = loss_said(manifest["loss"])
     if not manifest["loss"]["windows"] and why_no_events(manifest):
         lost = "no kernel events recorded"
     if manifest["loss"]["others"]:
@@ -361,7 +361,7 @@ def _say(outcome: Outcome) -> None:
     say(f"See it: tracer report {name}")
 
 
-def lost_in_words(loss: LossFacts) -> str:
+def loss_said(loss: LossFacts) -> str:
     """Returns the number of lost events of a recording, as far as it is known, and of its gaps."""
     if not loss["windows"]:
         return "0 events lost"

@@ -9,6 +9,7 @@ import pytest
 
 import tracer.phases
 from tests.docker.conftest import init_of
+from tests.support.waiting import wait_for
 from tracer.phases import MARKS_ENV
 
 pytestmark = pytest.mark.settings
@@ -50,6 +51,25 @@ for x, y in DataLoader(data, batch_size=4, num_workers=2):
     torch.nn.functional.cross_entropy(model(x), y).backward()
     optimizer.step()
 """
+
+TRAIN_ON = """
+import time
+import torch
+torch.set_num_threads(1)
+model = torch.nn.Linear(8, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=.01)
+x, y = torch.randn(4, 8), torch.randint(0, 2, (4,))
+with open("/shared/backwards", "w", buffering=1) as log:
+    while True:
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(model(x), y)
+        began = time.monotonic_ns()
+        loss.backward()
+        log.write(f"{began} {time.monotonic_ns()}\\n")
+        optimizer.step()
+        time.sleep(0.002)
+"""
+"""Trains without end, and writes down when each backward began and ended."""
 
 
 def container(start, shared, name):
@@ -142,3 +162,35 @@ time.sleep(1000)
         assert found[name] == ("automatic", BATCHES, 1)
     assert found["fetch"] == ("automatic", 2 * BATCHES, 3)
     assert targets == whole
+
+
+def test_each_backward_of_a_running_container_is_found_from_outside(start, shared, tell, record):
+    """Nothing of ours is in the container: uprobes go into the PyTorch that it has mapped."""
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    (shared / "train.py").write_text(TRAIN_ON)
+    run = [sys.executable, "/shared/train.py"]
+    start("a1", f"import subprocess; subprocess.run({run})", folders=[sys.prefix])
+    tell("go", "a1-is-up")
+    log = shared / "backwards"
+    wait_for(lambda: log.exists() and log.read_text().count("\n") > 5, "the training", 60)
+    recording = record("--container", "a1", "-e", "torch_calls")
+    known = log.read_text().count("\n")
+    wait_for(lambda: log.read_text().count("\n") > known + 50, "more steps", 60)
+    with recording.stop() as trace:
+        assert trace.manifest["loss"]["events"] == 0
+        query = (
+            'SELECT start, "end" FROM phases SEMI JOIN (FROM processes WHERE target = \'a1\')'
+            " USING (pid) WHERE name = 'backward' AND source = 'uprobe' ORDER BY start"
+        )
+        found = trace.connection.execute(query).fetchall()
+        (sources,) = trace.connection.execute(
+            "SELECT list(DISTINCT source) FROM phases WHERE name IN ('backward', 'optimizer')"
+        ).fetchone()
+    assert sources == ["uprobe"]
+    lines = [line.split() for line in log.read_text().splitlines()]
+    said = [tuple(map(int, line)) for line in lines if len(line) == 2]
+    first = next(n for n, (began, ended) in enumerate(said) if began < found[0][0] < ended)
+    whole = [phase for phase in found if phase[1] is not None]
+    assert len(whole) >= 50 and len(found) - len(whole) <= 1
+    for (start_ns, end_ns), (began, ended) in zip(whole, said[first:], strict=False):
+        assert began < start_ns < end_ns < ended

@@ -46,14 +46,15 @@ SELECT w.* EXCLUDE ({hidden}), n.name AS phase, {context}
 FROM (
     SELECT t.*, {lanes}
     FROM "{table}" t LEFT JOIN phase_lanes l ON t."{pid}" = l.pid AND t."{tid}" = l.tid
-    LEFT JOIN marking p ON t."{pid}" = p.pid {job}
+    LEFT JOIN marking p ON t."{pid}" = p.pid LEFT JOIN strangers o ON t."{pid}" = o.pid {job}
 ) w
 LEFT JOIN phase_segments g ON g.segment = phase_segment(w."marking lane", w."{ts}")
 LEFT JOIN phase_names n ON g.name = n.code
 LEFT JOIN phase_names s ON g.stage = s.code
 {job_segment}
 """
-_LANE = 'coalesce(l.lane, p.lane, (SELECT lane FROM sole_marking)) AS "marking lane"'
+_SOLE = "CASE WHEN o.pid IS NULL THEN (SELECT lane FROM sole_marking) END"
+_LANE = f'coalesce(l.lane, p.lane, {_SOLE}) AS "marking lane"'
 _OWN = {
     "lanes": _LANE,
     "context": "s.name AS stage, g.epoch, g.step",
@@ -81,10 +82,10 @@ def in_phase(trace: Trace, table: str) -> str:
     its thread is not known.
 
     The phase is that of the row's own thread. If that thread marks no phases, it is the phase of
-    the thread of the same process whose phases last longest in total. If that process marks no
-    phases either (kernel threads do not), it is the phase of the job's process, provided that only
-    one process marks a job's phases. For a flush, it is the phase of its dirtier at the time of the
-    flush.
+    the thread of the same process whose phases last longest in total. If only one process marks a
+    job's phases, it is also the phase of processes of its target, of its children, of kernel
+    threads, and of processes that are not known, unless they mark phases themselves. For a flush,
+    it is the phase of its dirtier at the time of the flush.
 
     A process that only marks `fetch` is a loader's worker. Its stage is that of its job at the
     row's time. So are its epoch and step (it may fetch for a later one), unless its own phase has

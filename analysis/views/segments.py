@@ -33,8 +33,7 @@ CREATE OR REPLACE TEMP TABLE unfinished_segments (
 
 _STATEMENTS = (
     # For each process, the thread whose phases last longest. A process that only marks "fetch"
-    # (a loader's worker) is not a job. If there is exactly one job, it counts for all processes
-    # that mark nothing.
+    # (a loader's worker) is not a job. If there is exactly one job, it counts for others, too.
     """
     CREATE OR REPLACE TEMP TABLE marking AS
     SELECT pid, arg_max(lane, coalesce(length, 0)) AS lane, any_value(of_job) AS of_job
@@ -47,6 +46,17 @@ _STATEMENTS = (
     """
     CREATE OR REPLACE TEMP TABLE sole_marking AS
     SELECT any_value(lane) AS lane FROM marking WHERE of_job HAVING count(*) = 1
+    """,
+    # Programs of others: neither of a job's target nor its children. Kernel threads work for all.
+    """
+    CREATE OR REPLACE TEMP TABLE strangers AS
+    WITH jobs AS (SELECT pid FROM marking WHERE of_job)
+    SELECT pid FROM threads WHERE pid NOT IN (
+        SELECT pid FROM processes WHERE pid IS NOT NULL AND ppid IN (FROM jobs)
+    ) GROUP BY pid HAVING bool_and(NOT kernel AND coalesce(
+        target NOT IN (SELECT target FROM threads WHERE pid IN (FROM jobs) AND target IS NOT NULL),
+        true
+    ))
     """,
     # The job of a worker is its parent, or the only one of its target. If its target is not known,
     # it is the only one.
@@ -86,9 +96,9 @@ def make_segments(trace: Trace) -> None:
 
     The SQL function phase_segment(lane, ts) returns the segment at a time. The table `marking` has
     the lane that counts for each process (pid, lane). The table `sole_marking` has the lane that
-    counts for processes without phases, if there is only one job. The table `job_lanes` has the
-    lane of the job of each process that only marks `fetch`, a loader's worker (pid, lane; null: not
-    known).
+    counts for processes without phases, if there is only one job, except those in the table
+    `strangers` (pid). The table `job_lanes` has the lane of the job of each process that only marks
+    `fetch`, a loader's worker (pid, lane; null: not known).
     """
     make_once(trace, _TABLE, _build)
 

@@ -122,7 +122,7 @@ class Oracle:
             owner = tid
         elif pid in self.threads:
             owner = self.main_thread(pid)
-        elif job is not None:
+        elif job is not None and self.follows(pid, job):
             owner = self.main_thread(job)
         else:
             return None, None, None, None
@@ -137,6 +137,12 @@ class Oracle:
                     numbers = found[1:]
                 found = (found[0] or stage, *numbers)
         return phase, *found
+
+    def follows(self, pid: int, job: int) -> bool:
+        """A process without marks: it is of the job's target, its child, or not known."""
+        rows = [row for row in self.processes or [] if row["pid"] == pid]
+        targets = {row["target"] for row in self.processes or [] if row["pid"] == job} - {None}
+        return not rows or any(row["target"] in targets or row["ppid"] == job for row in rows)
 
     @staticmethod
     def numbers(around: list[Row]) -> tuple:
@@ -263,7 +269,8 @@ class World:
             marking = Oracle(self.phases, None)
             for pid in sorted({*jobs, *silent} - marking.workers):
                 target = TARGETS[0] if one else self.random.choice((*TARGETS, None))
-                self.processes.append(self.process(pid, None, target))
+                parent = self.random.choice((*jobs, None)) if pid in silent else None
+                self.processes.append(self.process(pid, parent, target))
             parents = [*jobs * 2, *silent, *workers, 1, *[None] * 5]
             for pid in sorted(marking.workers):
                 self.list_worker(pid, parents, one)
@@ -337,6 +344,22 @@ def test_a_call_whose_process_is_not_known_is_in_the_phase_of_the_only_job():
     assert viewed(epoch_of(7, 0), None, [(None, 9, 10)]) == [("epoch", "train", 0, None)]
     several = [*epoch_of(7, 0), *epoch_of(8, 1)]
     assert viewed(several, None, [(None, 7, 10)]) == [(None, None, None, None)]
+
+
+def test_only_what_works_for_the_only_job_is_in_its_phases():
+    processes = [
+        World.process(7, 1, "a"),
+        {**World.process(30, 1, "a"), "comm": "helper"},
+        {**World.process(31, 7, None), "role": "other"},
+        World.process(32, 1, "b"),
+        {**World.process(33, 1, "docker"), "role": "daemon"},
+        {**World.process(34, 1, None), "role": "other", "comm": "cp"},
+        {**World.process(35, 2, None), "role": "other", "comm": "kworker/0:1"},
+        {**World.process(36, None, None), "role": "flusher"},
+    ]
+    calls = [(pid, pid, 10) for pid in (30, 31, 35, 36, 99, 32, 33, 34)]
+    inside, outside = ("epoch", "train", 0, None), (None, None, None, None)
+    assert viewed(epoch_of(7, 0), processes, calls) == [inside] * 5 + [outside] * 3
 
 
 def test_a_worker_whose_only_fetch_is_empty_is_in_the_epoch_of_its_job():

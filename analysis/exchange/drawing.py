@@ -352,9 +352,10 @@ def _counter(tracks: Tracks, target: str, name: str, instance: str, unit: str) -
 
 def _losses(trace: Trace, tracks: Tracks, window: Window) -> Iterator[Marks]:
     """Yields gaps of lost events; a gap without begin or end extends to that of the window."""
+    first = max(window.start, int(trace.manifest["clock"]["start_ns"]))
     sql = f"""
         SELECT * FROM (
-            SELECT greatest(coalesce("from", {max(window.start, 0)}), 0) AS ts,
+            SELECT greatest(coalesce("from", {first}), 0) AS ts,
                 coalesce("to", greatest({window.last}, coalesce("from", 0))) AS stop,
                 stream, cpu, count, cause FROM loss WHERE {OF_EVENTS}
         ) WHERE ts <= {window.end} AND stop >= {window.start} AND stop >= ts ORDER BY ts

@@ -14,9 +14,9 @@ from tracer.analysis.findings.finding import (
 from tracer.analysis.findings.pressure import waiting
 from tracer.analysis.findings.window import Scope, Window, whole
 from tracer.analysis.views.flushes import flushes
+from tracer.store.manifest import page_bytes
 from tracer.store.trace import Trace
 
-_PAGE_BYTES = 4096
 _MORE = "add memory, or use a smaller batch or fewer workers"
 
 
@@ -32,9 +32,10 @@ def pressure(trace: Trace) -> list[Finding]:
 
 
 def _swap(trace: Trace, over: Window) -> list[Finding]:
+    page = page_bytes(trace.manifest)
     answer = ask(
         trace,
-        f"SELECT sum(grown) * {_PAGE_BYTES} / 1048576 AS value FROM (SELECT max(value) - min(value)"
+        f"SELECT sum(grown) * {page} / 1048576 AS value FROM (SELECT max(value) - min(value)"
         " AS grown FROM samples WHERE name IN ('pswpin', 'pswpout') AND target IS NULL"
         " AND isfinite(value) GROUP BY name)",
     )

@@ -27,7 +27,9 @@ def _parts(trace: Trace, dev: str | None = None) -> pd.DataFrame:
         SELECT dev, operation, 'requests' AS part, NULL::BIGINT AS bucket, count(*) AS n,
             512 * sum(nr_sector)::DOUBLE AS bytes,
             count(*) FILTER (complete_ns IS NULL) AS unfinished,
-            count(*) FILTER (error != 0) AS errors
+            -- Some formats that are imported do not tell whether a request failed.
+            CASE WHEN bool_or(error IS NOT NULL) OR bool_and(complete_ns IS NULL)
+                THEN count(*) FILTER (error != 0)::DOUBLE END AS errors
         FROM {view} GROUP BY dev, operation
         UNION ALL BY NAME {spreads}
         """
@@ -39,9 +41,10 @@ def _finish(parts: pd.DataFrame) -> pd.DataFrame:
     empty = parts[:0]
     found = of.get("requests", empty).rename(columns={"n": "requests"})
     found = found[[*_KEYS, "requests", "bytes", "unfinished", "errors"]].astype(
-        dict.fromkeys(("requests", "unfinished", "errors"), "int64")
+        dict.fromkeys(("requests", "unfinished"), "int64")
     )
-    found["bytes"] = whole(found["bytes"])
+    for name in ("bytes", "errors"):
+        found[name] = whole(found[name])
     for part in ("queue", "service"):
         times = spread(of.get(part, empty), _KEYS)[["mean", "p50", "p99", "max"]] / 1e6
         times.columns = [f"{part}_{name}_ms" for name in times.columns]
@@ -58,7 +61,7 @@ BLOCK_LATENCY = MergedTable(
         Column("requests", "how many", "requests"),
         Column("bytes", "data", "MiB", factor=2**-20),
         Column("unfinished", "how many did not complete"),
-        Column("errors", "how many failed"),
+        Column("errors", "how many failed; null: the source of the trace does not tell"),
         Column("queue_mean_ms", "mean time from queued to issued"),
         Column("queue_p50_ms", "its median", "queue p50"),
         Column("queue_p99_ms", "its 99th percentile", "p99"),

@@ -29,7 +29,7 @@ _PARTS = (
         {"stalls": "count(*)", "stall_s": "sum(pause_ns) / 1e9"},
         "pause_ns > 0",
     ),
-    ("flushes", {"flushes": "count(*)", "flushed_pages": "sum(pages)"}, "NOT own"),
+    ("flushes", {"flushes": "count(*)", "flushed_pages": "sum(pages)"}, "NOT own AND NOT below"),
 )
 """Each table, the metrics computed from it, and the condition of the rows that count."""
 
@@ -46,7 +46,7 @@ def by_phase(trace: Trace, by: str) -> pd.DataFrame:
 
     `BY_PHASE` has the columns; of stage, phase, epoch and step the table has those of `by`. Null:
     not recorded. `tracer.analysis.views.in_phase` assigns rows to phases. The recorder's own files
-    do not count.
+    do not count, nor do the copies of pages on devices below others.
 
     Needs table phases. Raises UsageError for an unknown `by`.
     """

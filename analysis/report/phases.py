@@ -59,7 +59,7 @@ stretches AS (
 SELECT s.name, sum(coalesce(w2.n, 0) - coalesce(w1.n, 0))::DOUBLE AS written_pages
 FROM stretches s
 ASOF LEFT JOIN written w1 ON s.start > w1.ts
-ASOF LEFT JOIN written w2 ON s.ended >= w2.ts
+ASOF LEFT JOIN written w2 ON s.ended > w2.ts
 GROUP BY s.name
 """
 
@@ -132,11 +132,11 @@ def _costs(
     trace: Trace, spans: Spans, known: NDArray[np.bool_], names: int
 ) -> dict[str, NDArray[np.float64] | None]:
     """Returns the sums of `_COSTS` by phase name; NaN if none of its threads is known."""
-    until = np.minimum(spans.end, NEVER - 1) + 1
-    lane, ts = np.concatenate([spans.lane, spans.lane]), np.concatenate([spans.start, until])
+    # What happens at the end of a phase happens in the next one.
+    lane, ts = np.concatenate([spans.lane, spans.lane]), np.concatenate([spans.start, spans.end])
     order = np.lexsort((ts, lane))
     cuts = Cuts(lane[order], ts[order])
-    first, last = cuts.last(spans.lane, spans.start), cuts.last(spans.lane, until)
+    first, last = cuts.last(spans.lane, spans.start), cuts.last(spans.lane, spans.end)
     counted = known[spans.lane]
     name = spans.name[counted]
     any_known = np.bincount(name, minlength=names) > 0

@@ -135,12 +135,17 @@ def partial_in_words(target: str, epochs: Sequence[int]) -> str:
     )
 
 
+_INODE = "'inode ' || ino::VARCHAR || ' of ' || dev"
+# Other devices, and other containers, may have a file of the same name.
+_FILE = f"""
+CASE WHEN path IN (
+    SELECT path FROM reads GROUP BY path HAVING count(DISTINCT (dev, ino)) > 1
+) THEN path || ', ' || {_INODE} ELSE coalesce(path, {_INODE}, 'not known') END AS file
+"""
+
+
 def _files_of(trace: Trace) -> pd.DataFrame:
-    return _sums(
-        trace,
-        "coalesce(target, '') AS target,"
-        " coalesce(path, 'inode ' || ino::VARCHAR || ' of ' || dev, 'not known') AS file",
-    )
+    return _sums(trace, f"coalesce(target, '') AS target, {_FILE}")
 
 
 def _files(parts: pd.DataFrame) -> pd.DataFrame:
@@ -160,7 +165,13 @@ READS_BY_FILE = MergedTable(
     "Reads of files, by file",
     (
         Column("target", "target whose threads read; null: others", "target", text=True),
-        Column("file", "its name at the end of the recording, or its number", "file", text=True),
+        Column(
+            "file",
+            "its name at the end of the recording, with its number if others have this name; or its"
+            " number",
+            "file",
+            text=True,
+        ),
         *(replace(one, heading="") if one.name in _SHORT else one for one in _MEASURES),
     ),
     needs=("page_cache",),

@@ -9,28 +9,32 @@ import pandas as pd
 from tracer.analysis.timeline.axis import Axis
 from tracer.analysis.timeline.lane import Kind, Lane
 from tracer.probes.sampler.catalogue import COUNTERS
+from tracer.store.manifest import page_bytes
 from tracer.store.trace import Trace
 
 MOST_LINES = 6
 _MIB = 1 << 20
-_PAGE_BYTES = 4096
 
 
 @dataclass(frozen=True)
 class _Topic:
-    """The series of one lane. A sample times `scale` is its value in `unit`."""
+    """The series of one lane. A sample times `scale` is its value in `unit`.
+
+    `pages`: the samples are numbers of pages, so the size of a page is a factor, too.
+    """
 
     title: str
     unit: str
     scale: float
     series: tuple[str, ...]
     group: str = "Samples"
+    pages: bool = False
 
 
 _TOPICS = (
     _Topic(
-        "Dirty pages, and pages being written", "MiB", _PAGE_BYTES / _MIB,
-        ("dirty_pages", "writeback_pages"), "Write-back",
+        "Dirty pages, and pages being written", "MiB", 1 / _MIB,
+        ("dirty_pages", "writeback_pages"), "Write-back", pages=True,
     ),
     _Topic("Dirty page cache of cgroups", "MiB", 1 / _MIB, ("cgroup_dirty", "cgroup_writeback"),
            "Write-back"),
@@ -125,7 +129,7 @@ def _lane(trace: Trace, topic: _Topic) -> Lane | None:
         words += [instance] if instance is not None else []
         if instance is None or target is not None:
             words.append("machine" if target is None else target)
-        own["value"] *= topic.scale
+        own["value"] *= topic.scale * (page_bytes(trace.manifest) if topic.pages else 1)
         parts.append(own.assign(series=", ".join(words)))
     if not parts:
         return None

@@ -179,7 +179,7 @@ def test_each_backward_of_a_running_container_is_found_from_outside(start, share
     with recording.stop() as trace:
         assert trace.manifest["loss"]["events"] == 0
         query = (
-            'SELECT start, "end" FROM phases SEMI JOIN (FROM processes WHERE target = \'a1\')'
+            "SELECT start, \"end\" FROM phases SEMI JOIN (FROM processes WHERE target = 'a1')"
             " USING (pid) WHERE name = 'backward' AND source = 'uprobe' ORDER BY start"
         )
         found = trace.connection.execute(query).fetchall()

@@ -41,13 +41,15 @@ def safe(value: object) -> Text:
 
 
 def show(value: Any) -> Text:
-    """Returns a table cell: numbers with about three significant digits, missing values as "-"."""
+    """Returns a table cell: numbers with two to four significant digits, missing values as "-"."""
     if value is None or value != value:
         return Text("-")
     if isinstance(value, bool):
         return Text("yes" if value else "no")
     if isinstance(value, float):
         size = abs(value)
+        if 0 < size < 0.0005:
+            return Text(f"{value:.2g}")  # it is not 0
         digits = 0 if size >= 1000 else 1 if size >= 100 else 2 if size >= 10 else 3
         return Text(show_number(value, digits))
     if isinstance(value, int):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from tracer.analysis.flushlayer.answers.question import serves
 from tracer.analysis.flushlayer.trace.accesses import PATH_NOT_KNOWN
 from tracer.analysis.flushlayer.trace.writers import TARGETS
 from tracer.cli.output import console, print_table, safe, show
@@ -36,7 +37,7 @@ def print_answer(name: str, facts: dict[str, Any], devices: Sequence[str] = ()) 
     out = console()
     out.print(safe(f"{name}: a flush layer of {facts['medium']} in front of {facts['disk']}"))
     out.print()
-    if not facts["requests"] and not facts.get("reads"):
+    if not serves(facts):
         whose = " of the targets" if facts["writers"]["taken"] == TARGETS else ""
         there = f" to {', '.join(devices)}" if devices else ""
         out.print(
@@ -242,12 +243,17 @@ _SHOWN = {
     "mean_ns": "mean ms",
     "p99_ns": "p99 ms",
 }
+_RESULTS = ("improvement", "improvement_with_drain", "mean_ns", "p99_ns")
 
 
 def print_sweep(name: str, frame: pd.DataFrame) -> None:
-    """Prints the first rows of a sweep's table, without the columns that have a single value."""
+    """Prints the first rows of a sweep's table: its results, and what differs between rows."""
     out = console()
-    of = [c for c in _SHOWN if c in frame and (len(frame) < 2 or frame[c].nunique() > 1)]
+    of = [
+        column
+        for column in _SHOWN
+        if column in frame and (column in _RESULTS or len(frame) < 2 or frame[column].nunique() > 1)
+    ]
     rows = [
         [_cell(column, row[column]) for column in of]
         for row in frame[of].head(_SHOWN_ROWS).to_dict("records")

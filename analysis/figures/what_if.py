@@ -96,10 +96,10 @@ def sweep_heat(frame: pd.DataFrame, value: str, title: str) -> go.Figure:
     axes = [column for column in _AXES if column in frame and frame[column].nunique() > 1]
     names = joined([frame[column] for column in axes]) if axes else ["all"] * len(frame)
     grid = frame.assign(row=names).pivot_table(
-        index="row", columns="capacity_bytes", values=value, sort=False
+        index="row", columns="capacity_bytes", values=value, sort=False, dropna=False
     )
     sizes = sorted(frame["capacity_bytes"].unique())
-    grid = grid[sizes]
+    grid = grid.reindex(columns=sizes)
     figure = go.Figure(
         go.Heatmap(
             z=grid.to_numpy(),

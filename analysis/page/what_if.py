@@ -9,6 +9,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from tracer.analysis.figures import what_if as draw
+from tracer.analysis.flushlayer.answers.question import serves
 from tracer.analysis.flushlayer.trace.accesses import PATH_NOT_KNOWN
 from tracer.analysis.flushlayer.trace.writers import TARGETS
 from tracer.analysis.page.base import TEMPLATES, render
@@ -45,7 +46,7 @@ def answer_page(name: str, facts: dict[str, Any]) -> str:
         [name, f"model {facts['model']}", f"{facts['policy']}, {facts['buffer']}",
          f"pages identified by {facts['identity']}"],
         _tiles(facts),
-        parts if facts["requests"] or facts.get("reads") else [],
+        parts if serves(facts) else [],
         facts["assumptions"],
     )  # fmt: skip
 

@@ -48,7 +48,7 @@ def test_pages_by_phase_count_once_on_stacked_devices(made):
         assert tables.flushed_pages(trace)["pages"].sum() == 8
 
 
-def test_what_happens_between_two_phases_happens_in_the_later_one(made):
+def test_the_end_of_a_phase_belongs_to_the_next_one(made):
     given = {
         "processes": [JOB],
         "phases": [phase("step", 0, 10, step=0), phase("step", 10, 20, step=1)],
@@ -125,6 +125,6 @@ def test_a_gap_without_a_begin_is_drawn_from_the_begin_of_the_recording(made, tm
 
 
 def test_a_small_number_is_not_shown_as_0():
-    shown = {0.0: "0.000", 0.0123456: "0.012", 0.00049: "0.00049", -0.00027: "-0.00027"}
+    shown = {0.0: "0.000", 0.0123456: "0.012", 0.00049: "0.00049", -0.0002: "> -0.001"}
     assert {number: show(number).plain for number in shown} == shown
     assert float(show(1.23e-300).plain) == 1.2e-300

@@ -48,7 +48,7 @@ def show(value: Any) -> Text:
         return Text("yes" if value else "no")
     if isinstance(value, float):
         size = abs(value)
-        if 0 < size < 0.0005:
+        if 0 < value < 0.0005:
             return Text(f"{value:.2g}")  # it is not 0
         digits = 0 if size >= 1000 else 1 if size >= 100 else 2 if size >= 10 else 3
         return Text(show_number(value, digits))

@@ -35,7 +35,7 @@ def answer(question: Question, by_identity: Mapping[Identity, Accesses]) -> dict
     """
     accesses = by_identity[question.identity]
     pages = question.capacity.of(accesses.unique_written)
-    identities = {str(key): _identity(question, of) for key, of in by_identity.items()}
+    identities = {str(key): _identity(question, of, pages) for key, of in by_identity.items()}
     return {
         "requests": _row(question, accesses, 0)["disk_writes"],
         **input_facts(accesses),
@@ -78,11 +78,11 @@ def papers_number(identities: Mapping[str, Mapping[str, Any]]) -> str:
     return f"Layer size that reaches the paper's mean of {mean:.0%}, {'; '.join(parts)}."
 
 
-def _identity(question: Question, accesses: Accesses) -> dict[str, Any]:
-    """Returns the facts of one identity.
+def _identity(question: Question, accesses: Accesses, pages: int) -> dict[str, Any]:
+    """Returns the facts of one identity; the layer has `pages`.
 
     Keys: requests, unique_pages, mapping (pages of files, of no file, not mapped; empty by block),
-    the row of the question's capacity, most and most_with_drain (the largest improvements), curve
+    the row of this layer, most and most_with_drain (the largest improvements), curve
     (rows of `curve.improvements`, thinned), and needed: for each of PAPERS the least capacity_pages
     that reaches it, without and with the drain; None: no capacity reaches it.
     """
@@ -94,7 +94,7 @@ def _identity(question: Question, accesses: Accesses) -> dict[str, Any]:
         "requests": found.writes,
         "unique_pages": accesses.unique_written,
         "mapping": accesses.by_mapping,
-        **_row(question, accesses, question.capacity.of(accesses.unique_written)),
+        **_row(question, accesses, pages),
         "most": most,
         "most_with_drain": most_with_drain,
         "curve": thinned(frame, _CURVE_ROWS).to_dict("records"),

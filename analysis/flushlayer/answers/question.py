@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -90,9 +91,9 @@ class Question:
 
     def operations(self, accesses: Accesses) -> Operations | None:
         """Returns the operation of each access on the layer; None: all are writes into it."""
-        if self.buffer == "write-only" or accesses.bios is None:
-            return None
         bios = accesses.bios
+        if bios is None or (self.buffer == "write-only" and bios.write.all()):
+            return None
         of = bios.of_pages()
         return operations(self.buffer, bios.write[of], bios.waited[of])
 
@@ -146,6 +147,12 @@ def input_facts(accesses: Accesses) -> dict[str, Any]:
         "below_left_out": accesses.below,
         "writers": None if accesses.writers is None else accesses.writers.facts(),
     }
+
+
+def serves(facts: Mapping[str, Any]) -> bool:
+    """Returns whether the layer of an answer has something to do, by the facts of the answer."""
+    reads = facts.get("reads") or any(row["op"] == "read" for row in facts.get("latency", ()))
+    return bool(facts["requests"] or (reads and facts["buffer"] == "read-write"))
 
 
 def about_input(accesses: Accesses) -> list[str]:

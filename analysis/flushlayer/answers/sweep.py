@@ -31,6 +31,7 @@ from tracer.analysis.flushlayer.trace.recorded import recorded_requests
 from tracer.analysis.flushlayer.trace.writers import EVERYBODY
 from tracer.probes.errors import UsageError
 from tracer.sizes import parse_size
+from tracer.store.manifest import duration_s
 from tracer.store.trace import Trace
 
 _MOST = 1_000_000
@@ -213,7 +214,7 @@ def run(
                 (part["identity"], part["disk"].name, part["replay"]) for part in parts
             )
         }
-        one = partial(_timed, accesses, asked, bases)
+        one = partial(_timed, accesses, asked, bases, duration_s(trace.manifest) or 0.0)
     else:
         one = partial(_curve, accesses, plan)
     rows: list[dict[str, Any]] = []
@@ -290,6 +291,7 @@ def _timed(
     prepared: Mapping[Key, Accesses],
     asked: Mapping[str, Requests],
     bases: Mapping[tuple[str, str, str], Outcome],
+    least_s: float,
     part: dict[str, Any],
 ) -> list[dict[str, Any]]:
     identity = part["identity"]
@@ -320,7 +322,7 @@ def _timed(
     row["disk_utilisation"] = max(busiest, default=math.nan)
     row["medium_utilisation"] = math.nan
     row["lifetime_low_years"] = row["lifetime_high_years"] = math.nan
-    seconds = (found.end_ns - found.begin_ns) / 1e9
+    seconds = max(least_s, (found.end_ns - found.begin_ns) / 1e9)
     if found.medium is not None and seconds > 0:
         used = found.medium.utilisation
         row["medium_utilisation"] = math.nan if used is None else used

@@ -25,6 +25,7 @@ from tracer.analysis.flushlayer.trace.recorded import recorded_requests
 from tracer.analysis.flushlayer.trace.sync_calls import sync_calls
 from tracer.analysis.flushlayer.trace.writers import TARGETS
 from tracer.analysis.views.wait_times import KINDS
+from tracer.store.manifest import duration_s
 from tracer.store.trace import Trace
 
 GROUPS = ("phase", "tenant", "reason")
@@ -95,7 +96,7 @@ def answer(
         ],
         "disk_pages": one.disk_pages,
         "disk_pages_without": base.disk_pages,
-        **_medium(question, layer, one),
+        **_medium(question, layer, one, duration_s(trace.manifest) or 0.0),
         "ceiling": _ceiling(trace),
         "assumptions": [
             question.capacity.said(accesses.unique_written),
@@ -200,9 +201,9 @@ def _sync_calls(
     return found
 
 
-def _medium(question: Question, layer: Layer, run: Outcome) -> dict[str, Any]:
-    """Returns the keys wear and energy_j."""
-    seconds = (run.end_ns - run.begin_ns) / 1e9
+def _medium(question: Question, layer: Layer, run: Outcome, least_s: float) -> dict[str, Any]:
+    """Returns the keys wear and energy_j. The layer is written to in `least_s` or in the run."""
+    seconds = max(least_s, (run.end_ns - run.begin_ns) / 1e9)
     if run.medium is None or seconds <= 0:
         return {"wear": None, "energy_j": None}
     worn = nvm.wear(question.medium, layer.capacity * PAGE_BYTES, run.medium.bytes_written, seconds)

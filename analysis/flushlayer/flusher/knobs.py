@@ -105,7 +105,8 @@ class Knobs:
     def changed(self, **values: float) -> Knobs:
         """Returns a copy with other values, given by the names of sysctls or `dirtyable_bytes`.
 
-        A new ratio sets its bytes to 0, and new bytes set their ratio to 0, as in the kernel.
+        A new ratio sets its bytes to 0, and new bytes set their ratio to 0, as in the kernel. No
+        bytes (0) leave the ratio.
         Raises UsageError for an unknown name and for a value out of range.
         """
         turned: dict[str, float] = {}
@@ -115,7 +116,7 @@ class Knobs:
             _check(name, value)
             turned[name] = value if name in _RATIOS else int(value)
         for name in values:
-            if name in _INSTEAD:
+            if name in _INSTEAD and (values[name] or name in _RATIOS):
                 turned.setdefault(_INSTEAD[name], 0)
         assumed = tuple(name for name in self.assumed if name not in turned)
         return replace(self, **turned, assumed=assumed)  # type: ignore[arg-type]

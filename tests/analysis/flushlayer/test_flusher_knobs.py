@@ -90,3 +90,11 @@ def test_values_of_a_trace_are_checked_too(tmp_path):
         pytest.raises(UsageError, match="dirty_ratio cannot be -5"),
     ):
         knobs.recorded_knobs(trace)
+
+
+def test_no_bytes_leave_the_ratio_and_no_ratio_takes_the_bytes():
+    by_ratio = knobs.Knobs(20, 10, 0, 0, 3000, 500, dirtyable_bytes=GIB)
+    assert by_ratio.changed(dirty_background_bytes=0, dirty_bytes=0) == by_ratio
+    by_bytes = by_ratio.changed(dirty_background_bytes=1 << 20)
+    assert by_bytes.dirty_background_ratio == 0
+    assert by_bytes.changed(dirty_background_ratio=0).dirty_background_bytes == 0

@@ -1,0 +1,156 @@
+"""Models, sweeps, texts and pages give the same answer to the same question."""
+
+import json
+
+import pytest
+
+from tests.support.traces import make_trace
+from tracer.analysis.flushlayer.answers import paper, sweep, timed
+from tracer.analysis.flushlayer.answers.question import Capacity, Question
+from tracer.analysis.flushlayer.devices import find_device
+from tracer.analysis.flushlayer.policies import POLICIES
+from tracer.analysis.flushlayer.timed.destage import Destage
+from tracer.analysis.flushlayer.trace.accesses import Identity, page_writebacks
+
+pytestmark = pytest.mark.slow
+
+MS, S = 10**6, 10**9
+YEAR_S = 365.25 * 86400
+PCM, HDD = find_device("pcm-paper", "nvm"), find_device("hdd-paper", "disk")
+DEV = "254:0"
+JOB = [{"tid": 7, "pid": 7, "target": "job", "role": "target", "comm": "python"}]
+READ_WRITE = ("--buffer", "read-write")
+
+
+def served(ts, page, rwbs="WS"):
+    """Returns a page's bio, and its request of 8 ms."""
+    bio = {"pid": 7, "tid": 7, "dev": DEV, "sector": 8 * page, "nr_sector": 8, "rwbs": rwbs}
+    at = {"bio_queue": ts, "issue": ts, "complete": ts + 8 * MS}
+    return [{**bio, "event": event, "ts": moment} for event, moment in at.items()]
+
+
+def rewritten(reads):
+    """Returns 6 passes over 8 pages; after each write, so many pages are read that nobody wrote."""
+    pages = []
+    for turn in range(6):
+        for page in range(8):
+            pages.append((page, "WS"))
+            pages += [(1000 + 100 * turn + 10 * page + n, "R") for n in range(reads)]
+    return [row for n, (page, rwbs) in enumerate(pages) for row in served(20 * MS * n, page, rwbs)]
+
+
+@pytest.fixture
+def trace(tmp_path):
+    """Makes a trace of these block events, and of other tables."""
+
+    def make(block, name="t", **given):
+        tables = {"block": block, "processes": JOB, **given.pop("tables", {})}
+        return make_trace(tmp_path / f"{name}.trace", tables, **given)
+
+    return make
+
+
+@pytest.fixture
+def plan(tmp_path):
+    """Writes the file of a sweep; returns its path."""
+
+    def write(text):
+        path = tmp_path / "sweep.toml"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_reads_beside_a_write_only_layer_change_nothing_but_the_time(trace, policy):
+    question = Question(PCM, HDD, Capacity(pages=4), policy)
+    found = []
+    for reads in (0, 2):
+        with trace(rewritten(reads), f"{reads}-reads") as of:
+            accesses = page_writebacks(of, None, Identity.BLOCK, True, True)
+            run = timed.answer(question, of, accesses, Destage())
+            (layer,) = run["layers"]
+            by_paper = paper.answer(question, {Identity.BLOCK: page_writebacks(of)})
+            assert layer["most_dirty"] <= layer["capacity"] == 4
+            assert run["disk_pages"] == by_paper["disk_writes"]
+            found.append(run["disk_pages"])
+    assert found[0] == found[1] > 0
+
+
+def test_a_sweep_over_buffers_has_the_rows_of_each_buffer_alone(trace, plan):
+    one, both = ('["write-only"]', '["write-only", "read-write"]')
+    with trace(rewritten(2)) as of:
+        of_one, of_both = (
+            sweep.run(of, sweep.load(plan(f"capacity = [0.5, 1.0]\nbuffer = {buffers}\n")))
+            for buffers in (one, both)
+        )
+    alike = of_both[of_both["buffer"] == "write-only"].reset_index(drop=True)
+    assert alike.equals(of_one)
+    assert of_one["requests"].tolist() == [48, 48]
+
+
+def test_all_identities_are_asked_about_one_layer(trace):
+    extent = {"tid": 7, "event": "known", "dev": DEV, "ino": 11, "file_block": 0, "blocks": 4}
+    block, extents = [], []
+    for n in range(8):  # A file of 4 pages is written 8 times, each time in another place.
+        at, place = 100 * MS * (n + 1), 100 + 10 * n
+        extents.append({**extent, "ts": at - 1, "disk_block": place})
+        block += [row for page in range(4) for row in served(at + page, place + page)]
+    block.sort(key=lambda row: row["ts"])
+    file_system = {"dev": DEV, "block_bytes": 4096}
+    with trace(block, tables={"extents": extents}, file_systems=[file_system]) as of:
+        accesses = {one: page_writebacks(of, None, one) for one in Identity}
+        facts = paper.answer(Question(PCM, HDD), accesses)
+    identities = facts["identities"]
+    assert {one["capacity_pages"] for one in identities.values()} == {8}
+    assert [identities[one]["disk_writes"] for one in ("block", "file")] == [24, 0]
+
+
+def test_a_cell_wears_by_the_writes_of_the_whole_recording(trace, plan):
+    pcm = find_device("pcm-generic", "nvm")
+    block = [row for page in range(100) for row in served(1800 * S + 10 * MS * page, page)]
+    hour = {"name": "mono", "start_ns": 0, "end_ns": 3600 * S}
+    with trace(block, clock=hour) as of:
+        accesses = page_writebacks(of, None, Identity.BLOCK, True, True)
+        facts = timed.answer(Question(pcm, HDD, Capacity(pages=100)), of, accesses, Destage())
+        text = 'model = "timed"\ncapacity = [1.0]\nmedium = ["pcm-generic"]\n'
+        frame = sweep.run(of, sweep.load(plan(text)))
+    assert facts["wear"]["cycles_per_year"] == pytest.approx(YEAR_S / 3600)
+    assert frame["lifetime_low_years"].tolist() == [facts["wear"]["lifetime_years"][0]]
+
+
+def test_a_sweep_tells_its_results_even_if_all_are_equal(trace, plan, tracer):
+    of = trace([row for n in range(8) for row in served(20 * MS * n, n % 4)])
+    of.close()
+    path = plan('capacity = ["1M"]\npolicy = ["lru", "arc"]\n')
+    said = tracer("simulate", of.folder, "--config", path).out
+    rows = [line.split()[:2] for line in said.splitlines() if " 1.000 " in line]
+    assert rows == [
+        ["lru", "1.000"], ["arc", "1.000"],
+    ]  # fmt: skip
+
+
+def test_a_job_that_only_reads_has_an_answer_with_a_layer_for_reads(trace, plan, tracer, tmp_path):
+    of = trace([row for n in range(30) for row in served(20 * MS * n, n % 10, "R")])
+    of.close()
+    asked = ("simulate", of.folder, "--model", "timed", "--capacity", "1M")
+    said = tracer(*asked, *READ_WRITE).out
+    (layer,) = json.loads(tracer(*asked, *READ_WRITE, "--json").out)["layers"]
+    assert "nothing to do" not in said and layer["read_hits"] == 20
+    assert "nothing to do" in tracer(*asked).out
+    tracer(*asked, *READ_WRITE, "--html", tmp_path / "answer.html")
+    assert "Response times" in (tmp_path / "answer.html").read_text()
+    path = plan('model = "timed"\ncapacity = ["1M"]\nbuffer = ["write-only", "read-write"]\n')
+    tracer("simulate", of.folder, "--config", path, "--html", tmp_path / "sweep.html")
+    assert "Every simulation" in (tmp_path / "sweep.html").read_text()
+
+
+def test_a_sweep_over_a_trace_without_writes_has_a_page(trace, plan, tracer, tmp_path):
+    traces = [trace([row for n in range(8) for row in served(20 * MS * n, n % 4)]), trace([], "u")]
+    for of in traces:
+        of.close()
+    folders = [of.folder for of in traces]
+    path = plan("capacity = [0.5, 1.0]\n")
+    tracer("simulate", *folders, "--config", path, "--html", tmp_path / "sweep.html")
+    assert "Every simulation" in (tmp_path / "sweep.html").read_text()

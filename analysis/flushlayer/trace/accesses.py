@@ -201,6 +201,8 @@ def _rows(trace: Trace, devices: list[str] | None, reads: bool, flushes_too: boo
     chosen = on_devices(trace, devices)
     uppers = [] if devices else _written(trace, view)
     below = below_others(trace, uppers)
+    if reads and not devices:
+        uppers = sorted({*uppers, *_read(trace)})
     below_too = below_others(trace, uppers, inodes=False)
     query = (
         "SELECT ts, row, dev, sector, page, pages, rwbs, pid, reason,"
@@ -213,7 +215,7 @@ def _rows(trace: Trace, devices: list[str] | None, reads: bool, flushes_too: boo
         query += (
             f" UNION ALL SELECT ts, row, dev, sector, sector // {SECTORS_PER_PAGE} AS page,"
             f" (sector + nr_sector - 1) // {SECTORS_PER_PAGE} - sector // {SECTORS_PER_PAGE} + 1,"
-            " rwbs, b.pid, NULL, NULL, NULL, false, false, nr_sector,"
+            " rwbs, b.pid, NULL, coalesce(o.container, o.target), NULL, false, false, nr_sector,"
             f" {_SUBMITTER}, {below_too}, false FROM {_WITH_THREAD}"
             f" WHERE event = 'bio_queue' AND nr_sector > 0 AND {OPERATION} = 'read' AND {chosen}"
         )
@@ -230,6 +232,12 @@ def _rows(trace: Trace, devices: list[str] | None, reads: bool, flushes_too: boo
 def _written(trace: Trace, view: str) -> list[str]:
     """Returns the disks with write-backs."""
     return [dev for (dev,) in trace.rows(f"SELECT DISTINCT dev FROM {view} WHERE dev IS NOT NULL")]
+
+
+def _read(trace: Trace) -> list[str]:
+    """Returns the devices of which bios read."""
+    kind = f"event = 'bio_queue' AND nr_sector > 0 AND {OPERATION} = 'read'"
+    return [dev for (dev,) in trace.rows(f"SELECT DISTINCT dev FROM block WHERE {kind}") if dev]
 
 
 def _each_page(

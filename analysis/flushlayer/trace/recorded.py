@@ -91,14 +91,18 @@ def recorded_requests(trace: Trace, accesses: Accesses) -> Requests:
 
 
 def _continued(bios: Bios, chain: NDArray[np.int64], done: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Returns whether each bio continues the bio before it, on the device and in one request."""
+    """Returns whether each bio continues the bio before it, on the device and in one request.
+
+    Bios of different tenants, reasons or phases stay apart, and so do those that nobody waits for.
+    """
     found = np.zeros(len(bios), np.bool_)
     ends = bios.sector + bios.sectors.astype(np.uint64)
     found[1:] = (done[1:] >= 0) & (bios.pages[1:] > 0) & (bios.sector[1:] == ends[:-1])
     # Bios that meet inside a page stay apart, because each touches that page; the simulation merges
     # them.
     found[1:] &= bios.sector[1:] % np.uint64(SECTORS_PER_PAGE) == 0
-    for values in (done, chain, bios.device, bios.write):
+    alike = (bios.tenant, bios.reason, bios.phase, bios.waited)
+    for values in (done, chain, bios.device, bios.write, *alike):
         found[1:] &= values[1:] == values[:-1]
     found[1:] &= ~(bios.flush[1:] | bios.fua[1:] | bios.flush[:-1] | bios.fua[:-1])
     return found

@@ -154,3 +154,67 @@ def test_a_sweep_over_a_trace_without_writes_has_a_page(trace, plan, tracer, tmp
     path = plan("capacity = [0.5, 1.0]\n")
     tracer("simulate", *folders, "--config", path, "--html", tmp_path / "sweep.html")
     assert "Every simulation" in (tmp_path / "sweep.html").read_text()
+
+
+def test_bios_of_one_request_go_into_the_layer_or_past_it_apart(trace):
+    """The block layer merges a write that somebody waits for with three that nobody waits for."""
+    bio = {"pid": 7, "tid": 7, "dev": DEV}
+    block = []
+    for n in range(10):
+        at, place = 100 * MS * n, 8 * (100 + 10 * n)
+        waited = {**bio, "ts": at, "sector": place, "nr_sector": 8, "rwbs": "WS"}
+        other = {**bio, "ts": at + 10, "sector": place + 8, "nr_sector": 24, "rwbs": "W"}
+        whole = {**waited, "nr_sector": 32}
+        block += [
+            {**waited, "event": "bio_queue"},
+            {**other, "event": "bio_queue"},
+            {**other, "event": "backmerge", "ts": at + 11},
+            {**whole, "event": "issue", "ts": at + 20},
+            {**whole, "event": "complete", "ts": at + 8 * MS},
+        ]
+    question = Question(PCM, HDD, Capacity(pages=100), buffer="sync-only")
+    with trace(block) as of:
+        accesses = page_writebacks(of, None, Identity.BLOCK, True, True)
+        run = timed.answer(question, of, accesses, Destage())
+        by_paper = paper.answer(question, {Identity.BLOCK: page_writebacks(of)})
+    assert by_paper["disk_writes"] == run["disk_pages"] == 30
+    assert run["layers"][0]["written"] == 10
+
+
+def test_the_part_of_the_only_tenant_serves_its_reads(trace):
+    pages = [
+        (page, rwbs)
+        for _ in range(5)
+        for page, rwbs in ((900, "WS"), *((n, "R") for n in range(6)))
+    ]
+    block = [row for n, (page, rwbs) in enumerate(pages) for row in served(20 * MS * n, page, rwbs)]
+    written = [{"ts": 0, "pid": 7, "tid": 7, "event": "direct_start", "dev": DEV, "ino": 11}]
+    question = Question(PCM, HDD, Capacity(pages=50), buffer="read-write")
+    with trace(block, tables={"dirty": [], "file_writes": written}) as of:
+        accesses = page_writebacks(of, None, Identity.BLOCK, True, True)
+        hits = [
+            timed.answer(question, of, accesses, Destage(), partitioned)["layers"][0]["read_hits"]
+            for partitioned in (False, True)
+        ]
+    assert hits == [24, 24]
+
+
+@pytest.mark.parametrize("written", [0, 1])
+def test_reads_of_a_volume_count_once_whether_or_not_it_is_written_to(trace, written):
+    disks = [
+        {"dev": "8:16", "name": "sdb", "bytes": 1 << 40},
+        {"dev": "253:0", "name": "dm-0", "bytes": 1 << 30, "on": ["8:16"]},
+    ]
+    rows = [(n % 8, "R") for n in range(24)] + [(900, "WS")] * written
+    bio = {"pid": 7, "tid": 7, "event": "bio_queue", "nr_sector": 8}
+    block = [
+        {**bio, "ts": MS * n + below, "dev": dev, "sector": 8 * (page + 256 * below), "rwbs": rwbs}
+        for n, (page, rwbs) in enumerate(rows)
+        for below, dev in enumerate(("253:0", "8:16"))
+    ]
+    question = Question(PCM, HDD, Capacity(pages=12), buffer="read-write")
+    with trace(block, disks=disks) as of:
+        accesses = page_writebacks(of, None, Identity.BLOCK, True, all_writers=True)
+        facts = paper.answer(question, {Identity.BLOCK: accesses})
+    assert (facts["requests"], facts["reads"], facts["read_hits"]) == (written, 24, 16)
+    assert facts["below_left_out"] == {"8:16": 24 + written}

@@ -36,6 +36,7 @@ from tracer.analysis.exchange.marks import (
 )
 from tracer.analysis.exchange.streaming import query_batches, table_batches
 from tracer.analysis.exchange.tracks import Lanes, Tracks, nested
+from tracer.analysis.views.phase_times import make_phase_times
 from tracer.analysis.views.requests import requests
 from tracer.probes.loss import OF_EVENTS
 from tracer.store.trace import Trace
@@ -150,10 +151,12 @@ def _faults(trace: Trace, tracks: Tracks, window: Window) -> Iterator[Marks]:
 
 
 def _phases(trace: Trace, tracks: Tracks, window: Window) -> Iterator[Marks]:
+    make_phase_times(trace)
     sql = f"""
-        SELECT start AS ts, coalesce("end", greatest({window.last}, start)) AS stop,
+        SELECT start AS ts, coalesce(until, greatest({window.last}, start)) AS stop,
             pid, tid, name, epoch, step, source
-        FROM phases WHERE start <= {window.end} AND coalesce("end", {LATEST_NS}) >= {window.start}
+        FROM phase_times
+        WHERE start <= {window.end} AND coalesce(until, {LATEST_NS}) >= {window.start}
         ORDER BY pid, tid, start, stop DESC
     """
     lanes: list[list[int]] = []

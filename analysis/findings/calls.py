@@ -5,6 +5,8 @@ from __future__ import annotations
 from tracer.analysis.findings.finding import Finding, ask, finding, percent
 from tracer.analysis.findings.finding import name as named
 from tracer.analysis.findings.window import Scope, window
+from tracer.analysis.views.calls_around import LATEST
+from tracer.analysis.views.threads import make_threads, owns
 from tracer.store.trace import Trace
 
 
@@ -17,12 +19,19 @@ def calls(trace: Trace) -> list[Finding]:
     over = window(trace)
     if over is None or not over.stage:
         return []
-    threads = f"(SELECT tid FROM phases WHERE name = '{over.stage}')"
+    make_threads(trace)
+    # Another thread may have the number of one that trained.
+    threads = (
+        f"(SELECT DISTINCT p.tid, coalesce(t.begun, {-LATEST}) AS begun,"
+        f" coalesce(t.until, {LATEST}) AS until FROM phases p"
+        f" LEFT JOIN threads t ON {owns('t', 'p', ts='start')} WHERE p.name = '{over.stage}')"
+    )
     answer = ask(
         trace,
         f"SELECT 100 * sum(sum(dur_ns)) OVER () / {over.ns} AS value, name,"
-        f" 100 * sum(dur_ns) / {over.ns} AS of_most, sum(count(*)) OVER () AS calls FROM syscalls"
-        f" WHERE dur_ns >= 0 AND {over.holds()} AND tid IN {threads}"
+        f" 100 * sum(dur_ns) / {over.ns} AS of_most, sum(count(*)) OVER () AS calls"
+        f" FROM syscalls c SEMI JOIN {threads} o ON {owns('o', 'c')}"
+        f" WHERE dur_ns >= 0 AND {over.holds()}"
         " GROUP BY name ORDER BY sum(dur_ns) DESC, name LIMIT 1",
     )
     if answer is None:

@@ -138,11 +138,11 @@ def _stretches(over: Window) -> str:
     """Returns SQL for the stretches: target (null: all targets), begun, ended (ns)."""
     if not over.stage:
         return f"SELECT NULL AS target, {over.start} AS begun, {over.end} AS ended"
-    last = f'coalesce("end", {over.end})'
+    last = f"coalesce(p.until, {over.end})"
     return (
         f"SELECT target, greatest(start, {over.start}) AS begun,"
         f" least({last}, {over.end}) AS ended"
-        " FROM (SELECT *, coalesce(tid, pid) AS thread FROM phases) p"
+        " FROM (SELECT *, coalesce(tid, pid) AS thread FROM phase_times) p"
         f" LEFT JOIN (SELECT * FROM threads WHERE job) t ON {owns('t', 'p', 'thread', 'start')}"
         f" WHERE name = '{over.stage}' AND start < {over.end} AND {last} > {over.start}"
         f" AND {last} > start"

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tracer.analysis.findings.finding import FEW_EVENTS, ask, name, percent
-from tracer.analysis.findings.window import Window, of_jobs
+from tracer.analysis.findings.window import Window
+from tracer.analysis.views.asked_bios import asked_bios
 from tracer.analysis.views.critical_path import RUN, critical_path, has_paths
 from tracer.analysis.views.flushes import flushes
 from tracer.analysis.views.requests import OPERATION
 from tracer.analysis.views.steps import fetches_of_steps
-from tracer.analysis.views.threads import owns
+from tracer.analysis.views.threads import make_threads, of_threads, owns
 from tracer.analysis.views.volumes import on_devices
 from tracer.store.trace import Trace
 
@@ -52,6 +53,13 @@ _MENDS = {
 _COLD = "read ahead with {workers}, or keep the data in memory"
 _MORE_WORKERS = "use more workers"
 _HALF = 0.5
+
+_TARGETS = f"""
+CREATE OR REPLACE TEMP TABLE waiting_targets AS
+SELECT DISTINCT o.target FROM steps s JOIN threads o ON {owns("o", "s", "pid", "start")}
+WHERE o.job AND o.target IS NOT NULL AND {{steps}}
+"""
+"""SQL for the targets whose steps count."""
 
 
 @dataclass(frozen=True)
@@ -110,12 +118,13 @@ def _more_workers_or_less_work(trace: Trace, workers: int) -> str:
 
 
 def _reads(trace: Trace, over: Window, said: str, device: object) -> Cause:
-    if _memory_is_short(trace, over):
+    own = _is_own(trace, over)
+    if _memory_is_short(trace, over, own):
         return Cause(
             f"{said}, while the memory limit makes the job give up pages that it reads again",
             "raise the memory limit, or read less data",
         )
-    other, share = _others_on_disk(trace, over, device)
+    other, share = _others_on_disk(trace, over, device, own)
     if share > _HALF:
         return Cause(
             f"{said}; {percent(100 * share)} of what the disk did was for others ({other})",
@@ -124,14 +133,25 @@ def _reads(trace: Trace, over: Window, said: str, device: object) -> Cause:
     return Cause(said, _COLD)
 
 
-def _memory_is_short(trace: Trace, over: Window) -> bool:
+def _is_own(trace: Trace, over: Window) -> str:
+    """Returns an SQL condition: steps of a target (column `target`) wait for the data.
+
+    A target that is not known may be one. If no process of the steps has a known target, all may.
+    """
+    make_threads(trace)
+    known = trace.create(_TARGETS.format(steps=over.steps))
+    return "coalesce(target IN (FROM waiting_targets), true)" if known else "true"
+
+
+def _memory_is_short(trace: Trace, over: Window, own: str) -> bool:
     if "reclaim" not in trace.tables:
         return False
-    found = f"FROM {of_jobs(trace, 'reclaim')} WHERE event = 'memcg_begin' AND {over.holds()}"
+    rows = of_threads("reclaim", f"job AND {own}")
+    found = f"FROM {rows} WHERE event = 'memcg_begin' AND {over.holds()}"
     return int(trace.rows(f"SELECT count(*) {found}")[0][0]) >= FEW_EVENTS
 
 
-def _others_on_disk(trace: Trace, over: Window, device: object) -> tuple[str, float]:
+def _others_on_disk(trace: Trace, over: Window, device: object, own: str) -> tuple[str, float]:
     """Returns who else used a disk most, and the share of its bytes that was for others."""
     if "block" not in trace.tables or device is None:
         return "", 0.0
@@ -141,16 +161,19 @@ def _others_on_disk(trace: Trace, over: Window, device: object) -> tuple[str, fl
         f"""
         WITH used AS (
             SELECT coalesce(d.comm, f.comm) AS comm, f.pages * 8 AS sectors,
-                f.whose IS NOT DISTINCT FROM 'other' AS other
+                if(f.target IS NULL, f.whose IS NOT DISTINCT FROM 'other', NOT {own}) AS other
             FROM flushes f LEFT JOIN (
                 SELECT pid, any_value(comm) AS comm FROM threads WHERE pid = tid GROUP BY pid
             ) d ON f.dirtier = d.pid
             WHERE NOT f.own AND {over.holds("f.ts")} AND {on_disk}
             UNION ALL
-            -- The thread that issues a request need not be the one that reads.
+            -- The thread that issues a request need not be the one that reads. Reads by threads of
+            -- the kernel are nobody's unless it is known who asked for them.
             SELECT b.comm, b.nr_sector, o.tid IS NULL
-            FROM block b LEFT JOIN (SELECT * FROM threads WHERE job) o ON {owns("o", "b")}
-            WHERE b.event = 'bio_queue' AND {OPERATION} = 'read' AND b.nr_sector > 0
+            FROM {asked_bios(trace)} b LEFT JOIN (
+                SELECT * FROM threads WHERE job AND {own} OR kernel
+            ) o ON {owns("o", "b")}
+            WHERE {OPERATION} = 'read' AND b.nr_sector > 0
                 AND {over.holds("b.ts")} AND {on_disk}
         )
         SELECT (SELECT comm FROM used WHERE other GROUP BY comm ORDER BY sum(sectors) DESC LIMIT 1),

@@ -15,20 +15,25 @@ from tracer.analysis.findings.finding import (
     size,
 )
 from tracer.analysis.findings.finding import name as named
-from tracer.analysis.findings.window import Scope, of_jobs, whole, window
+from tracer.analysis.findings.window import Scope, whole, window
+from tracer.analysis.views.asked_bios import asked_bios
 from tracer.analysis.views.requests import requests
+from tracer.analysis.views.threads import of_threads
 from tracer.store.trace import Trace
 
 _MACHINE = (Scope.MACHINE,)
 _HALF = 50.0
+_HELD_BACK = ", without the time for which a limit on the speed of a disk holds reads back"
 
 # A thread of the kernel may issue a request that another one has queued.
 _ASKED = """(
     SELECT coalesce(b.pid, r.pid) AS pid, coalesce(b.tid, r.tid) AS tid, r.operation, r.nr_sector,
-        coalesce(r.queue_ns, r.issue_ns) AS since, r.issue_ns, r.complete_ns AS until
+        coalesce(r.queue_ns, r.issue_ns) AS since, r.issue_ns, r.complete_ns AS until,
+        coalesce(b.held_back, false) AS held_back
     FROM requests r LEFT JOIN (
-        SELECT ts, sector, any_value(pid) AS pid, any_value(tid) AS tid FROM block
-        WHERE event = 'bio_queue' GROUP BY ALL
+        SELECT ts, sector, any_value(pid) AS pid, any_value(tid) AS tid,
+            bool_or(held_back) AS held_back
+        FROM {bios} GROUP BY ALL
     ) b ON r.queue_ns = b.ts AND r.sector = b.sector
 )"""
 
@@ -74,32 +79,42 @@ def _a(operation: str) -> str:
 
 
 def reads(trace: Trace) -> list[Finding]:
-    """Returns the time in which a read that the jobs' threads queued was queued or in service.
+    """Returns the time in which a read that the jobs' threads asked for was queued or in service.
 
-    It is an upper bound on their waiting time, because nobody waits for read-ahead. If several
-    jobs train at once, it is the sum over their processes. Needs the tables block and processes.
+    It is an upper bound on their waiting time, because nobody waits for read-ahead. A read by a
+    thread of the kernel counts, too, unless it is known to be for others. The time for which a read
+    is held back before it is queued does not count. If several jobs train at once, the time is the
+    sum over their processes. Needs the tables block and processes.
     """
     over = window(trace)
     if over is None:
         return []
     requests(trace)
     process = "PARTITION BY pid " if over.jobs > 1 else ""
+    asked = _ASKED.format(bios=asked_bios(trace))
     answer = ask(
         trace,
         "SELECT 100 * least(1, sum(greatest(0, until - greatest(since, coalesce(covered, since))))"
-        f" / {over.ns}) AS value, count(*) AS requests, sum(nr_sector) * 512 AS bytes"
-        f" FROM (SELECT since, until, nr_sector, max(until) OVER ({process}ORDER BY since, until"
+        f" / {over.ns}) AS value, count(*) AS requests, sum(nr_sector) * 512 AS bytes,"
+        " count(*) FILTER (tid IN (SELECT tid FROM threads WHERE kernel)) AS by_kernel,"
+        " count(*) FILTER (held_back) AS held_back"
+        " FROM (SELECT tid, held_back, since, until, nr_sector,"
+        f" max(until) OVER ({process}ORDER BY since, until"
         " ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS covered"
-        f" FROM {of_jobs(trace, _ASKED, 'since')}"
+        f" FROM {of_threads(asked, 'job OR kernel', ts='since')}"
         f" WHERE operation = 'read' AND until >= issue_ns AND {over.holds('issue_ns')})"
         " HAVING count(*) > 0",
     )
     if answer is None:
         return []
+    unknown, held_back = answer.count("by_kernel"), answer.count("held_back")
+    perhaps = f"; {unknown:,} by threads of the kernel, perhaps for others" if unknown else ""
     sentence = (
         f"reading from disks takes {at_most(answer.value)} of {over.what}"
-        f" ({answer.count('requests'):,} requests, {size(answer.number('bytes'))})"
+        f" ({answer.count('requests'):,} requests, {size(answer.number('bytes'))}{perhaps})"
     )
+    if held_back:
+        sentence += _HELD_BACK
     weight = answer.value / 100
     return [finding(trace, over, _MACHINE, "disk reads", answer, sentence, "%", weight, AT_MOST)]
 

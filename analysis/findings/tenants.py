@@ -27,10 +27,9 @@ def tenants(trace: Trace) -> list[Finding]:
     """Returns the share of pages written for one target's fsync or sync that another one dirtied.
 
     A page is written for a target if one of its processes writes it out in such a call. It is also
-    written for the target (an inference) if a kernel thread writes it out for a sync or a journal
-    commit, the last such call before it is the target's, and this call still lasts. The dirtier of
-    a page is that of its inode, as in the view `flushes`. If several targets dirtied it, the
-    dirtier is null, and all shares are lower bounds.
+    written for each target that is in such a call (an inference) if a kernel thread writes it out
+    for a sync or a journal commit. The dirtier of a page is that of its inode, as in the view
+    `flushes`. If several targets dirtied it, the dirtier is null, and all shares are lower bounds.
 
     Also returns the target that dirtied the most pages. Needs the tables block, syscalls and
     processes, and two targets.
@@ -48,16 +47,22 @@ def _waits(trace: Trace, over: Window) -> list[Finding]:
     answer = ask(
         trace,
         f"WITH jobs AS {_JOBS},"
-        " calls AS (SELECT c.ts, c.dur_ns, o.target FROM syscalls c JOIN jobs o"
-        f" ON {owns('o', 'c', 'pid')} WHERE c.name IN {SYNC} AND c.dur_ns >= 0),"
+        " calls AS (SELECT o.target, c.ts, c.ts::HUGEINT + c.dur_ns AS upto FROM syscalls c"
+        f" JOIN jobs o ON {owns('o', 'c', 'pid')} WHERE c.name IN {SYNC} AND c.dur_ns >= 0),"
+        " marked AS (SELECT *, coalesce(ts > max(upto) OVER (PARTITION BY target ORDER BY ts"
+        " ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), true)::INT AS apart FROM calls),"
+        " numbered AS (SELECT *, sum(apart) OVER (PARTITION BY target ORDER BY ts) AS n"
+        " FROM marked), waited AS (SELECT target, min(ts) AS ts, max(upto) AS upto FROM numbered"
+        " GROUP BY target, n),"
         " pages AS (SELECT ts, pid, reason, target, pages, certainty FROM flushes"
         " WHERE reason IN ('fsync', 'sync', 'journal') AND ino IS NOT NULL"
         " AND NOT contains(rwbs, 'M') AND NOT own AND NOT below),"
         " written AS (SELECT o.target AS waiting, p.target AS dirtier, p.pages, p.certainty"
         f" FROM pages p JOIN jobs o ON {owns('o', 'p', 'pid')} UNION ALL"
-        " SELECT c.target, p.target, p.pages, 'inferred' FROM (SELECT p.* FROM pages p"
-        f" ANTI JOIN jobs o ON {owns('o', 'p', 'pid')} WHERE p.pid IS NOT NULL) p"
-        " ASOF JOIN calls c ON p.ts >= c.ts WHERE p.ts - c.ts <= c.dur_ns)"
+        " SELECT w.target, p.target, p.pages, 'inferred' FROM (SELECT p.*, t.target AS waiting"
+        f" FROM pages p ANTI JOIN jobs o ON {owns('o', 'p', 'pid')}"
+        " CROSS JOIN (SELECT DISTINCT target FROM waited) t WHERE p.pid IS NOT NULL) p"
+        " ASOF JOIN waited w ON p.waiting = w.target AND p.ts >= w.ts WHERE p.ts <= w.upto)"
         " SELECT 100 * n / sum(n) OVER of_call AS value, waiting, dirtier, n AS pages,"
         " sum(n) OVER of_call AS of, sum(n) FILTER (dirtier IS NULL) OVER of_call AS unknown, exact"
         " FROM (SELECT waiting, dirtier, sum(pages) AS n, bool_and(certainty = 'exact') AS exact"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tracer.analysis.views.phase_times import make_phase_times
 from tracer.analysis.views.threads import make_threads, of_threads
 from tracer.probes.loss import OF_EVENTS
 from tracer.probes.schema import Scope
@@ -60,20 +61,21 @@ def window(trace: Trace) -> Window | None:
     recording = whole(trace)
     if recording is None or "phases" not in trace.tables:
         return recording
+    make_phase_times(trace)
     begun, ended = recording.start, recording.end
-    last = f'coalesce("end", {ended})'
+    last = f"coalesce(until, {ended})"
     within = f"start < {ended} AND {last} > {begun} AND {last} > start"
     found = trace.sql(
         f"SELECT name, min(greatest(start, {begun}))::BIGINT AS start,"
-        f" max(least({last}, {ended}))::BIGINT AS ended, count(DISTINCT pid) AS jobs FROM phases"
-        f" WHERE name IN {tuple(_STAGES)} AND {within} GROUP BY name"
+        f" max(least({last}, {ended}))::BIGINT AS ended, count(DISTINCT pid) AS jobs"
+        f" FROM phase_times WHERE name IN {tuple(_STAGES)} AND {within} GROUP BY name"
         f" ORDER BY name != 'train' LIMIT 1"
     )
     if not len(found):
         return recording
     stage = str(found["name"].iloc[0])
     ns = (
-        f"(SELECT sum(least({last}, {ended}) - greatest(start, {begun})) FROM phases"
+        f"(SELECT sum(least({last}, {ended}) - greatest(start, {begun})) FROM phase_times"
         f" WHERE name = '{stage}' AND {within})"
     )
     start, end = int(found["start"].iloc[0]), int(found["ended"].iloc[0])

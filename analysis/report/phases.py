@@ -40,7 +40,7 @@ WITH written AS (
     FROM {flushes} WHERE NOT own AND NOT below
 ),
 spans AS (
-    SELECT name, start, greatest(coalesce("end", {never}), start) AS ended FROM phases
+    SELECT name, start, greatest(coalesce(until, {never}), start) AS ended FROM phase_times
 ),
 islands AS (
     -- Overlapping phases of the same name, of any processes, are merged into one stretch.

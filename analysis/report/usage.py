@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
+from tracer.analysis.views.phase_times import make_phase_times
 from tracer.store.trace import Trace
 
 SERIES = (
@@ -24,14 +25,14 @@ def usage(trace: Trace) -> pd.DataFrame:
     as a percentage of all CPUs). Needs table samples.
     """
     trace.require("samples")
-    trace.empty_if_missing("phases")
+    make_phase_times(trace)
     cpus = trace.manifest["host"].get("cpus") or None
     shares = [step / _STEPS for step in range(_STEPS + 1)]
     return trace.sql(
         f"""
         WITH stage AS (
-            SELECT name, min(start) AS start, max(coalesce("end", 9223372036854775807)) AS ended
-            FROM phases WHERE name IN {_STAGES} GROUP BY name
+            SELECT name, min(start) AS start, max(coalesce(until, 9223372036854775807)) AS ended
+            FROM phase_times WHERE name IN {_STAGES} GROUP BY name
             ORDER BY name != '{_STAGES[0]}' LIMIT 1
         ), chosen AS (
             SELECT name, instance, unit, if(name = 'cpu_use', value / ?, value) AS value

@@ -6,6 +6,7 @@ import pandas as pd
 
 from tracer.analysis.timeline.axis import Axis
 from tracer.analysis.timeline.lane import Kind, Lane
+from tracer.analysis.views.phase_times import make_phase_times
 from tracer.store.trace import Trace
 
 MOST_SPANS = 6000
@@ -14,10 +15,11 @@ MOST_THREADS = 10
 _SPANS = """
 CREATE OR REPLACE TEMP TABLE timeline_spans AS
 WITH marked AS (
-    SELECT row_number() OVER () AS id, coalesce(pid, -1) AS pid, coalesce(tid, -1) AS tid, name,
+    SELECT row AS id, coalesce(pid, -1) AS pid, coalesce(tid, -1) AS tid, name,
         epoch, step, greatest(start, {start}) AS start, "end" IS NOT NULL AS ended,
-        least(coalesce("end", {end}), {end}) AS until
-    FROM phases WHERE start <= {end} AND coalesce("end", {end}) >= greatest(start, {start})
+        least(coalesce(p.until, {end}), {end}) AS until
+    FROM phase_times p
+    WHERE start <= {end} AND coalesce(p.until, {end}) >= greatest(start, {start})
 ), edges AS (
     -- At the same moment, ends come before starts, except for spans without length. Of several
     -- starts, that of the longest span comes first.
@@ -92,6 +94,7 @@ def phases(trace: Trace, axis: Axis, most: int = MOST_SPANS, threads: int = MOST
     """
     trace.require("phases")
     trace.empty_if_missing("processes")
+    make_phase_times(trace)
     trace.execute(_SPANS.format(start=axis.start_ns, end=axis.end_ns))
     trace.execute(_THREADS.format(most=threads))
     levels = trace.sql(

@@ -10,6 +10,7 @@ write_waits.py     one row per time in which a job may have waited for a disk's 
 requests.py        one row per block request: queue latency and service latency
 flushes.py         one row per page run written back: reason, inode, dirtier, certainty
 passes.py          one row per pass of the flusher, with its wake
+phase_times.py     one row per phase, with its end if its process was killed
 steps.py           one row per minibatch: fetch stall, forward, backward, optimizer, overhead
 in_phase.py        any table with the phase, epoch and step of each row
 energy.py          energy of a recording, by source
@@ -20,5 +21,6 @@ that a row lies in, without sorting long tables. nesting.py, spans.py and segmen
 phases. calls_around.py finds the system calls around given times. disk_writing.py finds the times
 in which disks had writes to do. stretches.py joins intervals of time. submissions.py, dirtiers.py
 and whose.py explain flushes. volumes.py joins tables that name devices differently. devices.py
-names the writes that count twice. file_pages.py finds the file of each page of a bio.
+names the writes that count twice. file_pages.py finds the file of each page of a bio. asked_bios.py
+finds who asked for a read that a thread of the kernel logs.
 """

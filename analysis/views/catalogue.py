@@ -11,6 +11,7 @@ from tracer.analysis.views.flushes import FLUSHES
 from tracer.analysis.views.in_phase import IN_PHASE, SUFFIX, in_phase
 from tracer.analysis.views.page_uses import PAGE_USES
 from tracer.analysis.views.passes import PASSES
+from tracer.analysis.views.phase_times import PHASE_TIMES
 from tracer.analysis.views.reads import READS
 from tracer.analysis.views.requests import REQUESTS
 from tracer.analysis.views.stalls import STALLS
@@ -30,6 +31,7 @@ VIEWS: dict[str, View] = {
         FLUSHES,
         PAGE_USES,
         PASSES,
+        PHASE_TIMES,
         READS,
         REQUESTS,
         STALLS,

@@ -24,6 +24,7 @@ from __future__ import annotations
 from tracer.analysis.views.calls_around import LATEST
 from tracer.analysis.views.carried import make_carried
 from tracer.analysis.views.dirtiers import make_dirtiers
+from tracer.analysis.views.phase_times import make_phase_times
 from tracer.analysis.views.submissions import make_submissions
 from tracer.analysis.views.threads import make_threads, owns
 from tracer.analysis.views.view import View
@@ -51,8 +52,8 @@ _STEPS_ON_THE_WAY = (
 _STAGES_SQL = f"""
 CREATE OR REPLACE TEMP TABLE stage_steps AS
 WITH stages AS (
-    SELECT start, least(coalesce("end", {LATEST}), {LATEST} - 1) AS ended, pid, name
-    FROM phases WHERE name IN {_STAGES}
+    SELECT start, least(coalesce(until, {LATEST}), {LATEST} - 1) AS ended, pid, name
+    FROM phase_times WHERE name IN {_STAGES}
 ), moments AS (
     SELECT pid, start AS ts FROM stages UNION SELECT pid, ended + 1 FROM stages
 )
@@ -181,6 +182,7 @@ def _build(trace: Trace) -> None:
         trace.empty_if_missing(table)
     make_volumes(trace)
     make_threads(trace)
+    make_phase_times(trace)
     make_submissions(trace)
     trace.create(_DIRTIER, empty=not make_dirtiers(trace))
     stages = trace.create(_STAGES_SQL, empty=trace.is_empty("phases"))

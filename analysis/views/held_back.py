@@ -47,13 +47,18 @@ Numbers = Callable[[pa.Array, pa.Array], NDArray[np.int64]]
 """Returns the number of each file, given their devices and inodes; NOTHING: it is not followed."""
 
 
+def kernel_reads(trace: Trace) -> bool:
+    """Returns whether a thread of the kernel reads data. Needs the tables `block` and `threads`."""
+    return bool(trace.rows(f"SELECT 1 FROM {_OF_KERNEL} LIMIT 1"))
+
+
 def held_back(trace: Trace, numbers: Numbers, page_bytes: int) -> NDArray[np.void]:
     """Returns the reads by threads of the kernel (`EVENT`), with file and first page if known.
 
     `continues` is 1 if neither is known, and files of that volume are followed. Needs the tables
     `block`, `threads` and `page_files`.
     """
-    if not trace.rows(f"SELECT 1 FROM {_OF_KERNEL} LIMIT 1"):
+    if not kernel_reads(trace):
         return np.zeros(0, EVENT)
     make_volumes(trace)
     rows = trace.sql(_BIOS.replace("$bios", of_bios(_OF_KERNEL)))

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from tracer.analysis.views.calls_around import LATEST
+from tracer.analysis.views.phase_times import make_phase_times
+from tracer.analysis.views.threads import owns
 from tracer.store.trace import Trace
 
 _SQL = f"""
 CREATE OR REPLACE TEMP TABLE partial_epochs AS
-WITH names AS (
-    SELECT pid, any_value(target) AS target,
-        CASE WHEN count(end_ns) = count(*) THEN max(end_ns) END AS ended
-    FROM processes WHERE pid IS NOT NULL GROUP BY pid
-)
-SELECT n.target, e.epoch,
-    -- An epoch without an end has ended with its process.
-    bool_or(e.start < $begin OR coalesce(e."end", n.ended, {LATEST}) > $end) AS partial
-FROM phases e LEFT JOIN names n USING (pid) WHERE e.name = 'epoch' GROUP BY ALL
+SELECT o.target, e.epoch,
+    bool_or(e.start < $begin OR coalesce(e.until, {LATEST}) > $end) AS partial
+FROM phase_times e LEFT JOIN threads o ON {owns("o", "e", "pid", "start")}
+WHERE e.name = 'epoch' GROUP BY ALL
 """
 
 
@@ -23,8 +20,9 @@ def partial_epochs(trace: Trace) -> None:
     """Makes the temporary table partial_epochs of a trace.
 
     Columns: target (null: not known), epoch, partial (true: it began before the recording, or did
-    not end in it). Needs the tables phases and processes.
+    not end in it).
     """
+    make_phase_times(trace)
     clock = trace.manifest["clock"]
     end = LATEST - 1 if clock["end_ns"] is None else clock["end_ns"]
     trace.execute(_SQL.replace("$begin", str(clock["start_ns"])).replace("$end", str(end)))

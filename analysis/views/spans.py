@@ -8,9 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from tracer.analysis.views.arrays import arrays_of
-from tracer.analysis.views.calls_around import LATEST
 from tracer.analysis.views.nesting import NEVER, Ints
-from tracer.analysis.views.threads import make_threads, owns
+from tracer.analysis.views.phase_times import make_phase_times
 from tracer.store.trace import Trace
 
 _NAMES = """
@@ -25,19 +24,11 @@ SELECT pid, tid, row_number() OVER (ORDER BY pid, tid) - 1 AS lane FROM (
 )
 """
 
-_UNENDED = f"""
-CREATE TEMP TABLE IF NOT EXISTS unended_phases AS
-SELECT p.row, greatest(p.start, coalesce(t.ended, nullif(t.until, {LATEST}))) AS until
-FROM phases_rows p JOIN threads t ON {owns("t", "p", ts="start")}
-WHERE p."end" IS NULL AND (t.ended IS NOT NULL OR t.until < {LATEST})
-"""
-
 _SPANS = f"""
-SELECT lane, p.start, greatest(coalesce(p."end", until, {NEVER}), p.start) AS "end", code,
+SELECT lane, p.start, greatest(coalesce(until, {NEVER}), p.start) AS "end", code,
     coalesce(p.epoch, 0) AS epoch, p.epoch IS NULL AS no_epoch,
     coalesce(p.step, 0) AS step, p.step IS NULL AS no_step{{number}}
-FROM phases_rows p JOIN phase_lanes USING (pid, tid) JOIN phase_names USING (name)
-LEFT JOIN unended_phases USING (row)
+FROM phase_times p JOIN phase_lanes USING (pid, tid) JOIN phase_names USING (name)
 ORDER BY lane, p.start, 3 DESC, row
 """
 
@@ -67,23 +58,12 @@ class Spans:
     step: pa.Array
 
 
-def make_unended_phases(trace: Trace) -> None:
-    """Makes the table `unended_phases`: the phases that had no end when their thread had one.
-
-    Columns: row (in phases), until (the thread's end).
-
-    Without it, a later process with the number of one that was killed would be in its phases.
-    """
-    make_threads(trace)
-    trace.execute(_UNENDED)
-
-
 def read_spans(trace: Trace, numbers: bool = True) -> Spans:
     """Returns the phases of a trace and makes the tables `phase_names` and `phase_lanes`.
 
     Without `numbers`, the array `number` is empty.
     """
-    make_unended_phases(trace)
+    make_phase_times(trace)
     trace.execute(_NAMES)
     trace.execute(_LANES)
     kinds = {

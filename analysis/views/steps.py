@@ -8,7 +8,7 @@ optimizer.
 from __future__ import annotations
 
 from tracer.analysis.views.nesting import NEVER, cut
-from tracer.analysis.views.spans import make_unended_phases
+from tracer.analysis.views.phase_times import make_phase_times
 from tracer.analysis.views.view import View
 from tracer.probes.schema import Column, Type
 from tracer.store.trace import Trace
@@ -41,14 +41,14 @@ _OF_ENDED = ", ".join(
 _MARKED = f"""
 CREATE OR REPLACE TEMP TABLE step_phases AS
 -- Times that lie years from the machine's start are not valid, and their sums would overflow.
-SELECT p.*, u.until FROM phases_rows p LEFT JOIN unended_phases u USING (row)
+SELECT * FROM phase_times
 WHERE start BETWEEN -{_LATEST} AND {_LATEST}
     AND coalesce("end" BETWEEN start AND {_LATEST}, true)
 """
 
 _AROUND_SQL = f"""
 SELECT dense_rank() OVER (ORDER BY pid, tid) - 1 AS lane, pid, tid, name, start,
-    coalesce("end", until, {NEVER}) AS "end"
+    coalesce(until, {NEVER}) AS "end"
 FROM step_phases WHERE name IN {{names}} AND pid IS NOT NULL AND tid IS NOT NULL
 ORDER BY lane, start, "end" DESC, row
 """
@@ -160,7 +160,7 @@ FROM whole ORDER BY begun, whole.pid, whole.tid
 
 
 def _build(trace: Trace) -> None:
-    make_unended_phases(trace)
+    make_phase_times(trace)
     trace.execute(_MARKED)
     _keep_innermost(trace, "step_stages", _AROUND_SQL.format(names=_STAGES), "name")
     _keep_innermost(trace, "step_epochs", _AROUND_SQL.format(names="('epoch')"), "name")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.traces import make_trace
+from tracer.analysis.views.asked_bios import asked_bios
 from tracer.analysis.views.reads import reads
 
 JOB, OTHER, WORKER = 7, 8, 40
@@ -129,3 +130,34 @@ def test_impossible_places_and_lengths_are_refused_or_left_out(read):
         bio(32, WORKER, FIRST, 0, 4, nr_sector=1 << 50),
     ]
     assert read(events, block)[0] == [(FIRST, "job", 4)]
+
+
+def test_bios_have_the_thread_that_asked_for_them(tmp_path):
+    events = [
+        *added(10, JOB, FIRST, 0, 4), *added(20, OTHER, SECOND, 8, 3), *added(30, JOB, FIRST, 5, 1),
+        *added(40, OTHER, SECOND, 20, 1),
+    ]  # fmt: skip
+    block = [
+        bio(50, WORKER, SECOND, 8, 3),
+        bio(60, WORKER, FIRST, 0, 4),
+        bio(70, JOB, SECOND, 90),
+        bio(80, WORKER, SECOND, 50),  # past the cache
+        bio(90, WORKER, FIRST, 5),
+        bio(90, WORKER, SECOND, 20),  # nothing tells which of the two is whose
+    ]
+    tables = {"page_cache": events, "block": block, "extent_map": EXTENTS, "processes": PROCESSES}
+    asked = [
+        (50, OTHER, OTHER, "cp", True),
+        (60, JOB, JOB, "python", True),
+        (70, JOB, JOB, None, False),
+        *[(ts, WORKER, WORKER, None, False) for ts in (80, 90, 90)],
+    ]
+    query = "SELECT ts, pid, tid, comm, held_back FROM {} ORDER BY ts"
+    systems = [{"dev": DEV, "block_bytes": PAGE}]
+    with make_trace(tmp_path / "t", tables, targets=TWO, file_systems=systems) as trace:
+        assert trace.rows(query.format(asked_bios(trace))) == asked
+    del tables["page_cache"]
+    with make_trace(tmp_path / "u", tables, targets=TWO, file_systems=systems) as trace:
+        first = ((50, WORKER), (60, WORKER), (70, JOB))
+        logged = [(ts, tid, tid, None, False) for ts, tid in first]
+        assert trace.rows(query.format(asked_bios(trace))) == [*logged, *asked[3:]]

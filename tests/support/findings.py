@@ -109,3 +109,23 @@ def sample(ts, name, value, target=None, instance=None):
 
 
 TRAIN = [phase("train", 0, 100)]
+
+LIMITED = {"pid": 40, "tid": 40, "role": "other", "comm": "kworker/0:1", "ppid": 2}
+"""A thread of the kernel that logs the reads that a limit on the speed of a disk holds back."""
+PLACED = {"file_systems": [{"dev": DEV, "block_bytes": 4096}]}
+"""The manifest of a trace in which files have places on the disk."""
+
+
+def file_at(page, pages, ino=12):
+    """A file that lies on the disk from this page on."""
+    row = {"dev": DEV, "ino": ino, "file_byte": 0, "disk_byte": page << 12, "bytes": pages << 12}
+    return {"extent_map": [row]}
+
+
+def cached(ts, index, pages, tid=JOB, ino=12):
+    """Pages of a file that a thread asks for, in s: they come into the cache."""
+    row = {"pid": tid, "tid": tid, "dev": DEV, "ino": ino, "pages": 1}
+    asked = {**row, "ts": int(ts * S), "event": "sync_read_ahead", "index": index, "pages": pages}
+    return [asked] + [
+        {**row, "ts": int(ts * S) + 1 + n, "event": "add", "index": index + n} for n in range(pages)
+    ]

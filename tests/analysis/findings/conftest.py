@@ -1,9 +1,12 @@
 """The findings of a trace that a test writes out."""
 
+import json
+
 import pytest
 
 from tests.support.findings import S
 from tests.support.traces import make_trace
+from tracer.analysis.cli.query import query as query_verb
 from tracer.analysis.findings.catalogue import ALWAYS, TRIVIAL, findings
 
 
@@ -26,3 +29,17 @@ def found(tmp_path):
 
     make.folders = made
     return make
+
+
+@pytest.fixture
+def query_again(found, capsys):
+    """Asserts that `tracer query` gives the values of findings of the last trace again."""
+
+    def check(*listed):
+        for one in listed:
+            capsys.readouterr()
+            query_verb(str(found.folders[-1]), one.query, json=True, csv=False)
+            (first, *_) = json.loads(capsys.readouterr().out)[0].values()
+            assert first == pytest.approx(one.value), one
+
+    return check

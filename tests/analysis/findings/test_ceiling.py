@@ -294,3 +294,17 @@ def test_without_threads_of_a_job_nothing_is_known(tmp_path):
     tables = {"processes": [JOB[0] | {"role": "other"}], "syscalls": [call(5, S)]}
     with make_trace(tmp_path / "t", tables) as trace:
         assert ceiling(trace) is None
+
+
+@pytest.mark.parametrize("more", [0, 100])
+def test_a_job_that_is_killed_waits_until_then(waits, more):
+    """The sum over many stretches of another job's training is computed in another way."""
+    killed = [one | {"end_ns": 40 * S} for one in JOB]
+    peer = {"tid": 9, "pid": 9, "target": "other", "role": "target", "comm": "python"}
+    short = [phase(n * S // 10, n * S // 10 + 1, pid=9) for n in range(more)]
+    found = waits(
+        processes=[*killed, peer],
+        syscalls=[call(30 * S, 20 * S)],
+        phases=[phase(10 * S, None), *short],
+    )
+    assert (found.length_s, found.total_s) == (pytest.approx(30 + more / S), 10)

@@ -6,16 +6,24 @@ from tests.support.findings import (
     FLUSHER,
     GAP,
     JOB,
+    LIMITED,
+    PLACED,
     PROCESSES,
     TRAIN,
     WORKER,
     S,
     bio,
+    cached,
     call,
+    chain,
+    file_at,
+    merged,
     off,
     phase,
 )
 
+NEIGHBOUR = {"pid": 61, "tid": 61, "role": "target", "target": "db", "comm": "mysqld", "ppid": 1}
+"""Another target."""
 DB = {"pid": 60, "tid": 60, "role": "other", "comm": "postgres", "ppid": 1}
 FETCHED = [
     *TRAIN,
@@ -29,17 +37,17 @@ WAITS = off(10, 5, waker=WORKER)
 def read(ts, tid, sectors=8, dev="254:0"):
     """A read of a disk in s, from its queueing to its completion half a second later."""
     row = {"pid": tid, "tid": tid, "dev": dev, "sector": int(ts * 8000), "nr_sector": sectors,
-           "rwbs": "R", "comm": "postgres" if tid == 60 else "x"}  # fmt: skip
+           "rwbs": "R", "comm": {60: "postgres", 61: "mysqld"}.get(tid, "x")}  # fmt: skip
     return [
         {**row, "ts": int((ts + more) * S), "event": event}
         for more, event in ((0, "bio_queue"), (0.001, "issue"), (0.5, "complete"))
     ]
 
 
-def said(found, host=None, clock=None, **tables):
+def said(found, host=None, clock=None, placed=False, **tables):
     """The sentence about data."""
     tables = {"processes": [*PROCESSES, DB], "phases": FETCHED, **tables}
-    more = {"clock": clock} if clock else {}
+    more = ({"clock": clock} if clock else {}) | (PLACED if placed else {})
     by_topic = found(tables, host=host or {"cpus": 8}, **more)
     (one,) = [one for topic, one in by_topic.items() if topic == "data loading"]
     assert round(one.value, 6) == 50
@@ -104,6 +112,44 @@ def test_reads_beside_others_name_them(found):
     assert "others" not in sentence
 
 
+def test_reads_that_a_limit_holds_back_are_of_the_thread_that_asked(found):
+    tables = {
+        "processes": [*PROCESSES, DB, LIMITED],
+        "phases": FETCHED[:3],
+        "syscalls": [call("read", 10.8, 3.5)],
+        "off_cpu": [off(11, 3, state="D", waker=0)],
+        "block": [*read(10.9, JOB), *read(11.5, LIMITED["tid"], 80)],
+    }
+    assert "others" not in said(found, **tables)  # nobody knows who asked
+    tables |= file_at(11000, 1000)
+    own = said(found, placed=True, page_cache=cached(11.4, 500, 10), **tables)
+    assert "60 % of it spent on reads of a disk: read ahead with workers" in own
+    others = said(found, placed=True, page_cache=cached(11.4, 500, 10, DB["tid"]), **tables)
+    assert "; 91 % of what the disk did was for others (postgres): give" in others
+
+
+def test_other_targets_are_others(found):
+    """The neighbour reads and writes; if it trains, too, its reads are part of the waits."""
+    waits = [WAITS, off(11, 3, WORKER, "D", waker=0)]
+    calls = [call("read", 10, 5), call("read", 10.8, 3.5, WORKER)]
+    tables = {"processes": [*PROCESSES, DB, NEIGHBOUR], "syscalls": calls}
+    own, neighbours = read(10.9, WORKER), read(10.95, NEIGHBOUR["tid"], 80)
+    both = sorted([*own, *neighbours], key=lambda row: row["ts"])
+    reads = said(found, off_cpu=waits, block=both, **tables)
+    assert "; 91 % of what the disk did was for others (mysqld): give" in reads
+
+    for dirtier, name in ((NEIGHBOUR["tid"], "mysqld"), (JOB, None)):
+        written = merged({"block": own}, chain(FLUSHER, dirtier, 14, 12, 5000, 30))
+        sentence = said(found, off_cpu=waits, **written, **tables)
+        assert ("others" in sentence, f"for others ({name})" in sentence) == (name is not None,) * 2
+
+    trains = [one | {"pid": NEIGHBOUR["tid"], "tid": NEIGHBOUR["tid"]} for one in FETCHED[:3]]
+    sleep = off(11, 3, NEIGHBOUR["tid"], "D", waker=0)
+    tables["syscalls"] = [*calls, call("read", 10.8, 3.5, NEIGHBOUR["tid"])]
+    reads = said(found, phases=[*FETCHED, *trains], off_cpu=[*waits, sleep], block=both, **tables)
+    assert "60 % of it spent on reads of a disk: read ahead" in reads
+
+
 def test_reads_under_a_memory_limit(found):
     waits = [WAITS, off(11, 3, WORKER, "D", waker=0)]
     calls = [call("read", 10, 5), call("read", 10.8, 3.5, WORKER)]
@@ -116,6 +162,17 @@ def test_reads_under_a_memory_limit(found):
     assert "raise the memory limit" in said(found, reclaim=brackets, **tables)
     assert "raise the memory limit" not in said(found, reclaim=brackets[30:], **tables)
     assert "raise the memory limit" not in said(found, reclaim=brackets[:19], **tables)
+    neighbours = [row | {"pid": 61, "tid": 61} for row in brackets[:30]]
+    tables["processes"] = [*PROCESSES, DB, NEIGHBOUR]
+    assert "raise the memory limit" not in said(found, reclaim=neighbours, **tables)
+    alone = {
+        "processes": [{**one, "target": None} for one in tables["processes"]],
+        "phases": FETCHED[:3],
+        "syscalls": [call("read", 10.8, 3.5)],
+        "off_cpu": [off(11, 3, state="D", waker=0)],
+        "block": read(10.9, JOB),
+    }
+    assert "raise the memory limit" in said(found, reclaim=brackets, **alone)
 
 
 def test_a_wait_for_a_cpu_and_one_in_the_job_itself(found):

@@ -5,22 +5,27 @@ import pytest
 from tests.support.findings import (
     CONTAINERS,
     DEV,
-    FLUSHER,
     JBD2,
     JOB,
+    LIMITED,
     OF_CONTAINERS,
+    PLACED,
     PROCESSES,
     TRAIN,
     A,
     B,
     bio,
+    cached,
     call,
     chain,
+    file_at,
     merged,
     phase,
     request,
     start,
 )
+
+DB = {"pid": 61, "tid": 61, "role": "other", "comm": "postgres", "ppid": 1}
 
 
 def wake(ts, *reasons):
@@ -83,6 +88,57 @@ def test_the_share_of_one_containers_pages_in_anothers_fsync_is_found(found):
     assert "container B dirtied at least 94 %" in by_topic["writers"].sentence
 
 
+SECOND = {**OF_CONTAINERS[0], "pid": A + 1, "tid": A + 1}
+"""Another process of A."""
+SHORT = {
+    "before the pages": [call("fsync", 11, 1, B)],
+    "its own": [call("fsync", 13, 0.5, A + 1)],
+    "at its begin": [call("fsync", 10, 1, A + 1)],
+    "over its end": [call("fsync", 13.5, 9, A + 1)],
+    "while the pages are written": [call("fsync", 13, 3, B)],
+}
+"""Calls beside a longer one of A, which lasts from 10 s to 20 s."""
+
+
+@pytest.mark.parametrize("short", SHORT.values(), ids=SHORT)
+def test_a_short_sync_hides_no_pages_of_a_longer_one(found, query_again, short):
+    tables = merged(
+        {"processes": [*OF_CONTAINERS, SECOND, *PROCESSES[2:]]},
+        {"syscalls": [call("fsync", 10, 10, A), *short]},
+        chain(A, A, 100, 12, 0, 37),
+        chain(JBD2, B, 200, 14, 1000, 63),
+    )
+    tenants = found(tables, targets=CONTAINERS)["tenants"]
+    assert "container B dirtied 63 % of the pages written for container A" in tenants.sentence
+    query_again(tenants)
+
+
+def test_pages_count_for_each_target_that_waits_for_them(found):
+    tables = merged(
+        {"processes": [*OF_CONTAINERS, *PROCESSES[2:]]},
+        {"syscalls": [call("fsync", 10, 10, A), call("fsync", 13, 10, B)]},
+        chain(JBD2, B, 200, 12, 1000, 10),  # A waits alone
+        chain(JBD2, B, 201, 14, 2000, 200),  # both wait
+        chain(JBD2, A, 202, 16, 3000, 30),
+        chain(JBD2, A, 203, 22, 4000, 90),  # B waits alone
+    )
+    tenants = found(tables, targets=CONTAINERS)["tenants"]
+    assert tenants.value == 100 * 210 / 240
+    assert "written for container A's fsync (210 of 240)" in tenants.sentence
+
+
+def test_nobody_waits_between_two_syncs(found):
+    """Two of three calls are alike."""
+    late = [call("fsync", 16, 4, pid) for pid in (A, A + 1)]
+    tables = merged(
+        {"processes": [*OF_CONTAINERS, SECOND, *PROCESSES[2:]]},
+        {"syscalls": [call("fsync", 10, 2, A), *late]},
+        chain(A, A, 100, 11, 0, 37),
+        chain(JBD2, B, 200, 14, 1000, 63),
+    )
+    assert "tenants" not in found(tables, targets=CONTAINERS)
+
+
 def test_pages_with_several_possible_dirtiers_make_the_share_a_lower_bound(found):
     nobodys = {k: v for k, v in chain(JBD2, B, 202, 15, 3000, 100).items() if k != "dirty"}
     tables = merged(
@@ -132,11 +188,34 @@ def test_reads_in_flight_at_the_same_time_count_once(found):
 
 
 def test_reads_that_a_thread_of_the_kernel_issues_count_for_the_job_that_queued_them(found):
-    (bio, issue, complete), other = request(10, 5, 15, 1), request(40, 1, 9, 2, FLUSHER)
+    (bio, issue, complete), other = request(10, 5, 15, 1), request(40, 1, 9, 2, DB["tid"])
     rows = [bio, issue | {"pid": 60, "tid": 60}, complete, *other]
     other[1] |= {"pid": JOB, "tid": JOB}
-    reads = found({"processes": PROCESSES, "phases": TRAIN, "block": rows})["disk reads"]
+    tables = {"processes": [*PROCESSES, DB], "phases": TRAIN, "block": rows}
+    reads = found(tables)["disk reads"]
     assert reads.value == 20 and "(1 requests, 4.0 KiB)" in reads.sentence
+
+
+def test_reads_that_a_limit_holds_back_count_for_the_job_unless_others_asked(found, query_again):
+    """The file's place tells of two of the three requests who asked."""
+    kernel = LIMITED["tid"]
+    rows = [*request(10, 5, 15, 1, kernel), *request(40, 1, 9, 2, kernel)]
+    rows += request(60, 1, 4, 900, kernel)
+    tables = {"processes": [*PROCESSES, DB, LIMITED], "phases": TRAIN, "block": rows}
+    unknown = found(tables)["disk reads"]
+    assert (unknown.value, unknown.certainty) == (35, "at most")
+    assert unknown.sentence.endswith(
+        "(3 requests, 12.0 KiB; 3 by threads of the kernel, perhaps for others)"
+    )
+
+    asked = [*cached(9, 0, 1), *cached(39, 1, 1, DB["tid"])]
+    known = found({**tables, "page_cache": asked, **file_at(1, 2)}, **PLACED)["disk reads"]
+    assert (known.value, known.certainty) == (25, "at most")
+    assert known.sentence.endswith(
+        "(2 requests, 8.0 KiB; 1 by threads of the kernel, perhaps for others), without the time"
+        " for which a limit on the speed of a disk holds reads back"
+    )
+    query_again(known)
 
 
 def test_reads_of_two_jobs_count_for_each(found):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.findings import FLUSHER, PROCESSES, TRAIN, WORKER, S, call, pause, phase
+from tests.support.findings import FLUSHER, PROCESSES, TRAIN, WORKER, A, S, call, pause, phase
 
 
 def test_write_back_stalls_are_a_share_of_training_time(found):
@@ -163,3 +163,36 @@ def test_the_training_thread_s_own_calls(found):
     by_topic = found({"phases": TRAIN, "syscalls": calls})
     assert by_topic["calls"].value == 5
     assert "4.0 % in futex, where threads wait for each other" in by_topic["calls"].sentence
+
+
+def test_a_job_that_is_killed_trains_until_then(found, query_again):
+    """Another process has its number later, and other jobs train longer."""
+    killed = {**PROCESSES[0], "start_ns": 1, "end_ns": 10 * S}
+    later = {**PROCESSES[0], "role": "other", "target": None, "start_ns": 15 * S}
+    tables = {
+        "processes": [killed, later, *PROCESSES[1:]],
+        "phases": [phase("train", 0, None)],
+        "syscalls": [call("fsync", 1, 5), call("fsync", 20, 50)],
+        "block": [],
+        "dirty": [],
+    }
+    alone = found(tables)
+    assert (alone["sync"].value, alone["write waits"].value) == (50, 50)
+    assert "takes at most 50 % of training time" in alone["sync"].sentence
+    query_again(*alone.values())
+
+    other = {"pid": A, "tid": A, "role": "target", "target": "A", "comm": "python"}
+    both = found(
+        {
+            **tables,
+            "processes": [*tables["processes"], other],
+            "phases": [
+                *tables["phases"],
+                phase("train", 0, 30, A),
+                phase("train", 160, None, A),
+            ],
+        }
+    )
+    # The three stretches have 10 s, 30 s and 40 s.
+    topics = ("sync", "write waits", "calls")
+    assert [both[topic].value for topic in topics] == [100 * 5 / 80] * 3

@@ -10,6 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracer.analysis.memory.page_runs import FAULT, READ, REMOVE, WRITE, PageRuns
+from tracer.analysis.views.lives import Lives, lives_of
 from tracer.analysis.views.page_states import ACCESS, ADD, DELETE
 from tracer.analysis.views.page_states import FAULT as TOUCHED
 from tracer.analysis.views.page_states import MAP as MAPPED
@@ -81,7 +82,7 @@ def recorded(trace: Trace) -> Recorded:
         first=rows["first"],
         pages=rows["pages"],
         file=rows["file"],
-        reader=_readers(rows, len(files)),
+        reader=_readers(rows, len(files), lives_of(trace)),
         tenant=rows["tenant"],
         kind=kinds[rows["kind"]],
         group=rows["number"],
@@ -103,13 +104,17 @@ def recorded(trace: Trace) -> Recorded:
     )
 
 
-def _readers(rows: dict[str, NDArray[Any]], files: int) -> NDArray[np.int32]:
+def _readers(rows: dict[str, NDArray[Any]], files: int, lives: Lives) -> NDArray[np.int32]:
     """Returns a number for each time that a thread opens a file.
 
     No event tells of that, so a thread that reads the first page of a file is taken to have opened
     it anew.
     """
-    thread = pd.factorize(rows["tid"].astype(np.int64) * (files + 1) + rows["file"])[0]
+    tid = rows["tid"].astype(np.int64)
+    life = lives.of(tid, rows["ts"])
+    # Nothing is known of a thread without a life but its number.
+    reader = np.where(life >= 0, life, len(lives.tid) + tid)
+    thread = pd.factorize(reader * (files + 1) + rows["file"])[0]
     begins = (rows["index"] == 0) & (rows["kind"] == ACCESS)
     opened = pd.Series(begins).groupby(thread).cumsum().to_numpy(np.int64)
     numbers: NDArray[np.int32] = pd.factorize(thread * (len(thread) + 1) + opened)[0].astype("i4")

@@ -24,18 +24,31 @@ _KINDS = _USES | {DELETE: REMOVE}
 _NO_EPOCH = -1
 
 _FILES = "SELECT base, pages FROM page_files ORDER BY file"
-# Whoever uses no page, and only removes files or reads ahead, is no tenant.
+# Whoever uses no page, and only removes files or reads ahead, is no tenant. An epoch in which a
+# tenant uses no page counts if all of it was recorded.
 _GROUPS = f"""
 CREATE OR REPLACE TEMP TABLE page_groups AS
 WITH sums AS (
     SELECT coalesce(target, '') AS target, coalesce(epoch, {_NO_EPOCH}) AS epoch,
         sum(read)::BIGINT AS read, bool_or(kind IN {tuple(_USES)} AND pages > 0) AS uses
     FROM {IN_CONTEXT} GROUP BY ALL
-), users AS (FROM sums QUALIFY bool_or(uses) OVER (PARTITION BY target))
+), users AS (
+    SELECT target, epoch, read FROM sums QUALIFY bool_or(uses) OVER (PARTITION BY target)
+), those AS (
+    SELECT target, bool_or(epoch != {_NO_EPOCH}) AS in_epochs FROM users
+    WHERE target != '' GROUP BY target
+), idle AS (
+    SELECT DISTINCT t.target, m.epoch, 0::BIGINT AS read FROM those t, partial_epochs m
+    WHERE (m.target = t.target OR (m.everybodys AND t.in_epochs)) AND m.epoch != {_NO_EPOCH}
+), listed AS (
+    SELECT target, epoch, read FROM users UNION ALL
+    SELECT target, epoch, read FROM idle ANTI JOIN users USING (target, epoch)
+    WHERE NOT {is_partial("idle")}
+)
 SELECT (row_number() OVER (ORDER BY target, epoch) - 1)::INTEGER AS number,
     (dense_rank() OVER (ORDER BY target) - 1)::INTEGER AS tenant, target, epoch, read,
-    {is_partial("users")} AS partial
-FROM users
+    {is_partial("listed")} AS partial
+FROM listed
 """
 _RUNS = f"""
 SELECT u.ts, f.base + u.first AS first, u.first AS index, u.pages::INTEGER AS pages,

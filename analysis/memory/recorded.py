@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from tracer.analysis.memory.page_runs import FAULT, READ, REMOVE, WRITE, PageRuns
+from tracer.analysis.memory.taken_back import Rows, without_taken_back
 from tracer.analysis.views.lives import Lives, lives_of
 from tracer.analysis.views.page_states import ACCESS, ADD, DELETE
 from tracer.analysis.views.page_states import FAULT as TOUCHED
@@ -30,7 +30,8 @@ _GROUPS = f"""
 CREATE OR REPLACE TEMP TABLE page_groups AS
 WITH sums AS (
     SELECT coalesce(target, '') AS target, coalesce(epoch, {_NO_EPOCH}) AS epoch,
-        sum(read)::BIGINT AS read, bool_or(kind IN {tuple(_USES)} AND pages > 0) AS uses
+        sum(read)::BIGINT AS read,
+        bool_or(kind IN {tuple(_USES)} AND pages > 0 AND accessed >= 0) AS uses
     FROM {IN_CONTEXT} GROUP BY ALL
 ), users AS (
     SELECT target, epoch, read FROM sums QUALIFY bool_or(uses) OVER (PARTITION BY target)
@@ -52,8 +53,8 @@ FROM listed
 """
 _RUNS = f"""
 SELECT u.ts, f.base + u.first AS first, u.first AS index, u.pages::INTEGER AS pages,
-    u.file::INTEGER AS file, u.kind, u.tid, coalesce(g.number, 0) AS number,
-    coalesce(g.tenant, 0) AS tenant
+    u.file::INTEGER AS file, u.kind, u.tid, u.accessed < 0 AS taken_back,
+    coalesce(g.number, 0) AS number, coalesce(g.tenant, 0) AS tenant
 FROM {IN_CONTEXT} u JOIN page_files f USING (file) LEFT JOIN page_groups g
     ON coalesce(u.target, '') = g.target AND coalesce(u.epoch, {_NO_EPOCH}) = g.epoch
 WHERE u.pages > 0 AND (u.kind IN {tuple(_USES)} OR (u.kind = {DELETE} AND $removals))
@@ -89,6 +90,7 @@ def recorded(trace: Trace) -> Recorded:
     # Without the events of reclaim, an eviction looks like a removal.
     found = trace.arrow(_RUNS.replace("$removals", str("reclaim" in trace.tables)))
     rows = {name: found[name].to_numpy() for name in found.column_names}
+    rows = without_taken_back(rows, np.isin(rows["kind"], (TOUCHED, MAPPED)))
     kinds = np.zeros(max(_KINDS) + 1, np.int8)
     kinds[list(_KINDS)] = list(_KINDS.values())
     runs = PageRuns(
@@ -117,7 +119,7 @@ def recorded(trace: Trace) -> Recorded:
     )
 
 
-def _readers(rows: dict[str, NDArray[Any]], files: int, lives: Lives) -> NDArray[np.int32]:
+def _readers(rows: Rows, files: int, lives: Lives) -> NDArray[np.int32]:
     """Returns a number for each time that a thread opens a file.
 
     No event tells of that, so a thread that reads the first page of a file is taken to have opened

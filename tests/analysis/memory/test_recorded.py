@@ -145,7 +145,7 @@ def test_pages_that_were_taken_to_be_mapped_are_not_used_if_they_come_later(tmp_
 
 
 def test_an_epoch_without_reads_counts_in_the_mean(tmp_path):
-    """Both targets have epochs in which they use no page; the job's last epoch does not end."""
+    """The targets have epochs in which they use no page; the job's last epoch does not end."""
     made = PageEvents()
     for epoch in range(4):
         if epoch < 2:
@@ -222,7 +222,7 @@ def test_epochs_of_a_number_that_two_targets_had_are_told_apart(tmp_path):
 
 
 def test_a_thread_with_the_number_of_another_one_goes_on_in_none_of_its_files(tmp_path):
-    """With four pages of read-ahead, one that goes on in a file reads two pages, others one."""
+    """A thread that goes on in a file reads two pages with a read-ahead of four, others one."""
     made = PageEvents()
     for ino in (MAPPED, OTHERS):
         made.read(5, ino=ino, tid=PEER)

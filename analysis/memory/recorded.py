@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from tracer.analysis.memory.page_runs import FAULT, READ, REMOVE, WRITE, PageRuns
+from tracer.analysis.memory.taken_back import Rows, without_taken_back
+from tracer.analysis.views.lives import Lives, lives_of
 from tracer.analysis.views.page_states import ACCESS, ADD, DELETE
 from tracer.analysis.views.page_states import FAULT as TOUCHED
 from tracer.analysis.views.page_states import MAP as MAPPED
@@ -23,23 +24,37 @@ _KINDS = _USES | {DELETE: REMOVE}
 _NO_EPOCH = -1
 
 _FILES = "SELECT base, pages FROM page_files ORDER BY file"
-# Whoever uses no page, and only removes files or reads ahead, is no tenant.
+# Whoever uses no page, and only removes files or reads ahead, is no tenant. An epoch in which a
+# tenant uses no page counts if all of it was recorded.
 _GROUPS = f"""
 CREATE OR REPLACE TEMP TABLE page_groups AS
 WITH sums AS (
     SELECT coalesce(target, '') AS target, coalesce(epoch, {_NO_EPOCH}) AS epoch,
-        sum(read)::BIGINT AS read, bool_or(kind IN {tuple(_USES)} AND pages > 0) AS uses
+        sum(read)::BIGINT AS read,
+        bool_or(kind IN {tuple(_USES)} AND pages > 0 AND accessed >= 0) AS uses
     FROM {IN_CONTEXT} GROUP BY ALL
-), users AS (FROM sums QUALIFY bool_or(uses) OVER (PARTITION BY target))
+), users AS (
+    SELECT target, epoch, read FROM sums QUALIFY bool_or(uses) OVER (PARTITION BY target)
+), those AS (
+    SELECT target, bool_or(epoch != {_NO_EPOCH}) AS in_epochs FROM users
+    WHERE target != '' GROUP BY target
+), idle AS (
+    SELECT DISTINCT t.target, m.epoch, 0::BIGINT AS read FROM those t, partial_epochs m
+    WHERE (m.target = t.target OR (m.everybodys AND t.in_epochs)) AND m.epoch != {_NO_EPOCH}
+), listed AS (
+    SELECT target, epoch, read FROM users UNION ALL
+    SELECT target, epoch, read FROM idle ANTI JOIN users USING (target, epoch)
+    WHERE NOT {is_partial("idle")}
+)
 SELECT (row_number() OVER (ORDER BY target, epoch) - 1)::INTEGER AS number,
     (dense_rank() OVER (ORDER BY target) - 1)::INTEGER AS tenant, target, epoch, read,
-    {is_partial("users")} AS partial
-FROM users
+    {is_partial("listed")} AS partial
+FROM listed
 """
 _RUNS = f"""
 SELECT u.ts, f.base + u.first AS first, u.first AS index, u.pages::INTEGER AS pages,
-    u.file::INTEGER AS file, u.kind, u.tid, coalesce(g.number, 0) AS number,
-    coalesce(g.tenant, 0) AS tenant
+    u.file::INTEGER AS file, u.kind, u.tid, u.accessed < 0 AS taken_back,
+    coalesce(g.number, 0) AS number, coalesce(g.tenant, 0) AS tenant
 FROM {IN_CONTEXT} u JOIN page_files f USING (file) LEFT JOIN page_groups g
     ON coalesce(u.target, '') = g.target AND coalesce(u.epoch, {_NO_EPOCH}) = g.epoch
 WHERE u.pages > 0 AND (u.kind IN {tuple(_USES)} OR (u.kind = {DELETE} AND $removals))
@@ -75,13 +90,14 @@ def recorded(trace: Trace) -> Recorded:
     # Without the events of reclaim, an eviction looks like a removal.
     found = trace.arrow(_RUNS.replace("$removals", str("reclaim" in trace.tables)))
     rows = {name: found[name].to_numpy() for name in found.column_names}
+    rows = without_taken_back(rows, np.isin(rows["kind"], (TOUCHED, MAPPED)))
     kinds = np.zeros(max(_KINDS) + 1, np.int8)
     kinds[list(_KINDS)] = list(_KINDS.values())
     runs = PageRuns(
         first=rows["first"],
         pages=rows["pages"],
         file=rows["file"],
-        reader=_readers(rows, len(files)),
+        reader=_readers(rows, len(files), lives_of(trace)),
         tenant=rows["tenant"],
         kind=kinds[rows["kind"]],
         group=rows["number"],
@@ -103,13 +119,17 @@ def recorded(trace: Trace) -> Recorded:
     )
 
 
-def _readers(rows: dict[str, NDArray[Any]], files: int) -> NDArray[np.int32]:
+def _readers(rows: Rows, files: int, lives: Lives) -> NDArray[np.int32]:
     """Returns a number for each time that a thread opens a file.
 
     No event tells of that, so a thread that reads the first page of a file is taken to have opened
     it anew.
     """
-    thread = pd.factorize(rows["tid"].astype(np.int64) * (files + 1) + rows["file"])[0]
+    tid = rows["tid"].astype(np.int64)
+    life = lives.of(tid, rows["ts"])
+    # Nothing is known of a thread without a life but its number.
+    reader = np.where(life >= 0, life, len(lives.tid) + tid)
+    thread = pd.factorize(reader * (files + 1) + rows["file"])[0]
     begins = (rows["index"] == 0) & (rows["kind"] == ACCESS)
     opened = pd.Series(begins).groupby(thread).cumsum().to_numpy(np.int64)
     numbers: NDArray[np.int32] = pd.factorize(thread * (len(thread) + 1) + opened)[0].astype("i4")

@@ -14,10 +14,8 @@ from tracer.analysis.views.page_states import (
     BATCH_FOLIOS,
     CACHED,
     DELETE,
-    FAULT,
     FRESH,
     KNOWN,
-    MAP,
     TAKEN_FOR_CACHED,
     UNREAD,
 )
@@ -93,11 +91,6 @@ def add(
             and (goes_on or page["flags"] & TAKEN_FOR_CACHED != 0)
         )
         if index != waited_for:
-            taken = page["flags"] & TAKEN_FOR_CACHED and page["mapped"] > thread["remapped"]
-            if taken and page["mapped_by"] == pid and thread["last"] == FAULT:
-                # A window before the fault was taken to map it.
-                use["accessed"] -= 1
-                use["mapped"] -= 1
             page["mapped"] = 0
         page["flags"] = KNOWN | CACHED
         page["by"] = tid
@@ -271,87 +264,6 @@ def use_page(page: NDArray[np.void], own: bool) -> None:
         page["flags"] = KNOWN | CACHED | (page["flags"] & (TAKEN_FOR_CACHED | UNREAD))
     else:
         page["flags"] = KNOWN | CACHED | (page["flags"] & (ASKED | TAKEN_FOR_CACHED | UNREAD))
-
-
-@compiled
-def fault(
-    pages: NDArray[np.void],
-    base: int,
-    index: int,
-    file: int,
-    pid: int,
-    tid: int,
-    now: int,
-    thread: NDArray[np.void],
-    use: NDArray[np.void],
-) -> None:
-    """Uses the page of a fault."""
-    page = pages[base + index]
-    repeated = thread["last"] == FAULT and thread["file"] == file and thread["first"] == index
-    taken = page["flags"] & TAKEN_FOR_CACHED and page["mapped"] > 0 and page["mapped_by"] == pid
-    if repeated and thread["mended"] > 0:
-        pass
-    elif taken:
-        use["mapped"] -= 1  # a window was taken to map it
-    else:
-        use["accessed"] += 1
-        use["kind"], use["first"], use["pages"] = FAULT, index, 1
-    thread["mended"] = 0
-    if page["flags"] & CACHED and not page["flags"] & TAKEN_FOR_CACHED:
-        use_page(page, page["by"] == tid)
-        thread["missing"] = 0
-    else:
-        thread["missing"] = index + 1
-        thread["mended"] = 1
-    page["mapped"], page["mapped_by"] = now, pid
-    thread["last"] = FAULT
-    thread["file"] = file
-    thread["first"], thread["end"] = index, index + 1
-    thread["event"] = now
-    thread["device_file"] = file + 1
-    thread["reads"] = thread["asks"] = thread["bio_file"] = thread["to_read"] = 0
-
-
-@compiled
-def map_window(
-    pages: NDArray[np.void],
-    base: int,
-    cold: bool,
-    tid: int,
-    now: int,
-    thread: NDArray[np.void],
-    use: NDArray[np.void],
-) -> None:
-    """Uses the pages of a window that the kernel has mapped now.
-
-    Unknown pages are taken for cached, except if the file is `cold`: a page of it was read that
-    was not there before. If one is not cached, its fault or its addition tells so later.
-    """
-    pid = thread["window_pid"]
-    first, end = base + thread["window_first"], base + thread["window_end"]
-    new = False
-    for place in range(first, end):
-        page = pages[place]
-        there = page["flags"] & CACHED or not (cold or page["flags"] & KNOWN)
-        if there and not (page["mapped_by"] == pid and page["mapped"] > thread["remapped"]):
-            new = True
-    of_fault = thread["last"] == FAULT and base + thread["first"] >= first
-    if not new and not (of_fault and base + thread["first"] < end):
-        thread["remapped"] = now - 1
-    for place in range(first, end):
-        page = pages[place]
-        if not page["flags"] & CACHED and (cold or page["flags"] & KNOWN):
-            continue
-        if page["mapped_by"] == pid and page["mapped"] > thread["remapped"]:
-            continue
-        if use["accessed"] == 0:
-            use["kind"], use["first"] = MAP, place - base
-        use["pages"] = place - base + 1 - use["first"]
-        use["accessed"] += 1
-        use["mapped"] += 1
-        use_page(page, page["by"] == tid)
-        page["mapped"], page["mapped_by"] = now, pid
-    thread["last"] = MAP
 
 
 @compiled

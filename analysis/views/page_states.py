@@ -46,7 +46,9 @@ USE = np.dtype(
         ("by_pid", "i4"),  # the process and thread of the event
         ("by_tid", "i4"),
         ("file", "i4"),
-        ("kind", "i1"),  # pages used: ACCESS, FAULT, MAP; written: ADD; removed: DELETE; or NOTHING
+        # Pages used: ACCESS, FAULT, MAP; written: ADD; removed: DELETE; or NOTHING. A MAP that is
+        # accessed below 0 takes back the use of pages.
+        ("kind", "i1"),
         ("first", "i8"),  # first of these pages
         ("pages", "i8"),
         ("accessed", "i8"),

@@ -17,6 +17,7 @@ that has success maps a page at least: if all its pages are mapped, the mapping 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -28,12 +29,11 @@ from tracer.analysis.views.page_changes import (
     add,
     count_fresh,
     delete,
-    fault,
     look_ahead,
-    map_window,
     read_held_back,
     use_pages,
 )
+from tracer.analysis.views.page_mappings import fault, map_window, take_back
 from tracer.analysis.views.page_states import (
     ACCESS,
     ADD,
@@ -67,6 +67,9 @@ from tracer.probes.limits import PID_LIMIT
 
 _MOST_LOOKS = 1 << 35
 """Most looks at a page, of all events: 100 million events of 300 pages each."""
+_MOST_ROWS = 1 << 26
+"""Most rows of runs of pages around faults, beyond 8 for each event. The kernel maps 16 pages
+around a fault, unless told otherwise."""
 
 
 class PageTracking:
@@ -94,37 +97,48 @@ class PageTracking:
         self._pages = untouched(int((base + end).max(initial=0)), PAGE)
         self._threads = untouched(PID_LIMIT, THREAD)
         self._files = np.zeros(len(base), FILE)
-        self._counters = np.zeros(3, np.int64)
+        self._counters = np.zeros(4, np.int64)
+        self._spare = 64
         self._windows = np.zeros(0, np.int64)
         reclaimers = reclaimers[(reclaimers > 0) & (reclaimers < PID_LIMIT)]
         self._threads["reclaims"][reclaimers] = 1
 
-    def add(self, events: NDArray[np.void]) -> NDArray[np.void]:
-        """Applies events (`EVENT`); returns what they did (`USE`), without those that did nothing.
+    def add(self, events: NDArray[np.void]) -> Iterator[NDArray[np.void]]:
+        """Applies events (`EVENT`); yields what they did (`USE`), without those that did nothing.
 
         A miss is counted at the access. Where the access or fault comes before the page, it is
         counted at the event that adds the page. Raises BadTrace for too many pages.
         """
         mapping = np.unique(events["tid"][events["kind"] == MAP])
         self._windows = np.union1d(self._windows, mapping)
-        # An event may also decide about the window before it.
-        uses = np.zeros(2 * len(events) + 1, USE)
-        made = _follow(
-            read_only(events), self._base, self._end, self._page_bytes, self._told, self._inferred,
-            self._pages, self._threads, self._files, self._counters, uses,
-        )  # fmt: skip
+        done = 0
+        while done < len(events):
+            # An event may also decide about the window before it, whose pages have a row per run.
+            uses = np.zeros(2 * (len(events) - done) + self._spare, USE)
+            followed, made = _follow(
+                read_only(events[done:]), self._base, self._end, self._page_bytes, self._told,
+                self._inferred, self._pages, self._threads, self._files, self._counters, uses,
+            )  # fmt: skip
+            done += followed
+            self._check()
+            if followed == 0:
+                self._spare *= 4  # the next event alone may need more rows
+            yield uses[:made]
+
+    def _check(self) -> None:
         if self._counters[2] > _MOST_LOOKS:
             raise BadTrace("the events of the page cache overlap too often", "the trace is damaged")
-        return uses[:made]
+        if self._counters[3] > _MOST_ROWS + 8 * self._counters[0]:
+            raise BadTrace("the pages around faults have too many gaps", "the trace is damaged")
 
-    def finish(self, ts: int) -> NDArray[np.void]:
-        """Returns the windows of which no later event tells, and the pages never used (`USE`).
+    def finish(self, ts: int) -> Iterator[NDArray[np.void]]:
+        """Yields the windows of which no later event tells, and the pages never used (`USE`).
 
         The latter have the time `ts`, one row per file.
         """
         last = np.zeros(len(self._windows), EVENT)
         last["kind"], last["tid"], last["file"] = END, self._windows, NOTHING
-        windows = self.add(last)
+        yield from self.add(last)
         unused = np.zeros(len(self._base), np.int64)
         count_fresh(self._base, self._end, self._pages, unused)
         files = np.flatnonzero(unused)
@@ -132,7 +146,7 @@ class PageTracking:
         uses["ts"], uses["file"], uses["unused"] = ts, files, unused[files]
         for name in ("pid", "tid"):
             uses[name] = uses[f"by_{name}"] = self._files[name][files]
-        return np.concatenate([windows, uses])
+        yield uses
 
 
 @compiled
@@ -148,19 +162,24 @@ def _follow(
     files: NDArray[np.void],
     counters: Ints,
     uses: NDArray[np.void],
-) -> int:
+) -> tuple[int, int]:
+    # Returns the events followed and the rows made: it stops where the next event may lack rows.
     made = 0
     for number in range(len(events)):
         event = events[number]
         tid, kind, file = event["tid"], event["kind"], event["file"]
         if tid < 0 or tid >= len(threads):
             continue
+        thread = threads[tid]
+        if made + 2 + _wide(event, thread) // 2 > len(uses):
+            return number, made
         counters[0] += 1
         now = counters[0]
-        thread = threads[tid]
         pid, user = event["pid"], tid
         if thread["window"] > 0 and kind not in (BIO, WAIT):
-            made += _end_window(event, base, pages, files, thread, now, uses[made])
+            rows = _end_window(event, base, pages, files, thread, now, uses, made)
+            counters[3] += rows
+            made += rows
         use = uses[made]
         use["kind"] = NOTHING
         if kind in (BEGIN, END):
@@ -182,7 +201,7 @@ def _follow(
         elif kind == BIO:
             owner = _owner(event, base, ends, page_bytes, pages, counters, use)
             if counters[2] > _MOST_LOOKS:
-                return made
+                return number, made
             if owner >= 0:
                 others = threads[owner]
                 if others["bio_file"] == file + 1:
@@ -211,10 +230,19 @@ def _follow(
             end = min(first + min(max(event["pages"], 1), MOST_PAGES), ends[file])
             counters[2] += end - first
             if counters[2] > _MOST_LOOKS:
-                return made
+                return number, made
             if kind == DELETE:
                 delete(pages, base[file], first, end, thread["reclaims"] != 0, counters, use)
             elif kind == ADD:
+                rows = take_back(
+                    pages, base[file], first, end, file, event["pid"], thread, uses, made
+                )
+                if rows > 0:
+                    _fill(uses, made, made + rows, event["ts"], file, pid, tid)
+                    counters[3] += rows
+                    made += rows
+                    use = uses[made]
+                    use["kind"] = NOTHING
                 if add(
                     pages, base[file], first, end, told, file, event["pid"], tid, now, thread,
                     counters, use,
@@ -259,7 +287,7 @@ def _follow(
             made += 1
         else:
             use["pid"], use["tid"] = 0, 0
-    return made
+    return len(events), made
 
 
 @compiled
@@ -276,6 +304,17 @@ def _owner(
 
 
 @compiled
+def _wide(event: Any, thread: Any) -> int:
+    # Returns the pages of which each second one may need a row at this event.
+    wide: Any = 0
+    if thread["window"] > 0:
+        wide += thread["window_end"] - thread["window_first"]
+    if event["kind"] == ADD:
+        wide += min(max(event["pages"], 1), MOST_PAGES)
+    return int(wide)
+
+
+@compiled
 def _begin_window(event: Any, end: int, thread: Any) -> None:
     thread["window"] = event["file"] + 1
     thread["window_first"], thread["window_end"] = event["index"], end
@@ -285,24 +324,33 @@ def _begin_window(event: Any, end: int, thread: Any) -> None:
 
 @compiled
 def _end_window(
-    event: Any, base: Ints, pages: Any, files: Any, thread: Any, now: int, use: Any
+    event: Any, base: Ints, pages: Any, files: Any, thread: Any, now: int, uses: Any, made: int
 ) -> int:
-    # Decides by the thread's next event about the window that it mapped; returns the uses made.
+    # Decides by the thread's next event about the window that it mapped; returns the rows made.
     file = thread["window"] - 1
     fails = (
         event["kind"] == FAULT
         and event["file"] == file
         and thread["window_first"] <= event["index"] < thread["window_end"]
     )
+    rows: Any = 0
     if not fails:
-        map_window(pages, base[file], files[file]["cold"] != 0, event["tid"], now, thread, use)
+        cold = files[file]["cold"] != 0
+        rows = map_window(pages, base[file], cold, event["tid"], now, thread, uses, made)
     thread["window"] = 0
-    if use["accessed"] == 0:
-        return 0
-    use["ts"], use["file"] = thread["window_ts"], file
-    use["pid"] = use["by_pid"] = thread["window_pid"]
-    use["tid"] = use["by_tid"] = event["tid"]
-    return 1
+    ts, pid = thread["window_ts"], thread["window_pid"]
+    _fill(uses, made, made + rows, ts, file, pid, event["tid"])
+    return int(rows)
+
+
+@compiled
+def _fill(uses: Any, first: int, end: int, ts: int, file: int, pid: int, tid: int) -> None:
+    # Fills in the time, file and thread of rows.
+    for row in range(first, end):
+        use = uses[row]
+        use["ts"], use["file"] = ts, file
+        use["pid"] = use["by_pid"] = pid
+        use["tid"] = use["by_tid"] = tid
 
 
 @compiled

@@ -1,7 +1,8 @@
 """Uses of the page cache: the effect of each of its events, in pages.
 
 - accessed: pages that a call reads, that a fault touches, or that are mapped around a fault. The
-  latter (`mapped`) count when a thread maps them for the first time, used or not.
+  latter (`mapped`) count when a thread maps them for the first time, used or not. A row with counts
+  below 0 takes back those of pages that turn out not to have been there.
 - missed: those of them that the call or fault itself had to bring in.
 - read: all pages that calls and faults brought in. Those that are not missed are read ahead.
 - written: pages that came into the cache otherwise, mostly to be written to.
@@ -229,8 +230,10 @@ def _build(trace: Trace) -> None:
     returns = _Returns(trace, not inferred)
     for events in _in_order(trace, numbers, others, returns):
         last = int(events["ts"][-1])
-        row = _append(trace, tracking.add(events), row)
-    row = _append(trace, tracking.finish(last), row)
+        for uses in tracking.add(events):
+            row = _append(trace, uses, row)
+    for uses in tracking.finish(last):
+        row = _append(trace, uses, row)
     if inferred:
         _append(trace, _unplaced(trace), row)
     make_in_context(trace, _EVENTS, IN_CONTEXT)
@@ -358,8 +361,9 @@ INFERRED_COLUMN = Column(
 
 PAGE_USES = View(
     VIEW,
-    "One row per event of the page cache that uses, brings in or takes out pages of a file. Without"
-    " files that are in memory only (tmpfs, shared memory).",
+    "One row per event of the page cache that uses, brings in or takes out pages of a file. Pages"
+    " mapped around a fault have one row per run of consecutive ones. Without files that are in"
+    " memory only (tmpfs, shared memory).",
     (
         TS,
         PID,

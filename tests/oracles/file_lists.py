@@ -33,6 +33,7 @@ class Page:
     """It was accessed once: PG_referenced."""
     touched: bool = False
     """It was accessed through its mapping: the accessed bit of a page table."""
+    mapped: bool = False
     marker: bool = False
     """Access of it begins the next read-ahead: PG_readahead."""
 

@@ -1,4 +1,4 @@
-"""Small recordings in which programs take pages out of the page cache, and naive caches of them.
+"""Small recordings in which programs read and map pages, and take them out of the page cache.
 
 It is written from docs/predict.md and docs/reads.md, not from the code of `tracer predict`.
 """
@@ -8,24 +8,24 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 from tests.oracles.called_jobs import JobCall, removal
-from tests.oracles.two_lists import READ, REMOVAL, WRITE
+from tests.oracles.two_lists import FAULT, READ, WRITE
 
 Row = dict[str, Any]
 File = tuple[str, int]
-FILES = (("8:1", 7, 10), ("8:2", 7, 10), ("8:1", 8, 5))
-"""Device, inode and pages of files. Page 13 of a story is page 3 of the second file."""
+FILES = (("8:1", 7, 10), ("8:2", 7, 10), ("8:1", 8, 5), ("8:2", 9, 10))
+"""Device, inode and pages of files. Page 13 of a story is page 3 of the second file. The last file
+is mapped: no page of it was cached before the recording."""
 SIZES = {(dev, ino): size for dev, ino, size in FILES}
 PIDS = {"a": 100, "b": 200, "x": 300, "r": 400, "k": 50}
 """Two targets, two processes that are none, and the kernel's thread that reclaims."""
 COMMANDS = {"r": "rm", "k": "kswapd0"}
 LIMIT = 1000
 """Pages of a limit that targets share in the recording."""
-STEP = re.compile(r"([abxrk]?)([-=~!*|()]?)(?:(\d+)(?::(\d+))?)?")
+STEP = re.compile(r"([abxrk]?)([-=~!*|()^]?)(?:(\d+)(?::(\d+))?)?")
 
 
 class Story:
@@ -33,7 +33,8 @@ class Story:
 
     Other steps: `x!3` writes a page, `r-3` takes a page out if it is cached, `r=3` does so and logs
     it twice, `k~3` reclaims it, `x(` and `x)` begin and end a reclaim, `a|` begins an epoch, `*3`
-    is a page that was cached before the recording. `folios`: events are about several pages.
+    is a page that was cached before the recording. `a^30:39` maps the cached ones of ten pages
+    around a fault; a read by the same process follows. `folios`: events are about several pages.
     """
 
     def __init__(self, text: str, folios: bool = False) -> None:
@@ -46,6 +47,7 @@ class Story:
         self.recorded: Counter[tuple[str | None, int | None]] = Counter()
         """Pages read from the disk by target and epoch."""
         self._cached: set[int] = set()
+        self._mapped: set[int] = set()
         self._openings: Counter[tuple[str, File]] = Counter()
         self._epochs: dict[str, tuple[int, int]] = {}
         """The epoch of a target, and the time of its begin."""
@@ -67,6 +69,10 @@ class Story:
         """The targets that read."""
         return sorted({call.target for call in self.calls if call.kind == READ and call.target})
 
+    def epochs(self, target: str) -> set[int]:
+        """Returns the epochs that a target marks."""
+        return {row["epoch"] for row in self.tables["phases"] if row["pid"] == PIDS[target]}
+
     def _process(self, actor: str) -> None:
         target = actor if actor in "ab" else None
         row = {"pid": PIDS[actor], "tid": PIDS[actor], "comm": COMMANDS.get(actor, "job")}
@@ -82,6 +88,8 @@ class Story:
         match kind:
             case "":
                 self._read(actor, pages)
+            case "^":
+                self._map(actor, pages)
             case "!":
                 self._write(actor, [page for page in pages if page not in cached])
             case "*":
@@ -117,6 +125,18 @@ class Story:
         target, epoch = self._owner(actor)
         self.recorded[target, epoch] += len(new)
 
+    def _map(self, actor: str, pages: list[int]) -> None:
+        there = [page for page in pages if page in self._cached]
+        if not there:
+            return
+        self._event(actor, "map", pages[0], len(pages))
+        if self._mapped.issuperset(there):
+            self._mapped.clear()  # no fault is left in the old mapping
+        for page in there:
+            if page not in self._mapped:
+                self._call(actor, FAULT, [page])
+        self._mapped.update(there)
+
     def _write(self, actor: str, pages: list[int]) -> None:
         self._events(actor, ("add",), pages)
         self._cached.update(pages)
@@ -126,6 +146,7 @@ class Story:
     def _take(self, actor: str, pages: list[int]) -> None:
         self._events(actor, ("delete",), pages)
         self._cached.difference_update(pages)
+        self._mapped.difference_update(pages)
 
     def _call(self, actor: str, kind: str, pages: list[int]) -> None:
         file, first = place(pages[0])
@@ -219,14 +240,16 @@ def drawn_story(seed: int, steps: int, writes: bool = False) -> str:
     """Draws a story of both targets and others."""
     numbers = random.Random(seed)
 
-    def some(most: int) -> str:
-        file = numbers.choices([0, 1, 2], [4, 4, 1])[0]
+    def some(most: int, mapped: int = 3) -> str:
+        file = numbers.choices(range(len(FILES)), [4, 4, 1, mapped])[0]
         first = numbers.randrange(FILES[file][2])
         last = min(first + numbers.randrange(most), FILES[file][2] - 1)
         return f"{10 * file + first}:{10 * file + last}"
 
-    told = ["x24", "a0", "b0", "a|", "b|", *("*" + some(4) for _ in range(numbers.randrange(3)))]
-    kinds = {"read": 20, "remove": 4, "twice": 1, "reclaim": 2, "beside": 1, "epoch": 1}
+    told = ["x24", "x30", "a0", "b0", "a|", "b|"]
+    told += ["*" + some(4, mapped=0) for _ in range(numbers.randrange(3))]
+    kinds = {"read": 20, "remove": 4, "twice": 1, "reclaim": 2, "beside": 1, "epoch": 1, "map": 3}
+    mapper = numbers.choice("ab")
     if writes:
         kinds["write"] = 3
     for kind in numbers.choices([*kinds], [*kinds.values()], k=steps):
@@ -245,135 +268,7 @@ def drawn_story(seed: int, steps: int, writes: bool = False) -> str:
                 told.append(numbers.choice("ab") + "|")
             case "write":
                 told.append(numbers.choice("abx") + "!" + some(2))
+            case "map":
+                first = numbers.randrange(30, 38)
+                told += [f"{mapper}^{first}:{numbers.randrange(first, 40)}", mapper + some(3)]
     return " ".join(told)
-
-
-# Caches: each tells which steps miss.
-
-
-@dataclass(frozen=True)
-class Step:
-    """A target reads a page in an epoch, or writes one that was not cached; or a removal."""
-
-    page: tuple[File, int]
-    target: str | None
-    epoch: int | None
-    kind: str = READ
-
-    @property
-    def removes(self) -> bool:
-        """Tells if it takes the page out."""
-        return self.kind == REMOVAL
-
-    def misses(self, cache: Collection[Any]) -> bool:
-        """Tells if it reads the page from disk."""
-        return self.kind == READ and self.page not in cache
-
-
-def steps_of(calls: Iterable[JobCall], target: str | None = None) -> list[Step]:
-    """Returns what a target does, or what all of them do, and the removals for any program."""
-    return [
-        Step((call.file, index), call.target, call.epoch, call.kind)
-        for call in calls
-        if call.kind == REMOVAL or (call.target and target in (None, call.target))
-        for index in range(call.first, call.first + call.pages)
-    ]
-
-
-def lru(steps: Sequence[Step], capacity: int) -> list[bool]:
-    """The page whose last use is the longest ago goes."""
-    cache: list[Any] = []
-    missed = []
-    for step in steps:
-        missed.append(step.misses(cache))
-        cache = [page for page in cache if page != step.page]
-        if not step.removes:
-            cache = [*cache, step.page][-capacity:] if capacity else []
-    return missed
-
-
-def best(steps: Sequence[Step], capacity: int) -> list[bool]:
-    """The page whose next use is the farthest away goes, or is not taken in.
-
-    A page that is taken out or written before it is read again need not stay.
-    """
-    after = [float("inf")] * len(steps)
-    following: dict[Any, float] = {}
-    for number in reversed(range(len(steps))):
-        step = steps[number]
-        after[number] = following.get(step.page, float("inf"))
-        following[step.page] = number if step.kind == READ else float("inf")
-    cache: dict[Any, float] = {}
-    missed = []
-    for number, step in enumerate(steps):
-        missed.append(step.misses(cache))
-        cache.pop(step.page, None)
-        if not step.removes:
-            cache[step.page] = after[number]
-        if len(cache) > capacity:
-            del cache[max(cache, key=cache.__getitem__)]
-    return missed
-
-
-def kept(steps: Sequence[Step], capacity: int) -> list[bool]:
-    """The pages that come first stay until a program takes them out."""
-    cache: set[Any] = set()
-    missed = []
-    for step in steps:
-        missed.append(step.misses(cache))
-        if step.removes:
-            cache.discard(step.page)
-        elif len(cache) < capacity:
-            cache.add(step.page)
-    return missed
-
-
-MODELS: dict[str, Callable[[Sequence[Step], int], list[bool]]] = {
-    "lru": lru,
-    "min": best,
-    "resident": kept,
-}
-"""The models of docs/predict.md that have one cache, by their names in `--json`."""
-
-
-def counts(
-    steps: Sequence[Step], capacity: int, model: str
-) -> Counter[tuple[str | None, int | None]]:
-    """Pages read from disk by target and epoch, if all steps go to one cache."""
-    missed = MODELS[model](steps, capacity)
-    return Counter(
-        (step.target, step.epoch)
-        for step, is_missed in zip(steps, missed, strict=True)
-        if is_missed
-    )
-
-
-def enough(steps: Sequence[Step]) -> int:
-    """The least number of pages with which LRU reads none twice, but for those taken out."""
-    least = sum(lru(steps, len(steps)))
-    return next(pages for pages in range(len(steps) + 1) if sum(lru(steps, pages)) == least)
-
-
-def fewest(steps: Sequence[Step], capacity: int) -> int:
-    """The fewest pages that any cache reads, found by trying all that it can do."""
-    reached: dict[frozenset[Any], int] = {frozenset(): 0}
-    for step in steps:
-        following: dict[frozenset[Any], int] = {}
-        for cache, read in reached.items():
-            misses = step.misses(cache)
-            for choice in _choices(cache, step, capacity):
-                following[choice] = min(following.get(choice, read + misses), read + misses)
-        reached = following
-    return min(reached.values())
-
-
-def _choices(cache: frozenset[Any], step: Step, capacity: int) -> list[frozenset[Any]]:
-    """Returns the caches that may follow: a cache evicts a page for another, or nothing."""
-    if step.removes:
-        return [cache - {step.page}]
-    if step.page in cache:
-        return [cache]
-    fuller = cache | {step.page}
-    if len(fuller) <= capacity:
-        return [cache, fuller]
-    return [fuller - {page} for page in fuller]

@@ -6,12 +6,15 @@ from collections import Counter
 from random import Random
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from tests.oracles.cached_files import SUMS
 from tests.oracles.drawing import batches, rows_of_view
 from tests.oracles.page_cache import TABLES
 from tests.oracles.page_programs import EVERYTHING, Programs
+from tests.support.traces import make_trace
+from tracer.analysis.memory.recorded import recorded
 from tracer.analysis.views.page_uses import PAGE_USES
 from tracer.analysis.views.reads import READS
 
@@ -92,6 +95,26 @@ def test_pages_of_calls_are_those_of_the_oracle(sole):
 def test_pages_of_mapped_files_are_those_of_the_oracle():
     for cases in batches(CASES_OF_A_TRACE):
         agree(cases, weights=ONLY_FAULTS, reclaims=0)
+
+
+@pytest.mark.parametrize(
+    "options", [{"weights": {"faults": 0}}, {"weights": ONLY_FAULTS, "reclaims": 0}]
+)
+def test_the_models_of_memory_use_the_pages_of_the_oracle(tmp_path, options):
+    for number, cases in enumerate(batches(CASES_OF_A_TRACE)[::5]):
+        programs, tables = played(cases, **options)
+        used: Counter = Counter()
+        for (_, _, target, epoch), count in programs.account.counts.items():
+            used[target, epoch] += count["accessed"] if target else 0
+        with make_trace(tmp_path / str(number), tables, targets=TARGETS) as trace:
+            found = recorded(trace)
+        names = zip(found.groups["target"], found.groups["epoch"], strict=True)
+        told = {
+            (target, None if pd.isna(epoch) else epoch): pages
+            for (target, epoch), pages in zip(names, found.runs.accessed().tolist(), strict=False)
+            if target
+        }
+        assert +Counter(told) == +used
 
 
 def test_evicters_are_those_of_the_oracle():

@@ -5,20 +5,8 @@ import random
 import pytest
 
 from tests.oracles.called_jobs import kernel_reads
-from tests.oracles.removed_pages import (
-    MODELS,
-    PIDS,
-    SIZES,
-    Story,
-    best,
-    counts,
-    drawn_story,
-    enough,
-    fewest,
-    kept,
-    steps_of,
-    together,
-)
+from tests.oracles.removed_pages import PIDS, SIZES, Story, drawn_story, together
+from tests.oracles.removing_caches import MODELS, best, counts, enough, fewest, kept, steps_of
 from tests.oracles.two_lists import READ, REMOVAL
 from tests.support.traces import make_trace
 
@@ -52,13 +40,13 @@ def answered(tracer, folder, stories, pages, shared=None, without=()):
 
 
 def rows_of(answer, number):
-    """The columns of a story, by pages of memory, target and epoch; only epochs with uses."""
+    """The columns of a story, by pages of memory, target and epoch; of no epoch only with uses."""
     return {
         (row["memory_bytes"] // PAGE, row["target"][0], row["epoch"]): {
             name: row[f"{name}_pages"] for name in COLUMNS
         }
         for row in answer["reads"]
-        if row["target"][1:] == str(number) and row["used_pages"]
+        if row["target"][1:] == str(number) and (row["used_pages"] or row["epoch"] is not None)
     }
 
 
@@ -72,11 +60,12 @@ def expected_rows(story, pages, shared, calls=None):
         for number in pages:
             kernel = kernel_reads(calls, SIZES, number, shared)
             read = {model: counts(steps, number, model) for model in MODELS}
-            for group in {(step.target, step.epoch) for step in mine}:
+            for epoch in {step.epoch for step in mine} | story.epochs(target):
+                group = target, epoch
                 rows[number, *group] = {
                     "used": sum((step.target, step.epoch) == group for step in mine),
                     "recorded": story.recorded[group],
-                    "two-lists": kernel[group],
+                    "two-lists": kernel.get(group, 0),
                     **{model: read[model][group] for model in MODELS},
                 }
     return rows
@@ -212,6 +201,25 @@ def test_each_removal_that_the_kernel_logs_costs_a_read(tmp_path, tracer):
             row = rows[pages, "a", None]
             assert [row[name] for name in READING] == [read] * 4, text
         assert answer["enough_bytes"][f"a{number}"] == (PAGE if read == 1 else 0), text
+
+
+WINDOWS = {
+    "x30 a31 a39 a^30:39 a0": (6, 4, 3, 3),
+    "x30 a31 r-31 a^30:39 a0": (3, 3, 2, 0),
+    "x30 a31:33 k~32 a^30:39 a^30:39 a0": (10, 5, 4, 4),
+    "x30 b30:39 a31 r-33:37 a^32:38 a0 b0": (4, 4, 1, 0),
+}
+"""Stories, and the pages that are used, read by LRU and by the kernel with any room, and needed to
+read none twice. Page 30 and all pages of b are in memory for the kernel's a."""
+
+
+def test_only_the_cached_pages_of_a_window_around_a_fault_are_used(tmp_path, tracer):
+    answer = answered(tracer, tmp_path / "t", [Story(text) for text in WINDOWS], [ALL])
+    for number, (text, (used, read, of_kernel, enough_pages)) in enumerate(WINDOWS.items()):
+        row = rows_of(answer, number)[ALL, "a", None]
+        assert (row["used"], row["two-lists"]) == (used, of_kernel), text
+        assert [row[model] for model in MODELS] == [read] * 3, text
+        assert answer["enough_bytes"][f"a{number}"] == enough_pages * PAGE, text
 
 
 def test_a_removal_takes_a_page_from_both_targets(tmp_path, tracer):

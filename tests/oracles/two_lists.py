@@ -17,6 +17,8 @@ MOST_AT_ONCE = 320
 """Pages that the device reads at once (1,280 KiB)."""
 UPDATE_NS = 2_000_000_000
 """Time between updates of the statistics: FLUSH_TIME."""
+AROUND = 16
+"""Pages around a fault of which the cached ones are mapped, too: fault_around_bytes."""
 ALIGNED = 4
 """A window that follows another one ends at a multiple of so many pages (order 2), if the longest
 window has a multiple of them, too."""
@@ -123,12 +125,21 @@ class TwoLists(FileLists):
     def _fault(self, call: Call) -> int:
         """Maps pages one by one, without read-ahead; returns the pages missed."""
         for index in range(call.first, call.end):
+            self._map_around(call.file, index)
             if (call.file, index) not in self.pages:
                 self._read_alone(call, index)
             page = self.pages.get((call.file, index))
             if page:
-                page.touched = True
+                page.mapped = page.touched = True
         return self.brought
+
+    def _map_around(self, file: Any, index: int) -> None:
+        """Maps the cached pages around a fault (filemap_map_pages)."""
+        first = index - index % AROUND
+        for at in range(first, first + AROUND):
+            page = self.pages.get((file, at))
+            if page and not page.mapped and not page.marker:
+                page.mapped = page.touched = True
 
     def _write(self, call: Call) -> int:
         for index in range(call.first, call.end):

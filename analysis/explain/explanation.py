@@ -154,7 +154,7 @@ def explain(
     told = trace.sql(_SUMMARY).iloc[0]
     if not told["steps"]:
         raise BadTrace(
-            f"{trace.folder} has no step that ended",
+            f"{trace.folder} has no step that began and ended in the recording",
             "record a training from its start: tracer record -e default,sched -- python train.py",
         )
     columns = GROUPS[by]

@@ -56,7 +56,7 @@ _QUERY = """WITH path AS ({path}), parts AS (
     FROM path WHERE {which} GROUP BY ALL
 )
 SELECT 100 * sum(ns) / (SELECT sum(dur_ns) FROM path) AS value,
-    arg_max(who, ns) AS who, 100 * max(ns) / sum(ns) AS part,
+    arg_max(who, ns) AS who, 100 * max(ns) FILTER (who IS NOT NULL) / sum(ns) AS part,
     coalesce(sum(inferred), 0) / sum(ns) AS inferred
 FROM parts HAVING sum(ns) > 0"""
 

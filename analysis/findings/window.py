@@ -23,7 +23,8 @@ class Window:
     `what`: its name in a sentence. `stage`: its phase, "" for the whole recording. `start` and
     `end` (ns): its first and last moment. `ns`: SQL for its length; if several jobs train at once,
     the sum of their lengths. If `start` to `end` is longer than `ns`, sums over the window are too
-    high, never too low. `jobs`: the number of processes in that stage; 1 for the whole recording.
+    high, never too low. `recorded`: the end of the recording (ns). `jobs`: the number of processes
+    in that stage; 1 for the whole recording.
     """
 
     what: str
@@ -31,6 +32,7 @@ class Window:
     start: int
     end: int
     ns: str
+    recorded: int
     jobs: int = 1
 
     def holds(self, ts: str = "ts") -> str:
@@ -39,9 +41,9 @@ class Window:
 
     @property
     def steps(self) -> str:
-        """SQL condition: a row of the view `steps` began in the window's stage and ended."""
+        """SQL condition: a step began in the window's stage, and ended in the recording."""
         stage = f"stage = '{self.stage}' AND " if self.stage else ""
-        return f"{stage}total_ns > 0 AND start >= {self.start}"
+        return f'{stage}total_ns > 0 AND start >= {self.start} AND "end" <= {self.recorded}'
 
     @property
     def segments(self) -> str:
@@ -80,7 +82,7 @@ def window(trace: Trace) -> Window | None:
     )
     start, end = int(found["start"].iloc[0]), int(found["ended"].iloc[0])
     jobs = max(1, int(found["jobs"].iloc[0]))
-    return Window(_STAGES[stage], stage, start, end, ns, jobs)
+    return Window(_STAGES[stage], stage, start, end, ns, ended, jobs)
 
 
 def whole(trace: Trace) -> Window | None:
@@ -89,7 +91,7 @@ def whole(trace: Trace) -> Window | None:
     start, end = int(clock["start_ns"]), clock["end_ns"]
     if end is None or int(end) <= start:
         return None
-    return Window("the recording", "", start, int(end), str(int(end) - start))
+    return Window("the recording", "", start, int(end), str(int(end) - start), int(end))
 
 
 def of_jobs(trace: Trace, table: str, ts: str = "ts") -> str:

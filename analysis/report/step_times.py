@@ -8,7 +8,7 @@ import pandas as pd
 
 from tracer.analysis.report.histogram import buckets, spread
 from tracer.analysis.report.table import Column, MergedTable
-from tracer.analysis.views.steps import steps
+from tracer.analysis.views.steps import recorded, steps
 from tracer.store.trace import Trace
 
 WHOLE = "end to end"
@@ -33,10 +33,10 @@ _KEYS = ["stage", "part"]
 def _parts(trace: Trace) -> pd.DataFrame:
     view = steps(trace)
     # The job may have been stopped, or at anything else, before it was attached to.
-    begun = int(trace.manifest["clock"]["start_ns"])
+    whole = recorded(trace)
     rows = " UNION ALL ".join(
         f"SELECT stage, '{part}' AS part, {buckets(column)} FROM {view}"
-        f" WHERE {column} IS NOT NULL AND total_ns IS NOT NULL AND start >= {begun} GROUP BY ALL"
+        f" WHERE {column} IS NOT NULL AND {whole} GROUP BY ALL"
         for part, column in _PARTS.items()
     )
     return trace.sql(rows)
@@ -80,9 +80,9 @@ STEP_TIMES = MergedTable(
     keys=(*_KEYS, "bucket"),
     parts=_parts,
     finish=_finish,
-    note="Steps that began before the recording do not count. Compute: forward, backward and"
-    " optimizer. GPU: measured with CUDA events, in parallel to the CPU. Shares of fetch stall,"
-    " compute, checkpoint and overhead sum to 1.",
+    note="Steps that began before the recording, or ended after it, do not count. Compute: forward,"
+    " backward and optimizer. GPU: measured with CUDA events, in parallel to the CPU. Shares of"
+    " fetch stall, compute, checkpoint and overhead sum to 1.",
 )
 
 

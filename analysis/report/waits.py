@@ -24,7 +24,7 @@ SELECT coalesce(w.target, '') AS target, w.kind, w.dur_ns, CASE
                 WHEN w.by_container IS NOT NULL THEN 'container'
                 WHEN k.kernel THEN 'kernel' ELSE 'process' END
         WHEN w.kind = 'timer' THEN 'itself'
-        WHEN w.kind = 'cpu' THEN 'idle CPU'
+        WHEN w.kind = 'cpu' AND w.certainty = 'exact' THEN 'idle CPU'
         WHEN w.detail IS NULL THEN 'unknown'
         WHEN w.kind = 'fault' THEN 'file'
         WHEN w.kind IN ('disk', 'dirty', 'sync') THEN 'device'
@@ -79,8 +79,7 @@ def _parts(trace: Trace) -> pd.DataFrame:
             f" FROM ({_BLAMED.format(rows=path_sums(trace))}) GROUP BY ALL"
         )
         found = found.drop(columns="path_ns").merge(on_path, on=list(_KEYS), how="outer")
-        steps = trace.sql("SELECT sum(total_ns)::DOUBLE AS ns FROM steps")["ns"].iloc[0]
-        if pd.notna(steps):
+        if trace.rows("SELECT 1 FROM path_steps LIMIT 1"):
             found["path_ns"] = found["path_ns"].fillna(0)
         counted = ["n", "unended", "ns"]
         found[counted] = found[counted].fillna(0)

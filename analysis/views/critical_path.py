@@ -17,7 +17,7 @@ from tracer.analysis.views.chain_walk import NO_WAIT, Pieces, SpansOfLanes, piec
 from tracer.analysis.views.data_owners import COLUMNS as OWNER_COLUMNS
 from tracer.analysis.views.path_windows import Window, windows
 from tracer.analysis.views.segments import make_segments, segment_cuts
-from tracer.analysis.views.steps import steps
+from tracer.analysis.views.steps import recorded, steps
 from tracer.analysis.views.stretches import Ints
 from tracer.analysis.views.threads import owns
 from tracer.analysis.views.view import View
@@ -44,8 +44,8 @@ SELECT row_number() OVER (ORDER BY s.start, s.rowid) - 1 AS span, t.life - 1 AS 
     coalesce(l.lane, p.lane, (SELECT lane FROM sole_marking)) AS marking
 FROM steps s JOIN threads t ON {owns("t", "s", ts="start")}
 LEFT JOIN phase_lanes l ON s.pid = l.pid AND s.tid = l.tid LEFT JOIN marking p ON s.pid = p.pid
--- Before the recording, nobody knows what a thread waited for.
-WHERE s."end" > s.start AND s.start >= $begun
+-- Outside of the recording, nobody knows what a thread waited for.
+WHERE s."end" > s.start AND $recorded
 """
 
 _CUTS = """
@@ -112,7 +112,7 @@ def _build(trace: Trace) -> None:
     waits(trace)
     steps(trace)
     make_segments(trace)
-    trace.execute(_STEPS.replace("$begun", str(trace.manifest["clock"]["start_ns"])))
+    trace.execute(_STEPS.replace("$recorded", recorded(trace, "s.")))
     trace.execute(_ROWS)
     *spans, marking = _arrays(
         trace, 'SELECT lane, start, "end", coalesce(marking, -1) FROM path_steps ORDER BY span'
@@ -175,8 +175,8 @@ def _arrays(trace: Trace, query: str) -> list[Ints]:
 
 CRITICAL_PATH = View(
     VIEW,
-    "One row per segment of the critical path of a step that began in the recording, in no order."
-    " The segments of a step add up to its time.",
+    "One row per segment of the critical path of a step that began and ended in the recording, in"
+    " no order. The segments of a step add up to its time.",
     (
         Column("epoch", Type.INT64, "epoch of the step, from 0"),
         Column("step", Type.INT64, "number of the step, from 0"),

@@ -11,6 +11,8 @@ from tracer.analysis.views.threads import make_threads
 from tracer.probes.compiled import compiled, read_only
 from tracer.store.trace import Trace
 
+_RECENT = 1 << 10
+
 
 @dataclass(frozen=True)
 class Lives:
@@ -40,9 +42,10 @@ def lives_of(trace: Trace) -> Lives:
 
 @compiled
 def _of(tid: Ints, ts: Ints, tids: Ints, begun: Ints, until: Ints, found: Ints) -> None:
-    at = -1
+    recent = np.full(_RECENT, -1)  # the last place that was found, by the number's last bits
     for row in range(len(tid)):
-        # Neighbouring rows often belong to the same thread.
+        slot = tid[row] % _RECENT
+        at = recent[slot]
         if at < 0 or tids[at] != tid[row] or ts[row] < begun[at] or ts[row] >= until[at]:
             low, high = 0, len(tids)
             while low < high:  # the first life after the moment
@@ -56,4 +59,5 @@ def _of(tid: Ints, ts: Ints, tids: Ints, begun: Ints, until: Ints, found: Ints) 
             at = low - 1
             if at >= 0 and (tids[at] != tid[row] or ts[row] >= until[at]):
                 at = -1
+            recent[slot] = at
         found[row] = at

@@ -52,9 +52,10 @@ def windows(
     """
     of_machine = f"{whole_machine(trace)} AND NOT coalesce(kernel, false)"
     threads = trace.arrow(
-        f"SELECT begun, target IS NOT NULL OR ({of_machine}) AS followed FROM threads ORDER BY life"
+        "SELECT coalesce(started, begun) AS born,"
+        f" target IS NOT NULL OR ({of_machine}) AS followed FROM threads ORDER BY life"
     )
-    born = threads["begun"].to_numpy()
+    born = threads["born"].to_numpy()
     targets = threads["followed"].to_numpy()
     found = trace.arrow(f"SELECT ts FROM wait_parts WHERE rowid % {most} = 0 ORDER BY ts")
     borders = found["ts"].to_numpy()

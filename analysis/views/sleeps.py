@@ -75,10 +75,9 @@ class Sleeps:
         self._trace = trace
         self._waiting = waiting
         self.lives: Lives = lives_of(trace)
-        self.tids, self._lane_of_life = np.unique(self.lives.tid, return_inverse=True)
-        """The numbers of all threads, ascending: the place of a number is its lane."""
+        """All threads: the place of a thread is its lane."""
         lane, ts, until = self._times()
-        place, self._first, ascends = _placed(lane, ts, len(self.tids))
+        place, self._first, ascends = _placed(lane, ts, len(self.lives.tid))
         del lane
         # Places of rows that ascend are counted anew as the rows are read again.
         self._sorted = None if ascends else (place, _ordered(until, place))
@@ -86,7 +85,7 @@ class Sleeps:
         moments = _ordered(ts, place)
         del ts, place
         self._ts = moments
-        lane = np.repeat(np.arange(len(self.tids), dtype=np.int32), np.diff(self._first))
+        lane = np.repeat(np.arange(len(self.lives.tid), dtype=np.int32), np.diff(self._first))
         self._around = CallsAround(lane, moments, after=False, results=True)
         self._call = np.full(len(moments), -1, np.int32)
         self._edge = np.empty(0, np.int64)
@@ -104,7 +103,7 @@ class Sleeps:
             life, wanted = self._lives(tid, began)
             until = np.empty(len(wanted), np.int64)
             _ends(began[wanted], length[wanted], until)
-            lane = self._lane_of_life[life].astype(np.int32)
+            lane = life.astype(np.int32)
             for part, found in zip(parts, (lane, began[wanted], until), strict=True):
                 part.append(found)
         lanes, times, ends = concatenated(parts)
@@ -121,7 +120,7 @@ class Sleeps:
         return life[wanted], wanted
 
     def see(self, calls: Calls) -> None:
-        """Takes a batch of calls into account: their lanes are places in `tids`."""
+        """Takes a batch of calls into account: their lanes are places in `lives`."""
         found, rows = self._around.see(calls)
         self._call[found] = calls.what.to_numpy()[rows]
 
@@ -147,8 +146,8 @@ class Sleeps:
         - zero: true if the call that it is in returned 0;
         - the columns of each of `marks` for the thread's last moment up to `ts`, and those of
           `of_calls` for the moment at which the call that it is in was entered;
-        - life, late_life: row of `threads` at `ts` and at `wake_ns`, as `life` there; waker_life,
-          ran_life, late_ran_life: the same of the waker at `ts`, and of `ran_tid` at both times.
+        - life, late_life: row of `threads` at `ts` and at `wake_ns`, as `life` there; waker_life:
+          the same of the waker at `wake_ns`; ran_life: of `ran_tid` at the end of the interval.
         """
         places, done = _Places(self._first, self._sorted), 0
         for batch in self._trace.batches(_ROWS, _BATCH, beside=True):
@@ -169,13 +168,14 @@ class Sleeps:
     ) -> pa.Table:
         names = ("ts", "woken", "number", "waker", "ran", "length")
         ts, woken, tid, waker, ran, length = (batch[name].to_numpy() for name in names)
-        lane = self._lane_of_life[life]
-        at, since = places.of(done, lane, ts, length)
+        ended = np.empty(len(ts), np.int64)
+        _ends(ts, length, ended)
+        at, since = places.of(done, life, ts, length)
         edge, place = self._edge[at], self._place_of_call[at]
         inside = place == _INSIDE
         call, result = self._call[at], self._result[at]
         told: dict[str, pa.Array | pa.ChunkedArray] = {
-            "since": pa.array(since, mask=at == self._first[lane]),
+            "since": pa.array(since, mask=at == self._first[life]),
             "calls_known": pa.array(place != _NO_CALL),
             "entered": pa.array(edge, mask=~inside),
             "returned": pa.array(edge, mask=place != _AFTER),
@@ -185,16 +185,15 @@ class Sleeps:
         }
         for name, number, moment in (
             ("late_life", tid, woken),
-            ("waker_life", waker, ts),
-            ("ran_life", ran, ts),
-            ("late_ran_life", ran, woken),
+            ("waker_life", waker, woken),
+            ("ran_life", ran, ended),
         ):
-            life = self.lives.of(number, moment)
-            told[name] = pa.array((life + 1).astype(np.int32), mask=life < 0)
-        found = [one.last(lane, ts) for one in marks]
-        found.append(of_calls.exact(np.where(inside, lane, -1), edge))
-        for known in found:
-            told |= dict(zip(known.column_names, known.columns, strict=True))
+            known = self.lives.of(number, moment)
+            told[name] = pa.array((known + 1).astype(np.int32), mask=known < 0)
+        found = [one.last(life, ts) for one in marks]
+        found.append(of_calls.exact(np.where(inside, life, -1), edge))
+        for one in found:
+            told |= dict(zip(one.column_names, one.columns, strict=True))
         rows = pa.Table.from_batches([batch]).drop_columns(list(names[1:]))
         for name, column in told.items():
             rows = rows.append_column(name, column)

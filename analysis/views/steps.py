@@ -255,6 +255,17 @@ def steps(trace: Trace) -> str:
     return STEPS.make(trace)
 
 
+def recorded(trace: Trace, of: str = "") -> str:
+    """Returns the SQL condition of the rows of `steps` that began and ended in the recording.
+
+    Processes write the marks, so a step may begin before the recording, and end after it. `of` is
+    the prefix of the columns.
+    """
+    clock = trace.manifest["clock"]
+    ended = "" if clock["end_ns"] is None else f' AND {of}"end" <= {int(clock["end_ns"])}'
+    return f'{of}"end" IS NOT NULL AND {of}start >= {int(clock["start_ns"])}{ended}'
+
+
 def fetches_of_steps(trace: Trace) -> str:
     """Makes the table `step_fetches` and returns its name: it tells when steps wait for data.
 

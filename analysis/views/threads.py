@@ -36,7 +36,8 @@ WITH lives AS (
 )
 SELECT tid, CASE WHEN row_number() OVER by_number = 1 THEN -{LATEST} - 1 ELSE start END AS begun,
     coalesce(lead(start) OVER by_number, {LATEST}) AS until,
-    row_number() OVER (ORDER BY tid, start) AS life, * EXCLUDE (tid, start)
+    row_number() OVER (ORDER BY tid, start) AS life, * EXCLUDE (tid, start),
+    nullif(start, -{LATEST}) AS started
 FROM named WINDOW by_number AS (PARTITION BY tid ORDER BY start)
 """
 
@@ -62,6 +63,7 @@ THREADS = View(
         Column("job", Type.BOOL, "belongs to a target that is no Docker daemon"),
         Column("was_there", Type.BOOL, "lived when the recording began"),
         Column("ended", Type.INT64, "when it exited; null: not known to have", "ns"),
+        Column("started", Type.INT64, "when it was created; null: before the recording", "ns"),
     ),
     needs=("processes",),
     build=_build,

@@ -88,7 +88,7 @@ WITH waiting AS (
         least(w.ended, s.upto)::BIGINT AS upto
     FROM waiting w JOIN throttled_stretches s ON s.since < w.ended AND s.upto > w.ts
 )
-SELECT * EXCLUDE (life, by_life, whose, ended, target) REPLACE (NULL::VARCHAR AS detail) FROM met
+SELECT * EXCLUDE (whose, ended, target) REPLACE (NULL::VARCHAR AS detail) FROM met
 WHERE whose = target AND upto - since >= {LEAST_NS}
 """
 
@@ -104,7 +104,7 @@ WITH rest AS (
     QUALIFY row_number() OVER (PARTITION BY row, ts ORDER BY since) = 1
 )
 SELECT * EXCLUDE (since, upto) REPLACE (since AS ts, upto - since AS dur_ns, 'throttled' AS kind,
-    NULL::INTEGER AS by_tid, 'inferred' AS certainty)
+    NULL::INTEGER AS by_tid, NULL::INTEGER AS by_life, 'inferred' AS certainty)
 FROM throttled_pieces
 UNION ALL BY NAME
 SELECT * EXCLUDE (since, upto, after, before) REPLACE (after AS ts, before - after AS dur_ns,
@@ -116,8 +116,8 @@ FROM rest WHERE before > after
 def split_throttled(trace: Trace) -> None:
     """Splits the waits for a CPU in `wait_parts` where the thread's cgroup was throttled.
 
-    `wait_parts` has row, ts, dur_ns, tid, kind, by_tid and certainty, among others. The pieces of a
-    wait follow one another and fill it. They are in the new table `throttled_waits`;
+    `wait_parts` has row, ts, dur_ns, tid, kind, by_tid, by_life and certainty, among others. The
+    pieces of a wait follow one another and fill it. They are in the new table `throttled_waits`;
     `throttled_pieces` has row, ts and kind of the waits that they stand for. There are no such
     tables if `throttled_times` has no rows. Needs the tables `sleeps` and `threads`, too.
     """

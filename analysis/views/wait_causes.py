@@ -6,13 +6,19 @@ for each case among some thousands of intervals.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
+from tracer.analysis.views.calls_around import LATEST
 from tracer.analysis.views.stretches import Ints
 from tracer.analysis.views.sync_parts import FLUSH, JOURNAL, PAGES
 from tracer.analysis.views.wait_rows import CODES
+from tracer.probes.loss import OF_EVENTS
+from tracer.probes.schema import Scope
 from tracer.store.trace import Trace
 
 # Thread 0 is the idle thread of a CPU.
@@ -56,6 +62,7 @@ END
 _CERTAINTY = """
 CASE
     WHEN kind = 'other' THEN 'unknown'
+    WHEN kind = 'cpu' AND NOT ran_known OR kind = 'reclaim' AND in_doubt THEN 'inferred'
     WHEN kind IN ('cpu', 'dirty', 'reclaim', 'timer', 'child') THEN 'exact'
     WHEN kind = 'sync' AND (is_sync OR syncs) THEN 'exact'
     WHEN kind = 'fault' AND faults OR kind = 'disk' AND reads THEN 'exact'
@@ -90,7 +97,7 @@ FROM told ORDER BY "case"
 
 _FLAGS = (
     *("reads", "syncs", "flushes", "on_ext4", "commits", "faults", "pauses", "reclaims"),
-    *("zero", "calls_known"),
+    *("in_doubt", "zero", "calls_known", "ran_known"),
 )
 """Columns of intervals that are true or false."""
 _EVIDENCE = {
@@ -102,15 +109,38 @@ _EVIDENCE = {
 }
 """Flags for evidence in the call that an interval lies in, and the columns with its times."""
 _MOST_CASES = 1 << 62
+_NEVER = -LATEST - 1
+
+# Events of reclaim are those of all threads.
+_LOST = f"""
+SELECT coalesce("from", -{LATEST}) AS begin, coalesce("to", {LATEST}) AS "end" FROM loss
+WHERE {OF_EVENTS} AND NOT contains(stream, '{Scope.TARGET.value}') ORDER BY 1
+"""
+
+
+class _Gaps:
+    """The times in which events of the machine may have been lost."""
+
+    def __init__(self, trace: Trace) -> None:
+        rows = trace.arrow(_LOST)
+        self._begin = rows["begin"].to_numpy()
+        ends = np.maximum.accumulate(rows["end"].to_numpy())
+        self._latest = np.concatenate([[_NEVER], ends])
+        """The latest end of the first so many gaps."""
+
+    def between(self, since: Ints, ts: Ints) -> NDArray[np.bool_]:
+        """Returns where events may have been lost between two times (ns)."""
+        return self._latest[np.searchsorted(self._begin, ts)] > since
 
 
 class Causes:
     """The rules for the causes of intervals off the CPU."""
 
     def __init__(self, trace: Trace) -> None:
-        """Needs the tables `wait_names`, `wait_calls` and `threads`."""
+        """Needs the tables `wait_names`, `wait_calls`, `threads` and `loss`."""
         self._trace = trace
         names = trace.arrow("SELECT name, code FROM wait_names").combine_chunks()
+        self._gaps = _Gaps(trace)
         self._names, self._codes = names["name"].combine_chunks(), names["code"].combine_chunks()
         self._calls, self._lives = (
             int(trace.rows(f"SELECT count(*) FROM {table}")[0][0])
@@ -122,7 +152,7 @@ class Causes:
 
         `rows` are those of `Sleeps.batches`.
         """
-        rows = _with_flags(rows.combine_chunks())
+        rows = _with_flags(rows.combine_chunks(), self._gaps)
         state = self._codes.take(pc.index_in(rows["state"].combine_chunks(), self._names))
         _, first, case = np.unique(self._case(rows, state), return_index=True, return_inverse=True)
         asked = rows.take(pa.array(first)).append_column("case", pa.array(np.arange(len(first))))
@@ -159,7 +189,7 @@ def _ints(column: pa.Array | pa.ChunkedArray) -> Ints:
     return np.asarray(pc.fill_null(pc.add(column.cast(pa.int64()), 1), 0).to_numpy())
 
 
-def _with_flags(rows: pa.Table) -> pa.Table:
+def _with_flags(rows: pa.Table, gaps: _Gaps) -> pa.Table:
     """Adds the columns `_FLAGS`."""
     flags = {flag: pc.less_equal(rows[column], rows["ts"]) for flag, column in _EVIDENCE.items()}
     entered, returned, since = (rows[name] for name in ("entered", "returned", "since"))
@@ -168,12 +198,29 @@ def _with_flags(rows: pa.Table) -> pa.Table:
     flags["faults"] = pc.greater_equal(fault, pc.coalesce(entered, returned, since, fault))
     since = pc.coalesce(pc.max_element_wise(since, entered), pause)
     flags["pauses"] = pc.greater_equal(pause, since)
-    flags["reclaims"] = rows["begins"]
+    flags["reclaims"], flags["in_doubt"] = _reclaims(rows, gaps)
     flags["zero"] = rows["zero"]
+    flags["ran_known"] = pc.is_valid(rows["ran_tid"])
     rows = rows.drop_columns("zero")
     for name, flag in flags.items():
         rows = rows.append_column(name, pc.fill_null(flag, False))
     return rows
+
+
+def _reclaims(rows: pa.Table, gaps: _Gaps) -> tuple[pa.Array, pa.Array]:
+    """Returns which threads are within a reclaim, and of which this is not certain.
+
+    A reclaim lasts no longer than the call or the fault that it began in. If its end may be lost,
+    an end must be the next event of reclaim.
+    """
+    names = ("reclaim_ns", "entered", "returned", "fault_ns")
+    began, entered, returned, fault = (
+        pc.fill_null(rows[name], _NEVER).to_numpy() for name in names
+    )
+    begins, ends = (pc.fill_null(rows[name], False).to_numpy() for name in ("begins", "ends"))
+    lasts = begins & (began >= np.maximum(np.maximum(entered, returned), fault))
+    in_doubt = gaps.between(began, rows["ts"].to_numpy())
+    return pa.array(lasts & (ends | ~in_doubt)), pa.array(lasts & ends & in_doubt)
 
 
 def _parts(rows: pa.Table, state: pa.Array, cases: pa.Table) -> pa.Table:
@@ -192,9 +239,8 @@ def _parts(rows: pa.Table, state: pa.Array, cases: pa.Table) -> pa.Table:
         detail = pc.if_else(cases[flag], rows[name], detail)
     # Thread 0 is the idle thread of a CPU.
     idle = pc.fill_null(pc.equal(rows["ran_tid"], 0), False)
-    ran_tid, ran_life, late_ran_life = (
-        pc.if_else(idle, nothing, rows[name]) for name in ("ran_tid", "ran_life", "late_ran_life")
-    )
+    ran_tid, ran_life = (pc.if_else(idle, nothing, rows[name]) for name in ("ran_tid", "ran_life"))
+    unknown = pc.is_null(rows["ran_tid"]).to_numpy()
     by = cases["by_waker"]
     first = pa.table(
         {
@@ -222,17 +268,17 @@ def _parts(rows: pa.Table, state: pa.Array, cases: pa.Table) -> pa.Table:
             "pid": rows["pid"],
             "tid": rows["tid"],
             "life": rows["late_life"],
-            "kind": _always("cpu", count),
+            "kind": _named(np.zeros(count), "cpu"),
             "detail": pa.nulls(count, pa.int32()),
             "call": rows["call"],
             "state": pa.repeat(pa.scalar(CODES["R"], pa.int32()), count),
             "by_tid": ran_tid,
-            "by_life": late_ran_life,
-            "certainty": _always("exact", count),
+            "by_life": ran_life,
+            "certainty": _named(unknown, "exact", "inferred"),
         }
     ).filter(pc.is_valid(delay))
     return pa.concat_tables([first, then])
 
 
-def _always(name: str, count: int) -> pa.DictionaryArray:
-    return pa.DictionaryArray.from_arrays(np.zeros(count, np.int32), [name])
+def _named(which: NDArray[Any], *names: str) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(which.astype(np.int32), list(names))

@@ -63,8 +63,7 @@ _OF_JOURNAL = f"kind = 'sync' AND detail = {CODES[JOURNAL]}"
 
 _SYNCS = f"""
 CREATE OR REPLACE TEMP TABLE sync_waits AS
-SELECT * EXCLUDE (life, by_life) REPLACE (kind::VARCHAR AS kind, certainty::VARCHAR AS certainty,
-    '{JOURNAL}' AS detail)
+SELECT * REPLACE (kind::VARCHAR AS kind, certainty::VARCHAR AS certainty, '{JOURNAL}' AS detail)
 FROM wait_parts WHERE {_OF_JOURNAL}
 """
 
@@ -73,7 +72,8 @@ CREATE OR REPLACE TEMP TABLE wait_owners AS
 SELECT (row_number() OVER () - 1)::INTEGER AS number, * FROM data_owners
 """
 
-# An idle CPU takes a thread that can run at once, unless its cgroup may not run.
+# An idle CPU takes a thread that can run at once, unless its cgroup may not run. A wait without
+# `by_tid` is exact if the CPU was idle; otherwise nobody knows who had it.
 _LATE = f"""
 CREATE OR REPLACE TEMP TABLE throttled_late AS
 WITH late AS (
@@ -83,7 +83,7 @@ WITH late AS (
         UNION ALL BY NAME
         SELECT * FROM throttled_waits
     ) p JOIN threads o ON {owns("o", "p")}
-    WHERE p.kind = 'cpu' AND p.by_tid IS NULL AND p.dur_ns >= {LEAST_NS}
+    WHERE p.kind = 'cpu' AND p.by_tid IS NULL AND p.certainty = 'exact' AND p.dur_ns >= {LEAST_NS}
 )
 SELECT l.row, l.ts FROM late l
 ASOF JOIN throttled_times q ON l.target = q.target AND l.moment <= q.upto
@@ -104,11 +104,9 @@ _ALSO_THROTTLED = f"UNION ALL BY NAME {_JUDGED.format(rows='throttled_waits')}"
 
 _PIECES = f"""
 CREATE OR REPLACE TEMP TABLE wait_pieces AS
-SELECT row, p.ts, dur_ns, p.pid, p.tid, o.life, kind::{KIND} AS kind, n.code AS detail, call, state,
-    by_tid, b.life AS by_life, certainty::{CERTAINTY} AS certainty, w.number AS owner
+SELECT row, p.ts, dur_ns, p.pid, p.tid, life, kind::{KIND} AS kind, n.code AS detail, call, state,
+    by_tid, by_life, certainty::{CERTAINTY} AS certainty, w.number AS owner
 FROM (SELECT * FROM sync_waits {{more}}) p LEFT JOIN wait_names n ON p.detail = n.name
-LEFT JOIN threads o ON {owns("o", "p")}
-LEFT JOIN threads b ON {owns("b", "p", "by_tid")}
 LEFT JOIN (SELECT row AS of_row, ts AS of_ts, number FROM wait_owners) w
     ON row = of_row AND p.ts = of_ts AND p.detail = '{DATA}'
 ORDER BY p.ts, p.tid, row

@@ -6,10 +6,14 @@ ran. The waits of a thread never overlap; with the time on the CPU they add up t
 The cause follows from the state of the thread, the system call that it slept in, the events in its
 own context up to that moment, and whoever woke it:
 
-- cpu: it could have run, but another thread had the CPU (`by_tid`; null: the CPU was idle).
+- cpu: it could have run, but another thread had the CPU (`by_tid`). Without `by_tid`, the CPU was
+  idle if the wait is exact, and nobody knows who had it if the wait is inferred.
 - throttled: it could have run, and the CPU was idle, but its cgroup had used up its CPU quota.
 - dirty: the kernel put it to sleep for having dirtied pages (balance_dirty_pages).
-- reclaim: it waited for memory that others had to give up.
+- reclaim: it waited for memory that others had to give up, between the begin and the end of a
+  reclaim. A begin whose end is missing counts until the system call or the fault is over in which
+  it happened. If events were lost since it, it counts only if an end is the thread's next event of
+  reclaim, and the wait is inferred.
 - sync: a call that makes data durable, another call in which a file system syncs (a write to an
   O_SYNC file), or another call that waited for the journal's thread. A wait for the journal's
   thread is several rows, by what that thread did meanwhile (`analysis/views/sync_parts.py`), and a
@@ -35,9 +39,10 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from tracer.analysis.views.calls_around import LATEST, CallsAround, Numbers, calls_of
+from tracer.analysis.views.calls_around import LATEST, CallsAround, calls_of
 from tracer.analysis.views.context import COLUMNS, make_in_context
 from tracer.analysis.views.data_owners import COLUMNS as OWNER_COLUMNS
+from tracer.analysis.views.lives import Lives
 from tracer.analysis.views.requests import OPERATION
 from tracer.analysis.views.sleeps import Marks, Sleeps
 from tracer.analysis.views.sync_parts import AWAITED
@@ -126,8 +131,9 @@ _MARKS = (
     " LEFT JOIN wait_names n ON detail = n.name WHERE what = 'fault' GROUP BY ALL ORDER BY 1, 2",
     "SELECT tid::BIGINT AS tid, ts, ts AS pause_ns, any_value(n.code) AS dirtied FROM wait_evidence"
     " LEFT JOIN wait_names n ON detail = n.name WHERE what = 'dirty' GROUP BY ALL ORDER BY 1, 2",
-    "SELECT tid::BIGINT AS tid, ts, what = 'reclaim' AS begins FROM wait_evidence"
-    " WHERE what IN ('reclaim', 'reclaimed') ORDER BY 1, 2",
+    "SELECT tid::BIGINT AS tid, ts, ts AS reclaim_ns, what = 'reclaim' AS begins,"
+    " coalesce(lead(what) OVER (PARTITION BY tid ORDER BY ts) = 'reclaimed', false) AS ends"
+    " FROM wait_evidence WHERE what IN ('reclaim', 'reclaimed') ORDER BY 1, 2",
 )
 """Evidence of which the last one up to a time counts."""
 
@@ -156,7 +162,7 @@ _ON_THE_WAY = ("waiting_threads", "wait_evidence", "calls_at_evidence", "throttl
 
 def _build(trace: Trace) -> None:
     for table in (
-        *("syscalls", "block", "file_writes", "dirty", "page_faults", "reclaim", "samples"),
+        *("syscalls", "block", "file_writes", "dirty", "page_faults", "reclaim", "samples", "loss"),
     ):
         trace.empty_if_missing(table)
     make_threads(trace)
@@ -186,17 +192,16 @@ def _make_parts(trace: Trace) -> None:
     waiting[trace.arrow("SELECT life - 1 AS at FROM waiting_threads")["at"].to_numpy()] = True
     sleeps = Sleeps(trace, waiting)
     _see_calls(trace, sleeps)
-    numbers = Numbers(sleeps.tids)
-    marks = [_marks(trace, numbers, query) for query in _MARKS]
+    marks = [_marks(trace, sleeps.lives, query) for query in _MARKS]
     causes = Causes(trace)
-    for rows in sleeps.batches(marks, _marks(trace, numbers, _OF_CALLS)):
+    for rows in sleeps.batches(marks, _marks(trace, sleeps.lives, _OF_CALLS)):
         trace.append("wait_parts", causes.parts(rows))
 
 
-def _marks(trace: Trace, numbers: Numbers, query: str) -> Marks:
+def _marks(trace: Trace, lives: Lives, query: str) -> Marks:
     found = trace.arrow(query)
     tid, ts = (found[column].to_numpy() for column in ("tid", "ts"))
-    return Marks(numbers.of(tid, ts), ts, found.drop_columns(["tid", "ts"]))
+    return Marks(lives.of(tid, ts), ts, found.drop_columns(["tid", "ts"]))
 
 
 def _see_calls(trace: Trace, sleeps: Sleeps) -> None:
@@ -209,9 +214,8 @@ def _see_calls(trace: Trace, sleeps: Sleeps) -> None:
         f" WHERE what IN {_IN_CALLS} ORDER BY ALL"
     )
     tid, ts = (moments[column].to_numpy() for column in moments.column_names)
-    numbers = Numbers(sleeps.tids)
-    around = CallsAround(numbers.of(tid, ts), ts, after=False)
-    for calls in calls_of(trace, numbers, CALL_CODE, source=CALLS, results=True):
+    around = CallsAround(sleeps.lives.of(tid, ts), ts, after=False)
+    for calls in calls_of(trace, sleeps.lives, CALL_CODE, source=CALLS, results=True):
         sleeps.see(calls)
         around.see(calls)
     sleeps.close()
@@ -243,7 +247,7 @@ WAITS = View(
             "by_tid",
             Type.INT32,
             "thread that it waited for: that woke it, or (kind cpu) that had the CPU before it; "
-            "null: an interrupt woke it, the CPU was idle, or it is not known",
+            "null: an interrupt woke it, the CPU was idle (kind cpu, exact), or it is not known",
         ),
         Column("by_comm", Type.TEXT, "name of that thread"),
         Column("by_target", Type.TEXT, "target of that thread; null: none"),

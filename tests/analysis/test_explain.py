@@ -8,10 +8,14 @@ import pytest
 
 from tests.support.traces import make_trace
 from tests.support.waiting_steps import HOSTILE, JOB, MS, PROCESSES, TARGETS, steps_of
+from tracer.analysis.compare.measured import measured
 from tracer.analysis.explain.explanation import GROUPS, explain
 from tracer.analysis.explain.over_time import over_time
 from tracer.analysis.explain.words import meanwhile
+from tracer.analysis.findings.catalogue import findings
+from tracer.analysis.report.step_times import step_times
 from tracer.analysis.report.waits import waits_table
+from tracer.analysis.studies.measures import of_trace
 from tracer.analysis.timeline.axis import axis
 from tracer.analysis.timeline.critical_path import critical_path
 from tracer.probes.errors import BadTrace, UsageError
@@ -77,6 +81,28 @@ def test_a_step_that_began_before_the_recording_is_not_explained(tmp_path):
         assert (found.steps, found.longest_ns) == (2, 13 * MS)
         with pytest.raises(UsageError, match="began in the recording"):
             explain(made, step=(0, 0))
+
+
+def test_a_step_that_ends_after_the_recording_counts_nowhere(tmp_path):
+    """Steps of 12 ms with 3 ms of fetch, and one of 700 ms that the recording does not have."""
+    tables = steps_of([2, 2, 2, 2])
+    cut = {"name": "step", "start": 200 * MS, "end": 900 * MS, "pid": JOB, "tid": JOB}
+    tables["phases"].append({**cut, "epoch": 0, "step": 4})
+    clock = {"name": "mono", "start_ns": 0, "end_ns": 250 * MS}
+    with make_trace(tmp_path / "t", tables, targets=TARGETS, clock=clock) as made:
+        found = explain(made)
+        assert (found.steps, found.longest_ns, found.total_ns) == (4, 12 * MS, 48 * MS)
+        with pytest.raises(UsageError, match="ended in it"):
+            explain(made, step=(0, 4))
+        (whole,) = step_times(made).query("part == 'end to end'").to_dict("records")
+        assert (whole["steps"], whole["mean_ms"]) == (4, 12)
+        measures = of_trace(made, only=["train_step_mean_ms", "stall_first_epoch_ms"])
+        assert (measures["train_step_mean_ms"], measures["stall_first_epoch_ms"]) == (12, 3)
+        compared = measured(made).frame.set_index(["topic", "measure"])["value"]
+        assert compared["minibatch", "train: end to end"] == 12
+        by_topic = {one.topic: one for one in findings(made)}
+    assert by_topic["data loading"].value == 25
+    assert "slow minibatches" not in by_topic
 
 
 def test_other_steps_count_where_none_trains(tmp_path):
@@ -166,7 +192,7 @@ def test_a_timeline_without_steps_has_no_such_lane(tmp_path):
 
 def test_a_trace_without_steps_is_told(tmp_path):
     made = make_trace(tmp_path / "t", steps_of([]), targets=TARGETS)
-    with made, pytest.raises(BadTrace, match="no step that ended"):
+    with made, pytest.raises(BadTrace, match="no step that began and ended"):
         explain(made)
 
 
@@ -205,7 +231,8 @@ def test_the_page_has_every_slow_step_and_nothing_of_an_enemy(trace, tracer, tmp
 
 @pytest.mark.parametrize("steps", [1, 599, 601, 1300])
 def test_the_bars_of_steps_keep_their_time(tmp_path, steps):
-    with make_trace(tmp_path / "t", steps_of([2] * steps), targets=TARGETS) as made:
+    clock = {"name": "mono", "start_ns": 0, "end_ns": 10**11}
+    with make_trace(tmp_path / "t", steps_of([2] * steps), targets=TARGETS, clock=clock) as made:
         found = explain(made, slowest=0)
         bars = over_time(made)
     assert len(bars) <= 600

@@ -128,7 +128,8 @@ def test_pages_that_become_hot_and_epochs_that_take_their_time(tmp_path):
               for (e, a, _), stall in zip(epochs, (8, 3, 5), strict=True)),
         ],
     }  # fmt: skip
-    with make_trace(tmp_path / "t", content) as trace:
+    clock = {"name": "mono", "start_ns": 0, "end_ns": 10 * second}
+    with make_trace(tmp_path / "t", content, clock=clock) as trace:
         found = of_trace(trace, DEV)
     assert found["hot_share_growth"] == pytest.approx(1 - 0.25)
     assert (found["stall_first_epoch_ms"], found["stall_later_epochs_ms"]) == (8, 4)

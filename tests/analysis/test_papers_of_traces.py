@@ -13,6 +13,7 @@ from tracer.store.trace import Trace
 pytestmark = pytest.mark.slow
 
 S = 1_000_000_000
+CLOCK = {"name": "mono", "start_ns": 0, "end_ns": 60 * S}
 LENET = Path(__file__).parents[2] / "fixtures/lenet.trace"
 
 
@@ -76,7 +77,9 @@ def test_traces_that_are_of_no_study_pair_by_their_order(tmp_path):
         step = {**at, "name": "step", "start": 0, "end": seconds * S}
         train = {**at, "name": "train", "start": 0, "end": seconds * S}
         target = {"name": "job", "role": "target", "kind": kind, "pid": 7}
-        make_trace(tmp_path / name, {"phases": [train, step]}, targets=[target]).close()
+        make_trace(
+            tmp_path / name, {"phases": [train, step]}, targets=[target], clock=CLOCK
+        ).close()
         return tmp_path / name
 
     folders = [
@@ -103,7 +106,7 @@ def test_workers_are_told_by_the_command(tmp_path):
         command = ["python", "train.py", "--workers", str(workers)]
         target = {"name": "j", "role": "target", "kind": "command", "pid": 7, "command": command}
         folder = tmp_path / f"{workers}.trace"
-        make_trace(folder, {"phases": phases}, targets=[target]).close()
+        make_trace(folder, {"phases": phases}, targets=[target], clock=CLOCK).close()
         return folder
 
     found = by_title(sections_of([traced(0, 8), traced(4, 2)], "002"))

@@ -49,6 +49,7 @@ TABLES = {
         off(410, 19, JOB, "R+", ran=51, delay=19),
         off(450, 23, JOB, "R", ran=0, delay=23),
         off(480, 3, JOB, "R", ran=31, delay=3),
+        off(540, 7, JOB, "R", delay=7),  # the switch was not logged
         off(610, 29, JOB, "D", waker=31, interrupt=True),
         {"ts": 660, "pid": JOB, "tid": JOB, "state": "D"},
         off(110, 31, PEER, waker=31, interrupt=True),
@@ -79,6 +80,7 @@ def test_each_wait_is_charged_to_whom_it_was_for(table):
         ("job", "lock", "container", "c0ffeec0ffee"): (1, 0, 12),
         ("job", "cpu", "kernel", "kworker"): (2, 0, 24),
         ("job", "cpu", "idle CPU", None): (1, 0, 23),
+        ("job", "cpu", "unknown", None): (1, 0, 7),
         ("job", "cpu", "process", "cron"): (1, 0, 3),
         ("job", "disk", "device", "8:0"): (2, 1, 29),
         ("peer", "timer", "itself", None): (1, 0, 31),
@@ -114,6 +116,15 @@ def test_the_time_on_the_critical_path_is_apart(tmp_path):
     # The lock of `peer` is a chain: peer itself runs meanwhile.
     assert told == {("lock", "container"): 12, ("cpu", "kernel"): 5 + 19}
     assert (found["path_s"].notna()).all()
+
+
+def test_a_step_that_ends_after_the_recording_is_no_step_whose_path_is_known(tmp_path):
+    step = {"start": 205, "end": 430, "pid": JOB, "tid": JOB, "name": "step", "step": 0}
+    clock = {"name": "mono", "start_ns": 0, "end_ns": 429}
+    tables = {**TABLES, "phases": [step]}
+    with make_trace(tmp_path / "t", tables, targets=TARGETS, clock=clock) as trace:
+        found = waits_table(trace)
+    assert found["path_s"].isna().all() and len(found) == 9
 
 
 def test_no_waits_make_an_empty_table(tmp_path):

@@ -36,6 +36,8 @@ class Case:
         self.targets = [f"a{case}" + numbers.choice(ENDS), f"b{case}" + numbers.choice(ENDS)]
         self.looks: list[Look] = []
         self.quota = numbers.random() < 0.3
+        self.born = numbers.choice([None, MIDDLE * TICK])
+        """Time at which the worker was created; None: before the recording."""
 
     def run(self) -> None:
         """Draws the tables and the looks."""
@@ -45,7 +47,7 @@ class Case:
         self.thread(SECOND, FIRST, self.targets[0])
         self.thread(REUSED, FIRST, self.targets[0], **first)
         self.thread(REUSED, REUSED, self.numbers.choice([self.targets[1], None]), **other)
-        self.thread(WORKER, WORKER, self.numbers.choice(self.targets))
+        self.thread(WORKER, WORKER, self.numbers.choice(self.targets), start_ns=self.born)
         self.thread(STRANGER, STRANGER, None)
         self.thread(JOURNAL, JOURNAL, None, role="journal", ppid=2)
         self.journal()
@@ -54,7 +56,7 @@ class Case:
         self.waits(REUSED, FIRST, BEGIN, MIDDLE - 5)
         if self.tables["processes"][3]["target"]:
             self.waits(REUSED, REUSED, MIDDLE + 1, LAST)
-        self.waits(WORKER, WORKER, BEGIN, LAST)
+        self.waits(WORKER, WORKER, BEGIN if self.born is None else MIDDLE + 1, LAST)
         self.steps()
         self.throttling()
         for row in list(self.tables["off_cpu"]):
@@ -89,7 +91,8 @@ class Case:
             length = min(ticks * TICK + numbers.choice([0, 0, 1, 99]), (end + 4) * TICK - now)
             delay = min(length, numbers.choice([0, 0, 1, TICK, 7 * TICK]))
             row = {"ts": now, "dur_ns": length, "run_delay_ns": delay, "cpu": 0, "ran_cpu": 0}
-            row |= {"ran_tid": numbers.choice([0, self.base + STRANGER]), **mine}
+            ran = numbers.choice([None, 0, self.base + STRANGER, self.base + REUSED])
+            row |= {"ran_tid": 0 if ran == self.base + at else ran, **mine}
             row["state"] = numbers.choice(["S", "S", "D", "D", "R", "R+"])
             if first and numbers.random() < 0.3:
                 row |= {"state": numbers.choice(["new", None]), "cpu": None}
@@ -97,10 +100,10 @@ class Case:
             if row["state"] in ("R", "R+"):
                 row["run_delay_ns"] = length
             elif numbers.random() < 0.8:
-                waker = numbers.choice([FIRST, SECOND, WORKER, STRANGER, JOURNAL, JOURNAL])
-                waker = waker if waker != at else WORKER if at == FIRST else FIRST
-                pid = self.base + (FIRST if waker == SECOND else waker)
-                row |= {"wake_ns": now + length - delay, "waker_tid": self.base + waker}
+                woken = now + length - delay
+                waker = self.waker(at, woken)
+                pid = self.base + self.process_of(waker, woken)
+                row |= {"wake_ns": woken, "waker_tid": self.base + waker}
                 row |= {"waker_pid": pid, "interrupt": numbers.random() < 0.2}
             else:
                 row["run_delay_ns"] = None
@@ -112,6 +115,17 @@ class Case:
                 length += TICK
             self.tables["off_cpu"].append(row)
             now += length + (1 if length == 0 else 0)
+
+    def waker(self, at: int, woken: int) -> int:
+        """A thread that lives at a time, and is another one."""
+        wakers = (FIRST, SECOND, REUSED, WORKER, WORKER, WORKER, STRANGER, JOURNAL, JOURNAL)
+        waker = self.numbers.choice(wakers)
+        waker = waker if waker != at else WORKER if at == FIRST else FIRST
+        return STRANGER if waker == WORKER and woken < (self.born or 0) else waker
+
+    def process_of(self, at: int, ts: int) -> int:
+        """The process of a thread; one number is another thread's from a time on."""
+        return {SECOND: FIRST, REUSED: REUSED if ts >= MIDDLE * TICK else FIRST}.get(at, at)
 
     def steps(self) -> None:
         """Steps of the first thread, whose borders divide its waits."""
@@ -158,7 +172,7 @@ class Case:
         )
         look = Look(begin, until, self.base + at, stack)
         self.looks.append(look)
-        process = {SECOND: FIRST, REUSED: REUSED if begin >= MIDDLE * TICK else FIRST}.get(at, at)
+        process = self.process_of(at, begin)
         row = {"ts": begin, "until_ns": until, "tid": look.tid, "stack": look.text()}
         self.tables["python_stacks"].append(row | {"pid": self.base + process})
 

@@ -66,6 +66,43 @@ def test_waits_and_critical_paths_have_the_stacks_and_lines_of_the_oracle(tmp_pa
                     assert said.setdefault(place, answer) == answer, (name, row)
 
 
+def owner_of(lives, tid, ts):
+    """Returns the thread that has a number at a time: the last one that was created by then."""
+    mine = [row for row in lives[tid] if (row.get("start_ns") or 0) <= ts]
+    assert mine, (tid, ts)
+    return max(mine, key=lambda row: row.get("start_ns") or 0)
+
+
+def blamed(wait, interval):
+    """Returns the number that a wait may name, and when, and how certain that is; None: any way."""
+    if wait["kind"] != "cpu":
+        return interval["waker_tid"], interval["wake_ns"], None
+    ran = interval["ran_tid"]
+    certainty = "inferred" if ran is None else "exact"
+    return ran or None, interval["ts"] + interval["dur_ns"], certainty
+
+
+def test_waits_and_critical_paths_name_the_threads_that_had_the_numbers_then(tmp_path):
+    """A wait for a CPU names who had it, and tells an idle CPU from one that nobody knows of."""
+    for trace, tables, _ in traces(tmp_path):
+        lives = by_thread(tables["processes"], lambda row: row["tid"])
+        off_cpu = by_thread(tables["off_cpu"], lambda row: row["tid"])
+        named = 0
+        for row in rows_of(trace, "waits"):
+            interval = interval_around(row, off_cpu[row["tid"]]) if row["dur_ns"] else None
+            if interval is None or row["kind"] == "throttled":
+                continue
+            tid, when, certainty = blamed(row, {"waker_tid": None, "wake_ns": None, **interval})
+            assert row["by_tid"] == tid or (row["by_tid"] is None and certainty is None), row
+            assert certainty in (None, row["certainty"]), row
+            if row["by_tid"]:
+                named += 1
+                assert row["by_comm"] == owner_of(lives, tid, when)["comm"], row
+        assert named
+        for row in rows_of(trace, "critical_path"):
+            assert row["comm"] == owner_of(lives, row["tid"], row["ts"])["comm"], row
+
+
 def waits_of(folder, **tables):
     """Returns the waits of a thread that sleeps from 100 to 200, from 300 to 400, and so on."""
     mine = {"pid": 7, "tid": 7, "target": "job", "role": "target", "comm": "x", "ppid": 1}
@@ -124,7 +161,7 @@ def waited(rows, begin, end):
             thread = re.match(r"t\d+p\d+", row["comm"])[0]
             key = target, thread, row["stack"] or NOBODY, row["kind"]
             found[key] += length
-            lines[key].add((row["call"], row["detail"], row["by_tid"]))
+            lines[key].add((row["call"], row["detail"], row["by_tid"], row["by_comm"]))
     return found, {key: len(those) for key, those in lines.items()}
 
 

@@ -1,5 +1,7 @@
 """The findings about what the steps' time depended on, in small traces with a known answer."""
 
+import pytest
+
 from tests.support.findings import GAP, PROCESSES, TRAIN, WORKER, S, call, off, phase
 
 DB = {"pid": 60, "tid": 60, "role": "other", "comm": "postgres", "ppid": 1}
@@ -108,3 +110,21 @@ def test_computing_weighs_without_its_waits(found):
     )
     free = found({**tables, "off_cpu": [off(12, 1, state="R+", ran=60, delay=1)]})["computing"]
     assert (round(free.weight, 6), free.sentence[-1]) == (0.4, ")")
+
+
+@pytest.mark.parametrize(("ran", "certainty"), [(0, "exact"), (None, "inferred")])
+def test_a_competitor_is_charged_with_its_own_part_of_the_waits_for_a_cpu(found, ran, certainty):
+    """The CPU was idle for the rest, or nobody knows who had it."""
+    by_topic = found(
+        {
+            "processes": [*PROCESSES, DB],
+            "phases": STEP,
+            "off_cpu": [
+                off(11, 3, state="R+", ran=ran, delay=3),
+                off(15, 1, state="R+", ran=60, delay=1),
+            ],
+        }
+    )
+    cpu = by_topic["steps: cpu"]
+    assert (round(cpu.value, 6), cpu.certainty) == (40, certainty)
+    assert "(25 % of it while postgres has it)" in cpu.sentence

@@ -1,5 +1,7 @@
 """The critical path: trace, query and expected table."""
 
+import pytest
+
 from tests.support.golden import check
 
 PROCESSES = """
@@ -101,9 +103,61 @@ def test_the_path_goes_on_in_any_process_of_a_recording_of_the_whole_machine(tmp
     )
 
 
+@pytest.mark.parametrize("earlier", ["", "9 | 9 | other | - | cron | 1 | - | 105"])
+def test_the_path_lies_in_the_wait_until_the_other_thread_is_created(tmp_path, earlier):
+    """The number was nobody's before, or another thread's."""
+    check(
+        tmp_path,
+        {
+            "processes": f"""
+                pid | tid | role   | target | comm   | ppid | start_ns | end_ns
+                7   | 7   | target | job    | python | 1    | -        | -
+                9   | 9   | child  | job    | worker | 7    | 130      | -
+                {earlier}
+            """,
+            "phases": "start | end | pid | tid | name | step\n 100 | 200 | 7 | 7 | step | 0",
+            "syscalls": "ts | tid | name | dur_ns | ret\n 101 | 7 | read | 49 | 1",
+            "off_cpu": """
+            ts  | dur_ns | tid | state | wake_ns | waker_tid | interrupt | run_delay_ns | ran_tid
+            130 | 2      | 9   | new   | 130     | 7         | false     | 2            | 0
+            110 | 30     | 7   | S     | 140     | 9         | false     | 0            | 0
+            """,
+        },
+        QUERY,
+        f"""
+        {HEADER}
+        0 | step | 100 | 10 | 7 | run | -    | -      | exact
+        0 | step | 110 | 20 | 7 | ipc | read | worker | exact
+        0 | step | 130 | 2  | 9 | cpu | -    | -      | exact
+        0 | step | 132 | 8  | 9 | run | -    | -      | exact
+        0 | step | 140 | 60 | 7 | run | -    | -      | exact
+        """,
+    )
+
+
 def test_a_step_without_an_end_has_no_path(tmp_path):
     phases = "start | end | pid | tid | name | step\n 100 | - | 7 | 7 | step | 0"
     check(tmp_path, {"processes": PROCESSES, "phases": phases, "off_cpu": ""}, QUERY, HEADER)
+
+
+def test_a_step_that_the_recording_cuts_has_no_path(tmp_path):
+    check(
+        tmp_path,
+        {
+            "processes": PROCESSES,
+            "phases": """
+                start | end | pid | tid | name | step
+                99    | 110 | 7   | 7   | step | 0
+                110   | 200 | 7   | 7   | step | 1
+                150   | 201 | 8   | 8   | step | 2
+                200   | 300 | 7   | 7   | step | 3
+            """,
+            "off_cpu": "",
+        },
+        QUERY,
+        f"{HEADER}\n 1 | step | 110 | 90 | 7 | run | - | - | exact",
+        clock={"name": "mono", "start_ns": 100, "end_ns": 200},
+    )
 
 
 def test_no_step_and_no_wait(tmp_path):

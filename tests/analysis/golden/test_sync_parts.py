@@ -70,7 +70,7 @@ def test_a_sync_waits_for_its_pages_the_journal_and_the_device(tmp_path):
         200  | 10  | 7 | sync | fsync | journal | jbd2/vda1-8  | exact
         210  | 30  | 7 | sync | fsync | data    | jbd2/vda1-8  | exact
         240  | 140 | 7 | sync | fsync | journal | jbd2/vda1-8  | exact
-        380  | 20  | 7 | cpu  | fsync | -       | -            | exact
+        380  | 20  | 7 | cpu  | fsync | -       | -            | inferred
         450  | 10  | 7 | sync | fsync | -       | postgres     | exact
         510  | 40  | 7 | sync | fsync | flush   | -            | exact
         1010 | 50  | 8 | sync | fsync | journal | jbd2/vda1-8  | exact

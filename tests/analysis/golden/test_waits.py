@@ -280,7 +280,7 @@ def test_a_sleep_within_reclaim_waits_for_memory(tmp_path):
 
 
 def test_a_thread_that_comes_late_to_an_idle_cpu_is_throttled_if_its_cgroup_was(tmp_path):
-    """Not if the CPU was busy, the wait was short, or another target was throttled."""
+    """Not if the CPU was busy or not known, the wait short, or another target was throttled."""
     late = 30_000_000
     check(
         tmp_path,
@@ -301,6 +301,7 @@ def test_a_thread_that_comes_late_to_an_idle_cpu_is_throttled_if_its_cgroup_was(
                 1200000000 | {late} | 7   | 7   | R     | {late}       | 8
                 1300000000 | 900000 | 7   | 7   | R     | 900000       | 0
                 1400000000 | {late} | 40  | 40  | R     | {late}       | 0
+                1500000000 | {late} | 7   | 7   | R     | {late}       | -
                 2100000000 | {late} | 7   | 7   | R     | {late}       | 0
                 3100000000 | {late} | 7   | 7   | R     | {late}       | 0
             """,
@@ -313,6 +314,7 @@ def test_a_thread_that_comes_late_to_an_idle_cpu_is_throttled_if_its_cgroup_was(
         12 | 7   | cpu       | worker  | exact
         13 | 7   | cpu       | -       | exact
         14 | 40  | cpu       | -       | exact
+        15 | 7   | cpu       | -       | inferred
         21 | 7   | cpu       | -       | exact
         31 | 7   | cpu       | -       | exact
         """,

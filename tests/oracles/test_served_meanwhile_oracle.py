@@ -18,12 +18,24 @@ from tests.support.traces import make_trace
 
 pytestmark = pytest.mark.slow
 
-STEPS, MOST = 40, 5
-TABLES = ("processes", "phases", "syscalls", "off_cpu", "block")
+STEPS, MOST = 30, 5
+TABLES = ("processes", "phases", "syscalls", "off_cpu", "block", "dirty", "inode_writeback")
 MS, MIB = 10**6, 1 << 20
 SECTORS = MIB // 512
-JOB, WORKER, COPY, SYNC, FLUSHER = 100, 101, 300, 301, 50
+JOB, WORKER, COPY, SYNC, FLUSHER, INSIDE, BESIDE = 100, 101, 300, 301, 50, 302, 303
 COMMS = {JOB: "train", WORKER: "loader", COPY: "cp", SYNC: "rsync", FLUSHER: "kworker/u8:1"}
+COMMS |= {INSIDE: "dd", BESIDE: "tar"}
+CONTAINER = "3f2a" + 60 * "0"
+OWNERS: tuple[tuple[tuple[int, ...], str | None], ...] = (
+    ((SYNC,), "rsync"),
+    ((INSIDE,), f"container {CONTAINER[:12]}"),
+    ((INSIDE, BESIDE), f"container {CONTAINER[:12]}"),
+    ((WORKER,), "target job"),
+    ((WORKER, JOB), "target job"),
+    ((COPY, SYNC), None),
+    ((INSIDE, COPY), None),
+)
+"""Processes that dirty a file, and for whom the flusher then writes it."""
 PARTS = {"8:1": ("8:0", 2048), "8:2": ("8:0", 10_000_000)}
 ON = {
     "253:0": ["8:2", "8:16"],
@@ -33,7 +45,6 @@ ON = {
     "253:3": ["253:1"],
 }
 """Logical volumes, one of them on two disks, an array of two disks, and volumes on these."""
-KERNEL = (FLUSHER,)
 DISKS = ("8:0", "8:16", "8:32", "8:48")
 APART = 20
 """Nanoseconds that the events of a request take until it is issued, at most."""
@@ -74,17 +85,21 @@ def count(served: Served, disk: str, rwbs: str, tid: int, mib: int) -> None:
 class Steps:
     """Steps of a job that each wait once for a disk, and requests of all programs."""
 
+    DEVICES = (*PARTS, *ON, "8:32")
+    """Those that a step may wait for."""
+
     def __init__(self, seed: int, steps: int) -> None:
         """Draws the steps."""
         self.numbers = random.Random(seed)
         self.tables: dict[str, list[Row]] = {name: [] for name in TABLES}
         self.sector = 0
         self.waits: dict[int, Served] = {}
-        """By the begin of each step's wait, what its disks served in it."""
+        """The begin of each step's wait, and what its disks served in it."""
         for tid, comm in COMMS.items():
             mine = tid in (JOB, WORKER)
             row = {"pid": JOB if mine else tid, "tid": tid, "comm": comm}
-            row |= {"ppid": 2 if tid in KERNEL else 1, "target": "job" if mine else None}
+            row |= {"ppid": 2 if tid == FLUSHER else 1, "target": "job" if mine else None}
+            row["container_id"] = CONTAINER if tid in (INSIDE, BESIDE) else None
             row["role"] = "target" if mine else "flusher" if tid == FLUSHER else "other"
             self.tables["processes"].append(row)
         self.now = MS
@@ -107,7 +122,7 @@ class Steps:
             {"name": "step", "start": begin, "end": end, **mark},
             {"name": "fetch", "start": begin + 1, "end": woken + 2, **mark},
         ]
-        dev = self.numbers.choice([*PARTS, *ON, "8:32"])
+        dev = self.numbers.choice(self.DEVICES)
         served = self._others(number, dev, asleep, woken)
         disk = self._request(JOB, dev, asleep - APART, woken - 1, "R", 1)
         count(served, disk, "R", JOB, 1)
@@ -141,19 +156,21 @@ class Steps:
         """A thread reads or writes a device; the disk below has a request. Returns the disk."""
         self.sector += 2 * 40 * SECTORS
         sector, at = self.sector % (LENGTH - 40 * SECTORS), since
-        origin: Row = {}
         while True:
-            if dev in PARTS:
-                dev, sector = PARTS[dev][0], sector + PARTS[dev][1]
             place = {"dev": dev, "sector": sector, "nr_sector": mib * SECTORS, "rwbs": rwbs}
-            if origin:
+            if dev in PARTS:
+                dev, start = PARTS[dev]
+                origin = {"from_dev": place["dev"], "from_sector": sector}
+                place |= {"dev": dev, "sector": sector + start}
                 self._log(tid, at, "remap", place | origin)
             self._log(tid, at + 1, "bio_queue", place)
             if dev not in ON:
                 break
             self._log(0, until, "complete", place)
-            origin, at = {"from_dev": dev, "from_sector": sector}, at + 2
-            dev = self.numbers.choice(ON[dev])
+            below_it = self.numbers.choice(ON[dev])
+            lower = place | {"dev": PARTS.get(below_it, (below_it,))[0]}
+            self._log(tid, at + 2, "remap", lower | {"from_dev": dev, "from_sector": sector})
+            dev, at = below_it, at + 3
         self._log(tid, at + 2, "issue", place)
         self._log(0, until, "complete", place)
         return dev
@@ -167,7 +184,11 @@ class Steps:
     def manifest(self) -> Row:
         """The facts that go with the tables."""
         clock = {"name": "mono", "start_ns": 0, "end_ns": self.now + 90 * MS}
-        return {"targets": TARGETS, "disks": manifest_disks(), "clock": clock}
+        mounts = [
+            {"dev": dev, "path": f"/{dev}", "source": "x", "type": "ext4"} for dev in Owned.DEVICES
+        ]
+        more = {"disks": manifest_disks(), "mounts": mounts}
+        return {"targets": TARGETS, "clock": clock, **more}
 
 
 class Edges(Steps):
@@ -189,25 +210,57 @@ class Edges(Steps):
         return served
 
 
-def told_by(folder, made: Steps) -> dict[int, Served]:
+class Owned(Steps):
+    """Steps during which the flusher writes a file, which one process dirtied, or several."""
+
+    DEVICES = ("8:32", "253:0")
+
+    def __init__(self, seed: int, steps: int) -> None:
+        """Draws the steps."""
+        self.whom: dict[int, str | None] = {}
+        """The begin of each wait, and for whom the flusher writes in it."""
+        super().__init__(seed, steps)
+
+    def _others(self, number: int, dev: str, asleep: int, woken: int) -> Served:
+        dirtiers, self.whom[asleep] = OWNERS[number % len(OWNERS)]
+        inode = {"dev": dev, "ino": 30 + number}
+        for tid in dirtiers:
+            pid = JOB if tid == WORKER else tid
+            row = {"ts": asleep - MS + tid, "event": "dirty_folio", "pid": pid, "tid": tid}
+            self.tables["dirty"].append(row | inode | {"index": 0})
+        by = {"pid": FLUSHER, "tid": FLUSHER}
+        for event, ts, state in (("start", asleep + 1, 7), ("end", asleep + 100, 0)):
+            row = {"ts": ts, "event": event, "state": state, "age": 1}
+            self.tables["inode_writeback"].append(by | row | inode)
+        disk = self._request(FLUSHER, dev, asleep + 2, woken - 9, "W", 3)
+        served = Served()
+        count(served, disk, "W", FLUSHER, 3)
+        return served
+
+
+def meanwhile(folder, made: Steps) -> dict[int, list[Row]]:
     """Returns what the explanation says about each wait, by its begin."""
     make_trace(folder, made.tables, **made.manifest).close()
     answer = json.loads(called("explain", folder, "--slowest", 99, "--json"))
     return {
-        part["ts"]: {
-            (one["dev"], one["operation"], one["comm"]): (one["requests"], one["bytes"])
-            for one in part["meanwhile"]
-        }
+        part["ts"]: part["meanwhile"]
         for step in answer["slowest"]
         for part in step["segments"]
         if part["kind"] == "disk"
     }
 
 
+def served_by(said: list[Row]) -> Served:
+    """Returns the parts that the explanation has of a wait."""
+    return {
+        (one["dev"], one["operation"], one["comm"]): (one["requests"], one["bytes"]) for one in said
+    }
+
+
 def test_the_disks_below_served_what_the_oracle_sums_up(tmp_path):
     """The explanation has the five largest parts."""
     made, many = Steps(SEED, STEPS), 0
-    found = told_by(tmp_path / "t", made)
+    found = {ts: served_by(said) for ts, said in meanwhile(tmp_path / "t", made).items()}
     assert found.keys() == made.waits.keys()
     for begin, served in made.waits.items():
         assert found[begin].items() <= served.items()
@@ -215,9 +268,21 @@ def test_the_disks_below_served_what_the_oracle_sums_up(tmp_path):
         least = min(size for _, size in found[begin].values())
         assert all(served[key][1] <= least for key in served.keys() - found[begin].keys())
         many += len(served) > MOST
-    assert many > 2
+    assert many > 1
 
 
 def test_a_request_that_overlaps_a_wait_counts_as_a_whole(tmp_path):
-    made = Edges(SEED, 18)
-    assert told_by(tmp_path / "t", made) == made.waits
+    made = Edges(SEED, 12)
+    found = meanwhile(tmp_path / "t", made)
+    assert {ts: served_by(said) for ts, said in found.items()} == made.waits
+
+
+def test_the_writes_of_the_flusher_are_for_the_one_who_dirtied_the_file(tmp_path):
+    made = Owned(SEED, 2 * len(OWNERS))
+    found = meanwhile(tmp_path / "t", made)
+    assert {ts: served_by(said) for ts, said in found.items()} == made.waits
+    whom = {
+        ts: [one["for_whom"] for one in said if one["comm"] == COMMS[FLUSHER]]
+        for ts, said in found.items()
+    }
+    assert whom == {ts: [one] for ts, one in made.whom.items()}

@@ -20,7 +20,7 @@ from tests.support.traces import make_trace
 
 pytestmark = pytest.mark.slow
 
-RECORDINGS = 8
+RECORDINGS = 6
 PAGE, MIB = 4096, 1 << 20
 PAGES = MIB // PAGE
 TICK = 4
@@ -260,13 +260,13 @@ def test_each_epoch_has_the_reads_of_its_recorded_part(recordings):
         for target, (used, recorded) in made.outside.items():
             expected[target, None] = used * PAGES, recorded * PAGES, None
         assert found == expected
-        told = json.loads(called("query", folder, QUERY, "--json")) if whole < 20 else []
+        told = json.loads(called("query", folder, QUERY, "--json")) if whole < 10 else []
         assert all(row["partial"] == found[row["target"], row["epoch"]][2] for row in told)
         whole += sum(one[2] is False for one in expected.values())
         partial += sum(one[2] is True for one in expected.values())
         ends += sum(one.end == made.end for job in made.jobs.values() for one in job.epochs)
-    assert whole > 20
-    assert min(partial, ends) > 1
+    assert whole > 15
+    assert min(partial, ends) > 0
 
 
 def test_the_mean_of_the_later_epochs_has_those_that_were_recorded_as_a_whole(recordings):

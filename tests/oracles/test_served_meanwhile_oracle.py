@@ -18,7 +18,7 @@ from tests.support.traces import make_trace
 
 pytestmark = pytest.mark.slow
 
-STEPS, MOST = 30, 5
+STEPS, MOST = 24, 5
 TABLES = ("processes", "phases", "syscalls", "off_cpu", "block", "dirty", "inode_writeback")
 MS, MIB = 10**6, 1 << 20
 SECTORS = MIB // 512
@@ -138,7 +138,7 @@ class Steps:
     def _others(self, number: int, dev: str, asleep: int, woken: int) -> Served:
         """Lays out requests of others to any device, in the wait and before it."""
         numbers, served = self.numbers, Served()
-        for _ in range(numbers.choice([0, 3, 16])):
+        for _ in range(numbers.choice([0, 3, 24])):
             inside = numbers.random() < 0.7
             window = range(asleep + 2, woken) if inside else range(asleep - 8 * MS, asleep)
             since, until = sorted(numbers.sample(window[::APART], 2))
@@ -268,17 +268,17 @@ def test_the_disks_below_served_what_the_oracle_sums_up(tmp_path):
         least = min(size for _, size in found[begin].values())
         assert all(served[key][1] <= least for key in served.keys() - found[begin].keys())
         many += len(served) > MOST
-    assert many > 1
+    assert many > 0
 
 
 def test_a_request_that_overlaps_a_wait_counts_as_a_whole(tmp_path):
-    made = Edges(SEED, 12)
+    made = Edges(SEED, 6)
     found = meanwhile(tmp_path / "t", made)
     assert {ts: served_by(said) for ts, said in found.items()} == made.waits
 
 
 def test_the_writes_of_the_flusher_are_for_the_one_who_dirtied_the_file(tmp_path):
-    made = Owned(SEED, 2 * len(OWNERS))
+    made = Owned(SEED, len(OWNERS) + 3)
     found = meanwhile(tmp_path / "t", made)
     assert {ts: served_by(said) for ts, said in found.items()} == made.waits
     whom = {

@@ -115,7 +115,7 @@ def _notes(trace: Trace) -> list[str]:
         why = "the whole machine was recorded" if machine else "a trace names no target"
         said.append(f"all programs count as one job, since {why}")
     if "phases" in trace.tables and step_processes(trace) > _jobs(trace):
-        said.append("the minibatches are those of several processes of a job together")
+        said.append("stages and minibatches are means over several processes of a job")
     return said
 
 

@@ -101,8 +101,8 @@ FLUSHED_PAGES = MergedTable(
         Column("ratio", "of all pages", "ratio"),
         Column(
             "target_pages",
-            "pages that targets dirtied, alone or with others; null: the whole machine was recorded,"
-            " the trace names no target, or no event names who dirtied a page",
+            "pages that targets dirtied, alone or with others; null: the whole machine was"
+            " recorded, the trace names no target, or no event names who dirtied a page",
             "targets'",
         ),
         Column("own_pages", "pages of files that the recorder wrote", "own"),

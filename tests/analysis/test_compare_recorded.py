@@ -63,14 +63,13 @@ def test_equal_traces_have_a_ratio_of_1_in_everything_that_is_not_0(tmp_path):
         ([], {"all": 0, "major": 0}),
         (["minor", "major", "unknown"], {"all": 3, "major": 1}),
         (["unknown", "unknown"], {"all": 2}),
-        ([None], {"all": 1}),
     ],
 )
 def test_faults_that_did_not_occur_are_0_and_unknown_kinds_are_not(tmp_path, kinds, measures):
-    faults = [{"ts": 1, "pid": 7, "tid": 7, "kind": kind} for kind in kinds]
+    faults = [{"ts": 1, "pid": 7, "tid": 7, "kind": kind, "user": True} for kind in kinds]
     tables = {
         "processes": [{"pid": 7, "tid": 7, "role": "target", "target": "job"}],
-        "page_faults": [*faults, {"ts": 2, "pid": 8, "tid": 8, "kind": "major"}],
+        "page_faults": [*faults, {"ts": 2, "pid": 8, "tid": 8, "kind": "major", "user": True}],
         "phases": [], "off_cpu": [],
     }  # fmt: skip
     job = {"name": "job", "role": "target", "kind": "pid", "pid": 7}

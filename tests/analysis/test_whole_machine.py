@@ -272,3 +272,27 @@ def test_two_trainings_of_a_recording_are_said_to_count_together(tmp_path, trace
     assert "They are those of 2 processes together" in text
     assert f"Step 0:0 of thread {PEER} took 100 ms" in text
     assert f"the step's thread {JOB}" in text and f"the step's thread {PEER}" in text
+
+
+def test_the_advice_on_waiting_for_data_blames_nobody(tmp_path):
+    training, database = {"pid": 7, "tid": 7}, {"pid": POSTGRES, "tid": POSTGRES}
+    phases = [
+        phase("train", 0, 100, 7),
+        phase("step", 10, 20, 7, step=0),
+        phase("fetch", 10, 15, 7, step=0),
+    ]
+    block = [
+        {**who, "ts": int((at + more) * S), "event": event, "dev": "254:0", "rwbs": "R",
+         "sector": int(at * 8000), "nr_sector": sectors}
+        for more, event in ((0, "bio_queue"), (0.001, "issue"), (0.5, "complete"))
+        for at, who, sectors in ((10.9, training, 8), (11, database, 80))
+    ]  # fmt: skip
+    tables = {
+        "phases": phases, "block": sorted(block, key=lambda one: one["ts"]),
+        "syscalls": [call("read", 10.8, 3.5, 7)],
+        "off_cpu": [off(11, 3, 7, "D", waker=0)],
+        "reclaim": [{**database, "ts": 12 * S + n, "event": "memcg_begin"} for n in range(30)],
+    }  # fmt: skip
+    with trace_of(tmp_path / "t", [MACHINE], **tables) as trace:
+        (one,) = [one for one in findings(trace) if one.topic == "data loading"]
+    assert "60 % of it spent on reads of a disk: read ahead with workers" in one.sentence

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tracer.analysis.views.chain_walk import SpansOfLanes, WaitsOfLanes
 from tracer.analysis.views.stretches import Ints
-from tracer.analysis.views.threads import OF_TARGETS
+from tracer.analysis.views.threads import of_targets
 from tracer.store.trace import Trace
 
 _MOST = 1 << 18
@@ -50,7 +50,9 @@ def windows(
     target's. A wait of unknown length lasts until the thread's next one at most. Other queries may
     run meanwhile. Needs the view waits.
     """
-    threads = trace.arrow(f"SELECT begun, {OF_TARGETS} AS followed FROM threads ORDER BY life")
+    threads = trace.arrow(
+        f"SELECT begun, {of_targets(trace)} AS followed FROM threads ORDER BY life"
+    )
     born = threads["begun"].to_numpy()
     targets = threads["followed"].to_numpy()
     found = trace.arrow(f"SELECT ts FROM wait_parts WHERE rowid % {most} = 0 ORDER BY ts")

@@ -13,10 +13,6 @@ from tracer.store.trace import Trace
 
 _KTHREADD = 2
 
-OF_TARGETS = "(target IS NOT NULL OR coalesce(job, false))"
-"""SQL condition that a row of `threads` belongs to a target; of a trace that is everybody's, to any
-program."""
-
 _SQL = f"""
 CREATE OR REPLACE TEMP TABLE threads AS
 WITH lives AS (
@@ -102,6 +98,15 @@ def of_everybody(trace: Trace) -> bool:
     trace.empty_if_missing("processes")
     named = "target IS NOT NULL OR role IN ('target', 'child', 'daemon')"
     return not trace.rows(f"SELECT 1 FROM processes WHERE {named} LIMIT 1")
+
+
+def of_targets(trace: Trace) -> str:
+    """Returns the SQL condition that a row of `threads` belongs to a target.
+
+    If the trace is everybody's, it is that of any program, or of a Docker daemon that is a target.
+    """
+    everybody = " OR coalesce(job, false)" if of_everybody(trace) else ""
+    return f"(target IS NOT NULL{everybody})"
 
 
 def name_of_others(trace: Trace) -> str:

@@ -65,7 +65,8 @@ def predict(
     kernel's rules (its two lists of pages, and its read-ahead), by plain LRU, by
     the best possible choice, and by a cache that keeps what it has first taken in.
     The answer has the data read in each epoch, the error of the kernel's model on
-    the recording itself, and the least memory with which nothing is read twice.
+    the recording itself, and the least memory with which nothing is read twice. In a
+    recording of the whole machine, all processes share one page cache.
 
     Targets that shared a memory limit in the recording, such as containers of a pod
     or processes of a cgroup, share each limit of the prediction. With --shared, all
@@ -133,6 +134,7 @@ def _as_json(found: MemoryAnswer) -> dict[str, Any]:
         "page_bytes": found.page_bytes,
         "lossy": found.lossy,
         "warm_pages": found.warm_pages,
+        "marked_together": found.marked_together,
         "inferred": found.knowledge.inferred,
         "unknown_share": found.knowledge.unknown,
     }

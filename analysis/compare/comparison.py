@@ -17,7 +17,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tracer.analysis.compare.groups import Group, Grouping, different_work, pairs, told
+from tracer.analysis.compare.groups import (
+    Group,
+    Grouping,
+    about_pairs,
+    different_work,
+    pairs,
+    told,
+)
 from tracer.analysis.compare.measured import LARGEST, Measured, measured
 from tracer.analysis.compare.ratio import Values, ratio
 from tracer.analysis.report.lost import lost_in_words
@@ -184,7 +191,7 @@ def compared(
                 f"{base.name} has {len(base.traces)} runs and {group.name} {len(group.traces)}",
                 "--pair needs the same number of runs in each group, in the same order",
             )
-        said += _about_pairs(base, group, paired, identities)
+        said += about_pairs(base, group, paired, identities)
         rows += _rows(values, runs, base, group, paired)
     frame = _judged(pd.DataFrame(rows, columns=ROWS))
     tests = int(frame["p"].notna().sum())
@@ -201,6 +208,9 @@ def _about(runs: Sequence[Run], grouping: Grouping, identities: Sequence[Identit
         if first is not run:
             said.append(f"{first.path} and {run.path} are the same recording")
     for group in grouping.groups:
+        of_group = [runs[number].measured.notes for number in group.traces]
+        notes = dict.fromkeys(itertools.chain.from_iterable(of_group))
+        said += [f"{group.name}: {note}" for note in notes]
         lossy = [runs[number] for number in group.traces if runs[number].lost]
         if lossy:
             more = f" and {len(lossy) - 1} more" if len(lossy) > 1 else ""
@@ -233,24 +243,6 @@ def _about_left_out(left_out: Mapping[str, int]) -> list[str]:
         f"{topic}: the {LARGEST[topic]} of each trace with the most time are compared;"
         f" {count:,} measures of others are left out"
         for topic, count in left_out.items()
-    ]
-
-
-def _about_pairs(
-    base: Group,
-    group: Group,
-    paired: list[tuple[int, int]] | None,
-    identities: Sequence[Identity],
-) -> list[str]:
-    if paired is not None:
-        left = len(base.traces) + len(group.traces) - 2 * len(paired)
-        said = f"{len(paired)} pairs of runs of {base.name} and {group.name}"
-        return [f"{said}, {left} runs without a partner are left out" if left else said]
-    return [
-        f"{one.name} holds several kinds of work that do not pair, so its spread includes the"
-        " difference between these"
-        for one in (base, group)
-        if len({identities[n].work for n in one.traces} - {""}) > 1
     ]
 
 

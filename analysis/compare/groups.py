@@ -122,6 +122,25 @@ def _key(identity: Identity, left_out: set[str]) -> Hashable:
     )
 
 
+def about_pairs(
+    base: Group,
+    group: Group,
+    paired: list[tuple[int, int]] | None,
+    identities: Sequence[Identity],
+) -> list[str]:
+    """Returns sentences on the pairs of two groups, or on work that does not pair."""
+    if paired is not None:
+        left = len(base.traces) + len(group.traces) - 2 * len(paired)
+        said = f"{len(paired)} pairs of runs of {base.name} and {group.name}"
+        return [f"{said}, {left} runs without a partner are left out" if left else said]
+    return [
+        f"{one.name} holds several kinds of work that do not pair, so its spread includes the"
+        " difference between these"
+        for one in (base, group)
+        if len({identities[n].work for n in one.traces} - {""}) > 1
+    ]
+
+
 def different_work(groups: Sequence[Group], identities: Sequence[Identity]) -> list[str]:
     """Returns a sentence if the groups do different work, as far as their traces say."""
     works = {

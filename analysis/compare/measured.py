@@ -1,9 +1,10 @@
 """Measures of one trace, for the comparison of traces.
 
-If several jobs run at once, measures of the jobs are per job. Measures of events without a known
-target are those of the whole machine, and their topic says so. A topic that a trace cannot give is
-missing, and `whys` gives the reason. A call that was never made is 0, and so is a write-back reason
-that never occurred.
+If several jobs run at once, measures of the jobs are per job. If the whole machine was recorded, or
+the trace names no target, all programs count as one job. Measures of events without a known target
+are those of the whole machine, and their topic says so. A topic that a trace cannot give is
+missing, and `whys` gives the reason. A call that was never made is 0, and so are a write-back
+reason and a request that never occurred, if these events were recorded.
 """
 
 from __future__ import annotations
@@ -14,17 +15,24 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from tracer.analysis.compare.recorded import require_event
 from tracer.analysis.findings.finding import ELSEWHERE
 from tracer.analysis.findings.window import of_jobs
 from tracer.analysis.report.block import operation_times
 from tracer.analysis.report.histogram import buckets, spread
-from tracer.analysis.report.step_times import STEP_TIMES, WHOLE, step_quantiles
+from tracer.analysis.report.step_times import (
+    STEP_TIMES,
+    WHOLE,
+    step_processes,
+    step_quantiles,
+)
 from tracer.analysis.report.tables import records, syscalls, writeback_reasons
 from tracer.analysis.report.waits import path_times
 from tracer.analysis.studies.measures import of_trace
 from tracer.analysis.views.calls_by_kind import SYNC
 from tracer.analysis.views.flushes import flushes
 from tracer.analysis.views.requests import requests
+from tracer.analysis.views.threads import of_everybody, whole_machine
 from tracer.analysis.views.volumes import on_device, on_one_level
 from tracer.analysis.views.whose import MINE, everybody_because
 from tracer.probes.errors import BadTrace
@@ -69,13 +77,15 @@ COLUMNS = list(Row._fields)
 class Measured:
     """The measures of a trace.
 
-    `frame`: one row per measure, with the columns of `Row`. `whys`: missing topics with the reason.
-    `cut`: topics with too many names, of which the smallest were left out.
+    `frame`: one row per measure, with the columns of `Row`. `whys`: topics that were not recorded,
+    with the reason; other topics without a row have nothing to measure. `cut`: topics with too many
+    names, of which the smallest were left out. `notes`: clauses on whose measures these are.
     """
 
     frame: pd.DataFrame
     whys: dict[str, str]
     cut: frozenset[str] = frozenset()
+    notes: tuple[str, ...] = ()
 
 
 def measured(trace: Trace, dev: str | None = None) -> Measured:
@@ -89,14 +99,24 @@ def measured(trace: Trace, dev: str | None = None) -> Measured:
         except BadTrace as error:  # it lacks the table
             whys[topic] = error.what.replace(f"{trace.folder} has", "a trace has")
             continue
-        if not made:
-            whys[topic] = "nothing of this kind was recorded"
         named = [row for row in made if row.absent is not None]
         if len(named) > _MOST_NAMED:
             cut.add(topic)
             made = [row for row in made if row.absent is None] + named[:_MOST_NAMED]
         rows += made
-    return Measured(pd.DataFrame(rows, columns=COLUMNS), whys, frozenset(cut))
+    frame = pd.DataFrame(rows, columns=COLUMNS)
+    return Measured(frame, whys, frozenset(cut), tuple(_notes(trace)))
+
+
+def _notes(trace: Trace) -> list[str]:
+    said = []
+    if of_everybody(trace):
+        machine = whole_machine(trace)
+        why = "the whole machine was recorded" if machine else "a trace names no target"
+        said.append(f"all programs count as one job, since {why}")
+    if "phases" in trace.tables and step_processes(trace) > _jobs(trace):
+        said.append("stages and minibatches are means over several processes of a job")
+    return said
 
 
 def _times(topic: str, label: str, times: dict[str, Any], weight: float) -> list[Row]:
@@ -106,6 +126,9 @@ def _times(topic: str, label: str, times: dict[str, Any], weight: float) -> list
 
 
 def _jobs(trace: Trace) -> int:
+    """Returns the number of jobs that measures are divided by."""
+    if of_everybody(trace):
+        return 1
     return max(1, sum(1 for one in trace.manifest["targets"] if one["role"] != "daemon"))
 
 
@@ -178,16 +201,21 @@ def _calls(trace: Trace, dev: str | None) -> list[Row]:
 
 
 def _faults(trace: Trace, dev: str | None) -> list[Row]:
-    found = of_trace(trace, dev, ("faults",))
-    rows = []
-    for name, label in (("faults", "all"), ("major_faults", "major")):
-        value = found.get(name)
-        if isinstance(value, float):
-            rows.append(Row("page faults", label, "faults", value, ELSEWHERE))
+    trace.require("page_faults", "processes")
+    frame = trace.sql(
+        "SELECT count(*) AS n, count(*) FILTER (kind = 'major') AS major,"
+        " coalesce(bool_or(kind != 'unknown'), count(*) = 0) AS told"
+        f" FROM {of_jobs(trace, 'page_faults')}"
+    ).iloc[0]
+    jobs = _jobs(trace)
+    rows = [Row("page faults", "all", "faults", float(frame["n"]) / jobs, ELSEWHERE)]
+    if frame["told"]:
+        rows.append(Row("page faults", "major", "faults", float(frame["major"]) / jobs, ELSEWHERE))
     return rows
 
 
 def _writebacks(trace: Trace, dev: str | None) -> list[Row]:
+    require_event(trace, "writeback", "start")
     frame = writeback_reasons(trace, dev)
     minutes = _length_s(trace) / 60
     total = float(frame["writebacks"].sum())
@@ -202,6 +230,7 @@ def _flushed(topic: str, whose: str) -> Callable[[Trace, str | None], list[Row]]
     def make(trace: Trace, dev: str | None) -> list[Row]:
         if topic == TARGETS_PAGES and (why := everybody_because(trace, all_writers=False)):
             raise BadTrace(f"the targets' pages are not known: {why}")
+        require_event(trace, "block", "bio_queue")
         view = flushes(trace)
         frame = trace.sql(
             f"SELECT reason, sum(pages)::DOUBLE AS pages FROM {view} WHERE {whose}"
@@ -218,6 +247,7 @@ def _flushed(topic: str, whose: str) -> Callable[[Trace, str | None], list[Row]]
 
 
 def _requests(trace: Trace, dev: str | None) -> list[Row]:
+    require_event(trace, "block", "issue")
     view = requests(trace)
     frame = trace.sql(
         f"""
@@ -246,7 +276,8 @@ def _requests(trace: Trace, dev: str | None) -> list[Row]:
 
 
 def _stalls(trace: Trace, dev: str | None) -> list[Row]:
-    trace.require("dirty", "processes")
+    trace.require("processes")
+    require_event(trace, "dirty", "balance_dirty_pages")
     length, jobs = _length_s(trace), _jobs(trace)
     frame = trace.sql(
         f"SELECT coalesce(sum(pause_ns), 0) / 1e9 AS s FROM {of_jobs(trace, 'dirty')}"
@@ -276,6 +307,11 @@ def _syncs(trace: Trace, dev: str | None) -> list[Row]:
 def _path(trace: Trace, dev: str | None) -> list[Row]:
     trace.require("phases", "off_cpu", "processes")
     frame, steps = path_times(trace)
+    if not steps:
+        raise BadTrace(
+            f"{trace.folder} has no step that began and ended in the recording",
+            "record a training from its start",
+        )
     total = frame["ns"].sum()
     return [
         Row(

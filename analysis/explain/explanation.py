@@ -65,10 +65,10 @@ SELECT s.* FROM steps s SEMI JOIN (FROM path_steps WHERE {main}) p USING (tid, s
 """
 
 _SUMMARY = """
-SELECT count(*) AS steps, median(total_ns) AS median, quantile_disc(total_ns, 0.95)
-    AS p95, max(total_ns) AS longest, sum(total_ns::HUGEINT)::DOUBLE AS total,
-    quantile_disc(total_ns, 0.25) AS low, quantile_disc(total_ns, 0.75) AS high,
-    any_value(stage) AS stage
+SELECT count(*) AS steps, count(DISTINCT pid) AS processes, median(total_ns) AS median,
+    quantile_disc(total_ns, 0.95) AS p95, max(total_ns) AS longest,
+    sum(total_ns::HUGEINT)::DOUBLE AS total, quantile_disc(total_ns, 0.25) AS low,
+    quantile_disc(total_ns, 0.75) AS high, any_value(stage) AS stage
 FROM explained_steps
 """
 
@@ -117,6 +117,8 @@ class Explanation:
 
     stage: str | None
     steps: int
+    processes: int
+    """Processes whose steps count together."""
     median_ns: int
     p95_ns: int
     longest_ns: int
@@ -170,6 +172,7 @@ def explain(
     return Explanation(
         stage=told["stage"] if isinstance(told["stage"], str) else None,
         steps=int(told["steps"]),
+        processes=int(told["processes"]),
         median_ns=int(told["median"]),
         p95_ns=int(told["p95"]),
         longest_ns=int(told["longest"]),

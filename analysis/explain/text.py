@@ -11,8 +11,9 @@ from tracer.analysis.explain.words import (
     duration,
     kernel_function,
     meanwhile,
-    step_name,
+    step_called,
     steps_name,
+    together,
     what,
     where,
 )
@@ -37,6 +38,8 @@ def print_explanation(title: str, found: Explanation) -> None:
             f" 95 % within {duration(found.p95_ns)}, the longest {duration(found.longest_ns)}."
         )
     )
+    if (said := together(found.processes)) is not None:
+        out.print(safe(said))
     if found.lossy:
         out.print("Events were lost, so waits may be missing or too short.", style="red")
     if found.unknown_share or found.inferred_share:
@@ -67,9 +70,9 @@ def print_explanation(title: str, found: Explanation) -> None:
 
 
 def _print_step(out: Any, step: SlowStep, found: Explanation) -> None:
-    called = step_name(step.epoch, step.step)
+    called = step_called(step.epoch, step.step, step.tid, found.processes)
     times = step.total_ns / found.median_ns
-    head = f"Step {called} took {duration(step.total_ns)}, {times:.1f} times the median."
+    head = f"{called} took {duration(step.total_ns)}, {times:.1f} times the median."
     more = [p for p in step.parts if p.more_ns > _LEAST_MORE * step.total_ns][:_MOST_MORE]
     out.print(safe(head), style="bold")
     if more and found.typical_steps > 1:

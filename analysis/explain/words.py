@@ -51,9 +51,22 @@ def step_name(epoch: int | None, step: int | None) -> str:
     return f"{'' if epoch is None else f'{epoch}:'}{step}"
 
 
+def step_called(epoch: int | None, step: int | None, tid: int, processes: int) -> str:
+    """Returns the name of a step in a sentence, with its thread if several processes have steps."""
+    whose = f" of thread {tid}" if processes > 1 else ""
+    return f"Step {step_name(epoch, step)}{whose}"
+
+
 def steps_name(stage: str | None) -> str:
     """Returns the name of a stage's steps."""
     return {"train": "training steps", "inference": "inference steps"}.get(stage or "", "steps")
+
+
+def together(processes: int) -> str | None:
+    """Returns a sentence if the steps are those of several processes."""
+    if processes < 2:
+        return None
+    return f"They are those of {processes} processes together; --by thread tells these apart."
 
 
 def meanwhile(served: Sequence[Mapping[str, Any]]) -> str:
@@ -96,7 +109,9 @@ def where(part: Mapping[str, Any]) -> str:
     if thread is not None:
         number = f" {part['tid']}" if "tid" in part else ""
         said += f"{', in ' if said else ''}{name(thread)}{number}"
-    return said or "the step's thread"
+    if said:
+        return said
+    return f"the step's thread {part['tid']}" if "tid" in part else "the step's thread"
 
 
 def what(part: Mapping[str, Any]) -> str:

@@ -74,7 +74,7 @@ def ceiling(trace: Trace) -> Ceiling | None:
         return None
     WRITE_WAITS.make(trace)
     make_threads(trace)
-    jobs = "SELECT DISTINCT tid FROM processes WHERE role IN ('target', 'child')"
+    jobs = "SELECT DISTINCT tid FROM threads WHERE job"
     threads, quiet = trace.rows(
         f"SELECT count(*), count(*) FILTER (WHERE tid NOT IN (SELECT DISTINCT tid FROM syscalls"
         f" WHERE tid IS NOT NULL)) FROM ({jobs})"

@@ -11,7 +11,7 @@ from tracer.analysis.views.critical_path import RUN, critical_path, has_paths
 from tracer.analysis.views.flushes import flushes
 from tracer.analysis.views.requests import OPERATION
 from tracer.analysis.views.steps import fetches_of_steps
-from tracer.analysis.views.threads import make_threads, of_threads, owns
+from tracer.analysis.views.threads import make_threads, of_everybody, of_threads, owns
 from tracer.analysis.views.volumes import on_devices
 from tracer.store.trace import Trace
 
@@ -118,6 +118,9 @@ def _more_workers_or_less_work(trace: Trace, workers: int) -> str:
 
 
 def _reads(trace: Trace, over: Window, said: str, device: object) -> Cause:
+    if of_everybody(trace):
+        # Nothing tells the training's programs from others.
+        return Cause(said, _COLD)
     own = _is_own(trace, over)
     if _memory_is_short(trace, over, own):
         return Cause(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pandas as pd
+
 from tracer.analysis.findings.finding import (
     Finding,
     ask,
@@ -15,6 +17,7 @@ from tracer.analysis.findings.window import Scope, Window, whole
 from tracer.analysis.memory.enough import least_memory
 from tracer.analysis.views.page_uses import page_uses
 from tracer.analysis.views.reads import reads
+from tracer.analysis.views.threads import name_of_others, of_everybody
 from tracer.store.manifest import page_bytes
 from tracer.store.trace import Trace
 
@@ -42,19 +45,25 @@ def reading(trace: Trace) -> list[Finding]:
     ]
 
 
+def _mine(trace: Trace) -> str:
+    """Returns the SQL condition that a row of `reads` is one of a target, or of any process."""
+    return "true" if of_everybody(trace) else "target IS NOT NULL"
+
+
 def _again(trace: Trace, over: Window, page: int) -> list[Finding]:
     answer = ask(
         trace,
         "SELECT 100.0 * sum(refaulted) / nullif(sum(accessed), 0) AS value, target,"
         " sum(refaulted)::BIGINT AS pages, count(DISTINCT epoch) AS epochs"
         " FROM (SELECT *, min(epoch) OVER (PARTITION BY target) AS first_epoch FROM reads)"
-        " WHERE target IS NOT NULL AND epoch > first_epoch"
+        f" WHERE {_mine(trace)} AND epoch > first_epoch"
         f" GROUP BY target HAVING sum(refaulted) >= {_FEW_PAGES}"
         " ORDER BY pages DESC, target LIMIT 1",
     )
     if answer is None:
         return []
-    target = str(answer.row["target"])
+    mine = answer.row["target"]
+    target = name_of_others(trace) if pd.isna(mine) else str(mine)
     again = answer.number("pages") * page / max(1, answer.count("epochs"))
     enough = least_memory(trace, target)
     advice = (
@@ -75,7 +84,7 @@ def _in_vain(trace: Trace, over: Window, page: int) -> list[Finding]:
         # Unused pages count for the last user of a file, even if another process read them ahead.
         "WITH files AS (SELECT sum(read_ahead) AS ahead, sum(accessed) AS accessed,"
         "     least(sum(unused), sum(read_ahead)) AS unused"
-        " FROM reads WHERE target IS NOT NULL GROUP BY target, dev, ino)"
+        f" FROM reads WHERE {_mine(trace)} GROUP BY target, dev, ino)"
         " SELECT 100.0 * sum(unused) / nullif(sum(ahead), 0) AS value,"
         " sum(unused)::BIGINT AS pages, sum(accessed)::BIGINT AS used FROM files"
         f" HAVING sum(unused) >= {_FEW_PAGES}",
@@ -83,9 +92,10 @@ def _in_vain(trace: Trace, over: Window, page: int) -> list[Finding]:
     if answer is None or answer.value < _WASTED:
         return []
     wasted = size(answer.number("pages") * page)
+    whose, who = ("", "programs read") if of_everybody(trace) else (" for the job", "it reads")
     sentence = (
-        f"{percent(answer.value)} of the pages read ahead for the job, {wasted}, were never used:"
-        " it reads small parts of files (use a smaller read-ahead, or POSIX_FADV_RANDOM)"
+        f"{percent(answer.value)} of the pages read ahead{whose}, {wasted}, were never used:"
+        f" {who} small parts of files (use a smaller read-ahead, or POSIX_FADV_RANDOM)"
     )
     share = answer.number("pages") / max(1.0, answer.number("used"))
     weight = of_events(min(1.0, share), answer.number("pages"))

@@ -97,6 +97,7 @@ def whole(trace: Trace) -> Window | None:
 def of_jobs(trace: Trace, table: str, ts: str = "ts") -> str:
     """Returns SQL for the rows of a table that are the jobs' threads', not a Docker daemon's.
 
+    They are those of all programs if the whole machine was recorded or the trace names no target.
     `ts` is the table's column of time.
     """
     make_threads(trace)

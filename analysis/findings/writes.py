@@ -13,6 +13,7 @@ from tracer.analysis.findings.finding import (
     seconds,
 )
 from tracer.analysis.findings.window import Scope, Window, of_jobs, window
+from tracer.analysis.views.threads import of_everybody
 from tracer.analysis.views.wait_times import KINDS
 from tracer.store.trace import Trace
 
@@ -44,8 +45,9 @@ def _ceiling(trace: Trace, over: Window) -> list[Finding]:
     parts = [f"{seconds(-s)} {KINDS[kind]}" for s, kind in spent[:_NAMED]]
     mainly = "mainly " * (len(spent) > _NAMED)
     named = f" ({mainly}{'; '.join(parts)})" if parts else ""
+    of_all = ", whichever program waits" if of_everybody(trace) else ""
     sentence = (
-        f"waiting for writes takes {at_most(most.percent)} of {most.what}{named}:"
+        f"waiting for writes takes {at_most(most.percent)} of {most.what}{of_all}{named}:"
         " a faster disk or a flush layer cannot save more; not included:"
         f" {'; '.join(most.left_out)}"
     )
@@ -64,9 +66,10 @@ def _stalls(trace: Trace, over: Window) -> list[Finding]:
     )
     if answer is None:
         return []
+    whose = "" if of_everybody(trace) else " of the job"
     sentence = (
         f"write-back stalls account for {at_most(answer.value)} of {over.what}: the kernel"
-        f" put threads of the job to sleep {answer.count('stalls'):,} times,"
+        f" put threads{whose} to sleep {answer.count('stalls'):,} times,"
         f" {seconds(answer.number('s'))} in total, because they dirtied pages faster than the pages"
         " were written (write less, write in another process, or raise vm.dirty_ratio)"
     )

@@ -15,6 +15,8 @@ from tracer.analysis.memory.prediction import MODELS, predict
 from tracer.analysis.memory.recorded import Recorded, recorded
 from tracer.analysis.memory.resident import resident_misses
 from tracer.analysis.memory.sharing import Sharing, recorded_limits, sharing
+from tracer.analysis.views.marked_together import marked_together
+from tracer.analysis.views.threads import name_of_others, of_everybody
 from tracer.probes.errors import UsageError
 from tracer.store.devices import Devices
 from tracer.store.trace import Trace
@@ -35,8 +37,12 @@ SELECT target, max(memory - cached) AS own FROM (
     FROM samples WHERE target IS NOT NULL AND value BETWEEN 0 AND {_MOST} GROUP BY ALL
 ) WHERE memory >= cached GROUP BY target
 """
+_OF_MACHINE = f"""
+SELECT max(value) FROM samples
+WHERE name = 'memory_used' AND target IS NULL AND value BETWEEN 0 AND {_MOST}
+"""
 _READ_OF = """
-SELECT dev FROM page_uses WHERE read > 0 AND target IS NOT NULL
+SELECT dev FROM page_uses WHERE read > 0 AND (target IS NOT NULL OR $everybody)
 GROUP BY dev ORDER BY sum(read) DESC LIMIT 1
 """
 _LARGE = "SELECT 1 FROM page_cache WHERE event = 'add' AND pages > 1 LIMIT 1"
@@ -78,6 +84,9 @@ class MemoryAnswer:
     many were in the cache before."""
     knowledge: Knowledge
     """The share of each target's reads that is not known, if accesses are inferred."""
+    marked_together: dict[str, int]
+    """Processes of a target that mark epochs of the same numbers: these count together; targets in
+    which one process marks them are left out."""
 
 
 def answer_memory(
@@ -101,10 +110,11 @@ def answer_memory(
     taken = recorded(trace)
     names = [name for name in taken.targets if name is not None]
     if not names:
+        who = "process" if of_everybody(trace) else "target"
         raise UsageError(
-            f"no target of {trace.folder} used a file", "record one: tracer record -p PID ..."
+            f"no {who} of {trace.folder} used a file", "record one: tracer record -p PID ..."
         )
-    told = {name: int(value) for name, value in trace.rows(_OWN) if value is not None}
+    told = _own_sampled(trace, names)
     own_bytes = {name: own if own is not None else told.get(name) for name in names}
     limits = recorded_limits(trace, names)
     as_recorded = sharing(trace, taken.targets, limits, None)
@@ -148,7 +158,26 @@ def answer_memory(
         None if gaps is None else gaps > 0,
         warm,
         knowledge(trace),
+        _together(trace, names),
     )
+
+
+def _together(trace: Trace, names: Sequence[str]) -> dict[str, int]:
+    """Returns how many processes of these targets mark epochs of the same numbers."""
+    others = name_of_others(trace) if of_everybody(trace) else None
+    found = {target or others: count for target, count in marked_together(trace).items()}
+    return {name: found[name] for name in names if name in found}
+
+
+def _own_sampled(trace: Trace, names: Sequence[str]) -> dict[str, int]:
+    """Returns the most memory of targets that is not page cache, as the samples have it.
+
+    The samples of the machine count if all of its processes are one target.
+    """
+    found = trace.rows(_OWN)
+    if of_everybody(trace) and list(names) == [name_of_others(trace)]:
+        found += [(names[0], value) for (value,) in trace.rows(_OF_MACHINE)]
+    return {name: int(value) for name, value in found if value is not None}
 
 
 def _capacities(
@@ -247,7 +276,7 @@ def _enough_bytes(taken: Recorded, under: Sharing, own: dict[str, int | None]) -
 
 def _read_ahead(trace: Trace) -> int:
     """Returns the bytes of read-ahead of the device that the targets read most; else 128 KiB."""
-    found = trace.rows(_READ_OF)
+    found = trace.rows(_READ_OF.replace("$everybody", str(of_everybody(trace))))
     devices = Devices(trace.manifest)
     disks = {disk["dev"]: disk for disk in trace.manifest.get("disks", [])}
     for (dev,) in found:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tracer.analysis.views.page_uses import page_uses
+from tracer.analysis.views.threads import name_of_others, of_everybody
 from tracer.store.manifest import page_bytes
 from tracer.store.trace import Trace
 
 _BY_TARGET = """
 SELECT target, bool_or(inferred) AS inferred, sum(unplaced)::BIGINT AS unplaced,
     sum(accessed)::BIGINT AS accessed
-FROM page_uses WHERE target IS NOT NULL GROUP BY target ORDER BY target
+FROM page_uses WHERE target IS NOT NULL OR $everybody GROUP BY target ORDER BY target
 """
 
 
@@ -44,13 +45,14 @@ class Knowledge:
 
 
 def knowledge(trace: Trace) -> Knowledge:
-    """Returns it for the targets of a trace. Needs the table page_cache."""
+    """Returns it for the targets of a trace, or for all processes. Needs the table page_cache."""
     page_uses(trace)
     page = page_bytes(trace.manifest)
     inferred, unknown = False, {}
-    for target, guessed, unplaced, accessed in trace.rows(_BY_TARGET):
+    query = _BY_TARGET.replace("$everybody", str(of_everybody(trace)))
+    for target, guessed, unplaced, accessed in trace.rows(query):
         inferred = inferred or bool(guessed)
         whole = unplaced + accessed * page
         if guessed and whole > 0:
-            unknown[str(target)] = unplaced / whole
+            unknown[target or name_of_others(trace)] = unplaced / whole
     return Knowledge(inferred, unknown)

@@ -16,6 +16,7 @@ from tracer.analysis.views.page_states import FAULT as TOUCHED
 from tracer.analysis.views.page_states import MAP as MAPPED
 from tracer.analysis.views.page_uses import IN_CONTEXT, page_uses
 from tracer.analysis.views.partial_epochs import is_partial, partial_epochs
+from tracer.analysis.views.threads import name_of_others, of_everybody
 from tracer.store.manifest import page_bytes
 from tracer.store.trace import Trace
 
@@ -69,10 +70,11 @@ class Recorded:
 
     runs: PageRuns
     groups: pd.DataFrame
-    """A row per group: tenant, its target (None: others), epoch (null: in none), and partial (true:
-    only a part of the epoch was recorded; null: in none, or nobody marked it)."""
+    """A row per group: tenant, its target (None: others; they have a name if the trace is
+    everybody's), epoch (null: in none), and partial (true: only a part of the epoch was recorded;
+    null: in none, or nobody marked it)."""
     targets: list[str | None]
-    """The target of each tenant; None: others."""
+    """The target of each tenant; None: others, as in `groups`."""
     read: NDArray[np.int64]
     """Pages that the recording brought into the cache, by group (int64[groups])."""
     page_bytes: int
@@ -105,15 +107,16 @@ def recorded(trace: Trace) -> Recorded:
         size_pages=files["pages"].to_numpy().astype(np.int64),
         ts=rows["ts"],
     )
-    names = groups.groupby("tenant", sort=True)["target"].first()
-    groups["target"] = pd.Series([name or None for name in groups["target"]], dtype=object)
+    others = name_of_others(trace) if of_everybody(trace) else None
+    groups["target"] = pd.Series([name or others for name in groups["target"]], dtype=object)
+    names = groups.drop_duplicates("tenant")["target"]
     groups["epoch"] = groups["epoch"].astype("Int64").where(groups["epoch"] != _NO_EPOCH)
     groups["partial"] = groups["partial"].astype("boolean")
     page = page_bytes(trace.manifest)
     return Recorded(
         runs,
         groups.drop(columns="read"),
-        [name or None for name in names],
+        names.tolist(),
         groups["read"].to_numpy(np.int64),
         page,
     )

@@ -6,7 +6,7 @@ import pandas as pd
 
 from tracer.analysis.findings.finding import name, percent, size
 from tracer.analysis.memory.answer import BOUNDS, KERNEL, MemoryAnswer
-from tracer.analysis.report.reads import partial_in_words
+from tracer.analysis.report.reads import partial_in_words, together_in_words
 
 HEADINGS = {KERNEL: "kernel", "lru": "LRU", "min": "best", "resident": "kept"}
 """Headings of the models' columns."""
@@ -80,6 +80,10 @@ def basis(found: MemoryAnswer) -> list[str]:
     if found.lossy is None:
         said.append("It is not known whether events were lost.")
     said += [f"{sentence}." for sentence in _about_partial(found.reads)]
+    said += [
+        f"{together_in_words(name(target), count)}."
+        for target, count in sorted(found.marked_together.items())
+    ]
     said += [f"{together(names)} share each amount of memory." for names in found.shared]
     for target in sorted(found.own_bytes):
         said += _basis_of(target, found)

@@ -10,7 +10,14 @@ import plotly.graph_objects as go
 
 from tracer.analysis.explain.explanation import Explanation, Part, SlowStep
 from tracer.analysis.explain.waiting import Waiting
-from tracer.analysis.explain.words import duration, meanwhile, step_name, steps_name, what, where
+from tracer.analysis.explain.words import (
+    duration,
+    meanwhile,
+    step_called,
+    steps_name,
+    what,
+    where,
+)
 from tracer.analysis.figures import critical_path as draw
 from tracer.analysis.figures.flame import flame
 from tracer.analysis.findings.finding import name, percent
@@ -63,8 +70,9 @@ def explanation_page(title: str, found: Explanation, times: pd.DataFrame, waitin
 
 
 def _tiles(found: Explanation) -> list[Tile]:
+    whose = f" of {found.processes} processes" if found.processes > 1 else ""
     return [
-        Tile("steps", f"{found.steps:,}", steps_name(found.stage)),
+        Tile("steps", f"{found.steps:,}", steps_name(found.stage) + whose),
         Tile("median", duration(found.median_ns), "time of a step"),
         Tile("95 %", duration(found.p95_ns), "of the steps are within this time"),
         Tile("longest", duration(found.longest_ns), "time of a step"),
@@ -90,6 +98,7 @@ def _waiting(waiting: Waiting) -> Section:
 
 
 def _of_step(number: int, step: SlowStep, found: Explanation) -> Section:
+    called = step_called(step.epoch, step.step, step.tid, found.processes)
     more = [part for part in step.parts if part.more_ns > 0]
     about = f"{step.total_ns / found.median_ns:.1f} times the median."
     if more:
@@ -99,7 +108,7 @@ def _of_step(number: int, step: SlowStep, found: Explanation) -> Section:
         )
     return Section(
         f"step-{number}",
-        f"Step {step_name(step.epoch, step.step)}: {duration(step.total_ns)}",
+        f"{called}: {duration(step.total_ns)}",
         about,
         draw.threads_of_step(_segments(step)),
         _table(step.parts, with_typical=True),

@@ -6,7 +6,7 @@ import pandas as pd
 
 from tracer.analysis.report.table import Column, ReportTable
 from tracer.analysis.views.in_phase import in_phase
-from tracer.analysis.views.threads import make_threads, of_threads
+from tracer.analysis.views.threads import make_threads, of_targets, of_threads
 from tracer.probes.errors import UsageError
 from tracer.store.trace import Trace
 
@@ -62,7 +62,7 @@ def by_phase(trace: Trace, by: str) -> pd.DataFrame:
         columns = ", ".join(f"{counted.get(name, 'NULL')} AS {name}" for name in metrics)
         view = in_phase(trace, table)
         if table == "dirty":
-            view = of_threads(view, "target IS NOT NULL")
+            view = of_threads(view, of_targets(trace))
         selects.append(f"SELECT {named}, {columns} FROM {view} WHERE {those} GROUP BY ALL")
     sums = ", ".join(f"max({name}) AS {name}" for name in metrics)
     order = "coalesce(calls, 0) DESC" if by == "phase" and "calls" in metrics else named

@@ -6,6 +6,7 @@ import pandas as pd
 
 from tracer.analysis.views.reads import READS, reads
 from tracer.analysis.views.steps import steps
+from tracer.analysis.views.threads import of_everybody
 from tracer.analysis.views.volumes import on_device
 from tracer.store.trace import Trace
 
@@ -87,7 +88,8 @@ def _hits(trace: Trace, dev: str | None) -> pd.DataFrame:
         SELECT epoch, 100 * sum(hit) / sum(accessed) AS hit_percent,
             100 * sum(refaulted) / sum(accessed) AS again_percent
         FROM {reads(trace)}
-        WHERE target IS NOT NULL AND epoch IS NOT NULL AND coalesce(dev = ?, true)
+        WHERE (target IS NOT NULL OR {of_everybody(trace)}) AND epoch IS NOT NULL
+            AND coalesce(dev = ?, true)
         GROUP BY epoch HAVING sum(accessed) > 0
         """,
         dev,

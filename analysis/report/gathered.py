@@ -11,7 +11,8 @@ from tracer.analysis.findings.catalogue import findings as all_findings
 from tracer.analysis.findings.finding import Finding
 from tracer.analysis.memory.knowledge import knowledge
 from tracer.analysis.report.by_phase import by_phase
-from tracer.analysis.report.reads import about_partial
+from tracer.analysis.report.reads import about_partial, about_together
+from tracer.analysis.report.step_times import about_processes
 from tracer.analysis.report.tables import DECLARED, MERGED, TABLES
 from tracer.analysis.scale.sources import Source, opened
 from tracer.analysis.views.devices import notes as devices_notes
@@ -80,8 +81,10 @@ def gather(
     facts: dict[str, Any] = {name: dict(trace.manifest)[name] for name in _FACTS}
     facts["duration_s"] = duration_s(trace.manifest)
     facts["without_events"] = without
+    if "phases" in trace.tables:
+        notes += about_processes(trace)
     if "page_cache" in trace.tables:
-        notes += [*knowledge(trace).sentences, *about_partial(trace)]
+        notes += [*knowledge(trace).sentences, *about_partial(trace), *about_together(trace)]
     return Gathered(facts, parts, tables, notes, found, recording(trace.manifest))
 
 

@@ -9,6 +9,7 @@ import pandas as pd
 
 from tracer.analysis.report.mergeable import added
 from tracer.analysis.report.table import Column, MergedTable
+from tracer.analysis.views.marked_together import marked_together
 from tracer.analysis.views.page_uses import page_uses
 from tracer.analysis.views.reads import reads
 from tracer.analysis.views.threads import owns, same_work
@@ -132,6 +133,20 @@ def partial_in_words(target: str, epochs: Sequence[int]) -> str:
     return (
         f"{target}: only a part of the reads of epoch {which} was recorded, because it began"
         " before the recording or did not end in it"
+    )
+
+
+def about_together(trace: Trace) -> list[str]:
+    """Returns a sentence for each target whose epochs are those of several processes."""
+    found = [(target or "others", count) for target, count in marked_together(trace).items()]
+    return [together_in_words(target, count) for target, count in sorted(found)]
+
+
+def together_in_words(target: str, processes: int) -> str:
+    """Returns a sentence on the processes of a target that mark epochs of the same numbers."""
+    return (
+        f"{target}: {processes} processes mark epochs of the same numbers, so the reads of these"
+        " epochs are added up"
     )
 
 

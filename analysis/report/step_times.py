@@ -97,6 +97,27 @@ def step_quantiles(parts: pd.DataFrame, shares: Sequence[float]) -> pd.DataFrame
     return (times[columns] / 1e6).add_suffix("_ms").reset_index()
 
 
+def step_processes(trace: Trace) -> int:
+    """Returns the number of processes whose steps are added up: the most of any stage."""
+    begun = int(trace.manifest["clock"]["start_ns"])
+    found = trace.rows(
+        "SELECT coalesce(max(n), 0) FROM (SELECT count(DISTINCT pid) AS n"
+        f" FROM {steps(trace)} WHERE total_ns IS NOT NULL AND start >= {begun} GROUP BY stage)"
+    )
+    return int(found[0][0])
+
+
+def about_processes(trace: Trace) -> list[str]:
+    """Returns a sentence if the steps are those of several processes."""
+    count = step_processes(trace)
+    if count < 2:
+        return []
+    return [
+        f"the steps of {count} processes are counted together: their times are means and quantiles"
+        " over the steps of all of them"
+    ]
+
+
 def step_times(trace: Trace) -> pd.DataFrame:
     """Returns the times of each part of a minibatch, over the steps that the recording has whole.
 

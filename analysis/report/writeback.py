@@ -11,7 +11,7 @@ from tracer.analysis.report.table import QUANTILES, Column, MergedTable
 from tracer.analysis.views.flushes import flushes
 from tracer.analysis.views.passes import gaps, passes
 from tracer.analysis.views.volumes import bdis_of
-from tracer.analysis.views.whose import MINE
+from tracer.analysis.views.whose import MINE, everybody_because
 from tracer.store.trace import Trace
 
 _INTERVAL_SHARES = [step / 50 for step in range(51)]
@@ -64,11 +64,13 @@ def writeback_reasons(trace: Trace, dev: str | None = None) -> pd.DataFrame:
 
 
 def _flushed_of(trace: Trace) -> pd.DataFrame:
+    mine = f"coalesce(sum(pages) FILTER (NOT own AND whose IN {MINE}), 0)"
+    if everybody_because(trace, all_writers=False):
+        mine = "NULL"
     return trace.sql(
         f"""
         SELECT reason, certainty, count(*) AS bios, sum(pages)::DOUBLE AS pages,
-            coalesce(sum(pages) FILTER (NOT own AND whose IN {MINE}), 0)::DOUBLE
-                AS target_pages,
+            {mine}::DOUBLE AS target_pages,
             coalesce(sum(pages) FILTER (own), 0)::DOUBLE AS own_pages
         FROM {flushes(trace)} WHERE NOT below GROUP BY ALL
         """
@@ -97,7 +99,12 @@ FLUSHED_PAGES = MergedTable(
         Column("bios", "block I/O units", "bios"),
         Column("pages", "pages of 4096 bytes, of the whole machine", "pages"),
         Column("ratio", "of all pages", "ratio"),
-        Column("target_pages", "pages that targets dirtied, alone or with others", "targets'"),
+        Column(
+            "target_pages",
+            "pages that targets dirtied, alone or with others; null: the whole machine was"
+            " recorded, the trace names no target, or no event names who dirtied a page",
+            "targets'",
+        ),
         Column("own_pages", "pages of files that the recorder wrote", "own"),
     ),
     needs=("block",),

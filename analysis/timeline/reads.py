@@ -10,15 +10,18 @@ from tracer.analysis.timeline.binned import count_query, counted
 from tracer.analysis.timeline.heat import MOST_COLUMNS, by_file
 from tracer.analysis.timeline.lane import Kind, Lane
 from tracer.analysis.views.page_uses import page_uses
+from tracer.analysis.views.threads import name_of_others, of_everybody
 from tracer.store.manifest import page_bytes
 from tracer.store.trace import Trace
 
 _MIB = 1 << 20
-_OF_TARGETS = "target IS NOT NULL"
 
 
 def page_cache_lanes(trace: Trace, axis: Axis) -> list[Lane]:
-    """Returns the lanes of the targets' use of the page cache. Needs the table page_cache."""
+    """Returns the lanes of the use of the page cache by targets, or by all processes.
+
+    Needs the table page_cache.
+    """
     page_uses(trace)
     page = page_bytes(trace.manifest)
     return [
@@ -28,11 +31,17 @@ def page_cache_lanes(trace: Trace, axis: Axis) -> list[Lane]:
     ]
 
 
+def _of_targets(trace: Trace) -> str:
+    """Returns the SQL condition that a row of `page_uses` is drawn."""
+    return f"(target IS NOT NULL OR {of_everybody(trace)})"
+
+
 def _used(trace: Trace, axis: Axis, page: int) -> Lane:
+    mine = _of_targets(trace)
     rows = (
         f"SELECT ts, 'in the cache' AS series, (accessed - missed) * {page} AS amount"
-        f" FROM page_uses WHERE {_OF_TARGETS} AND accessed > missed UNION ALL"
-        f" SELECT ts, 'missed', missed * {page} FROM page_uses WHERE {_OF_TARGETS} AND missed > 0"
+        f" FROM page_uses WHERE {mine} AND accessed > missed UNION ALL"
+        f" SELECT ts, 'missed', missed * {page} FROM page_uses WHERE {mine} AND missed > 0"
     )
     return Lane(
         "Memory",
@@ -50,19 +59,19 @@ def _cached(trace: Trace, axis: Axis, page: int) -> Lane:
     query = (
         f"SELECT target, {axis.bin('ts')} AS bin,"
         f" sum(read + written - evicted - removed) * {page} / {_MIB} AS grown FROM page_uses"
-        f" WHERE {_OF_TARGETS} AND {axis.within('ts')} GROUP BY ALL ORDER BY target, bin"
+        f" WHERE {_of_targets(trace)} AND {axis.within('ts')} GROUP BY ALL ORDER BY target, bin"
     )
     found = trace.sql(query)
     frame = pd.concat(
         [
             pd.DataFrame(
                 {
-                    "series": str(target),
+                    "series": name_of_others(trace) if pd.isna(target) else str(target),
                     "at_s": np.arange(1, axis.bins + 1) * axis.width_s,
                     "value": np.cumsum(np.bincount(part["bin"], part["grown"], axis.bins)),
                 }
             )
-            for target, part in found.groupby("target")
+            for target, part in found.groupby("target", dropna=False)
         ]
         or [pd.DataFrame(columns=["series", "at_s", "value"])],
         ignore_index=True,
@@ -81,7 +90,8 @@ def _cached(trace: Trace, axis: Axis, page: int) -> Lane:
 
 def _files(trace: Trace, axis: Axis) -> Lane:
     name = "coalesce(path, concat('inode ', ino, ' of ', dev))"
-    rows = f"SELECT ts, {name} AS file, read AS pages FROM page_uses WHERE {_OF_TARGETS}"
+    rows = f"SELECT ts, {name} AS file, read AS pages FROM page_uses WHERE {_of_targets(trace)}"
     frame, query = by_file(trace, axis.coarser(MOST_COLUMNS), rows)
-    note = "Pages that calls and faults of the targets brought into the cache."
+    whose = "" if of_everybody(trace) else " of the targets"
+    note = f"Pages that calls and faults{whose} brought into the cache."
     return Lane("Heat maps", "Files read, by time", "pages", Kind.FILES, frame, note, query)

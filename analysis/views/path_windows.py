@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tracer.analysis.views.chain_walk import SpansOfLanes, WaitsOfLanes
 from tracer.analysis.views.stretches import Ints
-from tracer.analysis.views.threads import whole_machine
+from tracer.analysis.views.threads import of_targets
 from tracer.store.trace import Trace
 
 _MOST = 1 << 18
@@ -50,10 +50,9 @@ def windows(
     target's. A wait of unknown length lasts until the thread's next one at most. Other queries may
     run meanwhile. Needs the view waits.
     """
-    of_machine = f"{whole_machine(trace)} AND NOT coalesce(kernel, false)"
     threads = trace.arrow(
-        "SELECT coalesce(started, begun) AS born,"
-        f" target IS NOT NULL OR ({of_machine}) AS followed FROM threads ORDER BY life"
+        f"SELECT coalesce(started, begun) AS born, {of_targets(trace)} AS followed FROM threads"
+        " ORDER BY life"
     )
     born = threads["born"].to_numpy()
     targets = threads["followed"].to_numpy()

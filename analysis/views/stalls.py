@@ -30,7 +30,7 @@ from tracer.analysis.views.calls_around import LATEST, make_calls_before
 from tracer.analysis.views.calls_by_kind import SYNC
 from tracer.analysis.views.context import COLUMNS, make_in_context
 from tracer.analysis.views.requests import OPERATION
-from tracer.analysis.views.threads import make_threads, owns
+from tracer.analysis.views.threads import make_threads, of_targets, owns
 from tracer.analysis.views.view import View
 from tracer.probes.schema import PID, TID, TS, Column, Type
 from tracer.store.trace import Trace
@@ -87,7 +87,7 @@ def _build(trace: Trace) -> None:
     for table in ("block", "file_writes", "dirty", "page_faults"):
         trace.empty_if_missing(table)
     make_threads(trace)
-    trace.execute("CREATE OR REPLACE TEMP TABLE mine AS FROM threads WHERE target IS NOT NULL")
+    trace.execute(f"CREATE OR REPLACE TEMP TABLE mine AS FROM threads WHERE {of_targets(trace)}")
     trace.execute(_MOMENTS)
     make_calls_before(trace, {"calls_at_stalls": "SELECT tid, ts FROM stall_moments"})
     trace.execute(_EVENTS)

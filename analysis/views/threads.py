@@ -36,14 +36,16 @@ WITH lives AS (
 )
 SELECT tid, CASE WHEN row_number() OVER by_number = 1 THEN -{LATEST} - 1 ELSE start END AS begun,
     coalesce(lead(start) OVER by_number, {LATEST}) AS until,
-    row_number() OVER (ORDER BY tid, start) AS life, * EXCLUDE (tid, start),
+    row_number() OVER (ORDER BY tid, start) AS life, * EXCLUDE (tid, start) REPLACE (
+        job OR ($everybody AND NOT coalesce(kernel, false) AND role IS DISTINCT FROM 'daemon')
+            AS job),
     nullif(start, -{LATEST}) AS started
 FROM named WINDOW by_number AS (PARTITION BY tid ORDER BY start)
 """
 
 
 def _build(trace: Trace) -> None:
-    trace.execute(_SQL)
+    trace.execute(_SQL.replace("$everybody", str(of_everybody(trace))))
 
 
 THREADS = View(
@@ -60,7 +62,12 @@ THREADS = View(
         Column("target", Type.TEXT, "name of its target; null: none, or several"),
         Column("container", Type.TEXT, "its container, by id; null: none, or several"),
         Column("kernel", Type.BOOL, "a kernel thread"),
-        Column("job", Type.BOOL, "belongs to a target that is no Docker daemon"),
+        Column(
+            "job",
+            Type.BOOL,
+            "belongs to a target that is no Docker daemon, or to any program if the whole machine "
+            "was recorded or the trace names no target",
+        ),
         Column("was_there", Type.BOOL, "lived when the recording began"),
         Column("ended", Type.INT64, "when it exited; null: not known to have", "ns"),
         Column("started", Type.INT64, "when it was created; null: before the recording", "ns"),
@@ -81,6 +88,40 @@ def make_threads(trace: Trace) -> None:
 def whole_machine(trace: Trace) -> bool:
     """Returns whether the whole machine was recorded, so that everybody is a target."""
     return any(target["kind"] == "machine" for target in trace.manifest["targets"])
+
+
+def of_everybody(trace: Trace) -> bool:
+    """Returns whether questions about targets are about all programs of a trace.
+
+    They are if the whole machine was recorded, or if nothing names a target, as in imported traces.
+    """
+    if trace.manifest["targets"]:
+        return whole_machine(trace)
+    trace.empty_if_missing("processes")
+    named = "target IS NOT NULL OR role IN ('target', 'child', 'daemon')"
+    return not trace.rows(f"SELECT 1 FROM processes WHERE {named} LIMIT 1")
+
+
+def of_targets(trace: Trace) -> str:
+    """Returns the SQL condition that a row of `threads` belongs to a target.
+
+    If the trace is everybody's, it is that of any program, or of a Docker daemon that is a target.
+    """
+    everybody = " OR coalesce(job, false)" if of_everybody(trace) else ""
+    return f"(target IS NOT NULL{everybody})"
+
+
+def name_of_others(trace: Trace) -> str:
+    """Returns a name for the processes without a target, in a trace that is everybody's.
+
+    It is that of the target that stands for the whole machine, and no name of another target.
+    """
+    targets = trace.manifest["targets"]
+    found = next((one["name"] for one in targets if one["kind"] == "machine"), "all processes")
+    taken = {one["name"] for one in targets if one["kind"] != "machine"}
+    while found in taken:
+        found += " (others)"
+    return found
 
 
 def owns(owner: str, row: str, tid: str = "tid", ts: str = "ts") -> str:

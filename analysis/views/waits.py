@@ -46,7 +46,7 @@ from tracer.analysis.views.lives import Lives
 from tracer.analysis.views.requests import OPERATION
 from tracer.analysis.views.sleeps import Marks, Sleeps
 from tracer.analysis.views.sync_parts import AWAITED
-from tracer.analysis.views.threads import make_threads, owns, whole_machine
+from tracer.analysis.views.threads import make_threads, of_everybody, owns
 from tracer.analysis.views.throttled import split_throttled
 from tracer.analysis.views.view import View, apart
 from tracer.analysis.views.wait_causes import Causes
@@ -166,10 +166,9 @@ def _build(trace: Trace) -> None:
     ):
         trace.empty_if_missing(table)
     make_threads(trace)
-    everybody = not trace.manifest["targets"] or whole_machine(trace)
     trace.execute(
         "CREATE OR REPLACE TEMP TABLE waiting_threads AS FROM threads"
-        f" WHERE target IS NOT NULL OR {everybody}"
+        f" WHERE target IS NOT NULL OR {of_everybody(trace)}"
     )
     trace.execute(_EVIDENCE)
     make_wait_tables(trace)
@@ -227,7 +226,8 @@ def _see_calls(trace: Trace, sleeps: Sleeps) -> None:
 
 WAITS = View(
     VIEW,
-    "One row per wait of a target's thread, in no order. The waits of a thread never overlap.",
+    "One row per wait of a target's thread (of any thread, if the whole machine was recorded or the"
+    " trace names no target), in no order. The waits of a thread never overlap.",
     (
         TS,
         Column("dur_ns", Type.INT64, "how long; null: not known", "ns"),

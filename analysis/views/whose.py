@@ -18,6 +18,9 @@ from tracer.store.trace import Trace
 MINE = ("target", "shared")
 """Values of the column `whose` that mean a target."""
 
+AS_ASKED = "as asked for"
+"""The reason of a user who asks for all writers."""
+
 COLUMN = Column(
     "whose",
     Type.TEXT,
@@ -81,13 +84,12 @@ def make_undirtied(trace: Trace) -> None:
 
 def everybody_because(trace: Trace, all_writers: bool) -> str:
     """Returns the reason to take everybody's pages of a trace; empty: take the targets' alone."""
-    if all_writers:
-        return "as asked for"
-    targets = trace.manifest["targets"]
-    if not targets:
+    if not trace.manifest["targets"]:
         return "the trace names no target"
     if whole_machine(trace):
         return "the whole machine was recorded"
+    if all_writers:
+        return AS_ASKED
     if not {"dirty", "processes"} <= set(trace.tables):
         return "without the probe dirty, no event names the process that dirtied a page"
     return ""

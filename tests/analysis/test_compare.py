@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from tests.support import drawn_pages
-from tests.support.compared import S, make_repeats, row
+from tests.support.compared import S, make_repeats, make_times, row
 from tests.support.compared import make_run as run
 from tests.support.studies import EVIL
 from tests.support.traces import make_trace
@@ -126,30 +126,6 @@ def test_a_call_of_a_trace_with_too_many_names_is_not_said_to_be_0(tmp_path):
     assert row(found, "calls", "all")["ratio"] == pytest.approx(2001)
 
 
-MS = 1_000_000
-
-
-def of_times(folder, slower=1):
-    """A hundred requests, fsyncs and steps of 1 to 100 ms, on two devices, each `slower` times."""
-    rows = {"block": [], "syscalls": [], "phases": []}
-    for n in range(1, 101):
-        begin, long = n * S, n * slower * MS
-        io = {"pid": 7, "tid": 7, "dev": f"8:{n % 2}", "sector": 8 * n, "nr_sector": 8, "rwbs": "W"}
-        rows["block"] += [
-            {**io, "ts": begin, "event": "bio_queue"},
-            {**io, "ts": begin + 2 * MS, "event": "issue"},
-            {**io, "ts": begin + 2 * MS + long, "event": "complete", "error": 0},
-        ]
-        call = {"pid": 7, "tid": 7, "ts": begin, "dur_ns": long}
-        rows["syscalls"] += [{**call, "name": "fsync"}, {**call, "name": "read"}]
-        step = {"pid": 7, "tid": 7, "epoch": 0, "step": n, "start": begin, "end": begin + long}
-        rows["phases"].append({**step, "name": "step"})
-    rows["phases"].append({"pid": 7, "tid": 7, "name": "train", "start": 0, "end": 102 * S})
-    rows["processes"] = [{"pid": 7, "tid": 7, "role": "target", "target": "job"}]
-    clock = {"name": "mono", "start_ns": 0, "end_ns": 102 * S}
-    return make_trace(folder, rows, clock=clock)
-
-
 def test_a_stage_that_began_before_the_recording_is_whole_and_its_recorded_part_is_its_weight(
     tmp_path,
 ):
@@ -161,7 +137,7 @@ def test_a_stage_that_began_before_the_recording_is_whole_and_its_recorded_part_
 
 
 def test_times_have_their_median_and_tail_beside_the_mean(tmp_path):
-    with of_times(tmp_path / "t") as trace:
+    with make_times(tmp_path / "t") as trace:
         found = measured(trace).frame.set_index(["topic", "measure"])["value"]
         of_one = measured(trace, dev="8:0").frame.set_index(["topic", "measure"])["value"]
     for topic, label in ((REQUESTS, "write: service"), ("syncs", "a call")):
@@ -182,7 +158,7 @@ def test_quantiles_have_ratios_and_intervals_as_means_have(tmp_path):
     paths = []
     for name, factor in (("a", 1), ("b", 2)):
         for n in range(5):
-            with of_times(tmp_path / f"{name}-{n}.trace", factor + 0.01 * n) as trace:
+            with make_times(tmp_path / f"{name}-{n}.trace", factor + 0.01 * n) as trace:
                 paths.append(trace.folder)
     found = compare(paths)
     for topic, measure in (
@@ -242,7 +218,7 @@ def test_pages_of_targets_that_nobody_can_tell_are_not_zero(tmp_path):
 
 
 def test_a_trace_without_any_sync_has_no_times_of_them(tmp_path):
-    with of_times(tmp_path / "a.trace") as trace:
+    with make_times(tmp_path / "a.trace") as trace:
         first = trace.folder
     found = compare([first, run(tmp_path / "b.trace", 1)])
     assert row(found, "syncs", "fsync and the like")["ratio"] == 0

@@ -10,8 +10,10 @@ import numpy as np
 
 from tests.support.traces import make_trace
 from tracer.store import manifest as manifests
+from tracer.store.trace import Trace
 
 S = 1_000_000_000
+MS = 1_000_000
 
 
 def make_run(folder: Path, seconds: float, **manifest: Any) -> Path:
@@ -35,6 +37,27 @@ def make_run(folder: Path, seconds: float, **manifest: Any) -> Path:
     manifest.setdefault("targets", [{"name": "job", "role": "target", "kind": "pid", "pid": 7}])
     make_trace(folder, tables, **manifest).close()
     return folder
+
+
+def make_times(folder: Path, slower: float = 1) -> Trace:
+    """A hundred requests, fsyncs and steps of 1 to 100 ms, on two devices, each `slower` times."""
+    rows: dict[str, list[dict[str, Any]]] = {"block": [], "syscalls": [], "phases": []}
+    for n in range(1, 101):
+        begin, long = n * S, n * slower * MS
+        io = {"pid": 7, "tid": 7, "dev": f"8:{n % 2}", "sector": 8 * n, "nr_sector": 8, "rwbs": "W"}
+        rows["block"] += [
+            {**io, "ts": begin, "event": "bio_queue"},
+            {**io, "ts": begin + 2 * MS, "event": "issue"},
+            {**io, "ts": begin + 2 * MS + long, "event": "complete", "error": 0},
+        ]
+        call = {"pid": 7, "tid": 7, "ts": begin, "dur_ns": long}
+        rows["syscalls"] += [{**call, "name": "fsync"}, {**call, "name": "read"}]
+        step = {"pid": 7, "tid": 7, "epoch": 0, "step": n, "start": begin, "end": begin + long}
+        rows["phases"].append({**step, "name": "step"})
+    rows["phases"].append({"pid": 7, "tid": 7, "name": "train", "start": 0, "end": 102 * S})
+    rows["processes"] = [{"pid": 7, "tid": 7, "role": "target", "target": "job"}]
+    clock = {"name": "mono", "start_ns": 0, "end_ns": 102 * S}
+    return make_trace(folder, rows, clock=clock)
 
 
 def make_repeats(folder: Path, runs: int = 5) -> dict[str, list[Path]]:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracer.analysis.views.whose import MINE
+from tracer.analysis.views.whose import AS_ASKED, MINE
 
 TARGETS, EVERYBODY = "targets", "everybody"
 _UNKNOWN = "unknown"
@@ -88,7 +88,7 @@ class Writers:
         """Returns sentences on the pages that are taken, shared or inferred, and left out."""
         if self.taken == EVERYBODY:
             said = f"the pages of all writers count ({self.why})"
-            known = self.mine or self.data.other
+            known = self.mine or (self.why == AS_ASKED and self.data.other)
             share = f"; {_share(self.mine, self.pages)} are known to be the targets'"
             return [said + (share if known else "")]
         said = f"only the targets' pages count: {_share(self.mine, self.pages)} written"

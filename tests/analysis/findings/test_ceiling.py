@@ -292,7 +292,8 @@ def test_many_stretches_of_training_have_the_same_sum_as_one(waits):
 
 def test_without_threads_of_a_job_nothing_is_known(tmp_path):
     tables = {"processes": [JOB[0] | {"role": "other"}], "syscalls": [call(5, S)]}
-    with make_trace(tmp_path / "t", tables) as trace:
+    job = {"name": "job", "role": "target", "kind": "pid", "pid": 99}
+    with make_trace(tmp_path / "t", tables, targets=[job]) as trace:
         assert ceiling(trace) is None
 
 

@@ -17,6 +17,7 @@ from tracer.analysis.findings.finding import (
 from tracer.analysis.findings.finding import name as named
 from tracer.analysis.findings.window import Scope, of_jobs, whole, window
 from tracer.analysis.views.requests import requests
+from tracer.analysis.views.volumes import requests_on_one_level
 from tracer.store.trace import Trace
 
 _MACHINE = (Scope.MACHINE,)
@@ -26,7 +27,7 @@ _HALF = 50.0
 _ASKED = """(
     SELECT coalesce(b.pid, r.pid) AS pid, coalesce(b.tid, r.tid) AS tid, r.operation, r.nr_sector,
         coalesce(r.queue_ns, r.issue_ns) AS since, r.issue_ns, r.complete_ns AS until
-    FROM requests r LEFT JOIN (
+    FROM (FROM requests WHERE {once}) r LEFT JOIN (
         SELECT ts, sector, any_value(pid) AS pid, any_value(tid) AS tid FROM block
         WHERE event = 'bio_queue' GROUP BY ALL
     ) b ON r.queue_ns = b.ts AND r.sector = b.sector
@@ -84,13 +85,14 @@ def reads(trace: Trace) -> list[Finding]:
         return []
     requests(trace)
     process = "PARTITION BY pid " if over.jobs > 1 else ""
+    asked = _ASKED.format(once=requests_on_one_level(trace, None))
     answer = ask(
         trace,
         "SELECT 100 * least(1, sum(greatest(0, until - greatest(since, coalesce(covered, since))))"
         f" / {over.ns}) AS value, count(*) AS requests, sum(nr_sector) * 512 AS bytes"
         f" FROM (SELECT since, until, nr_sector, max(until) OVER ({process}ORDER BY since, until"
         " ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS covered"
-        f" FROM {of_jobs(trace, _ASKED, 'since')}"
+        f" FROM {of_jobs(trace, asked, 'since')}"
         f" WHERE operation = 'read' AND until >= issue_ns AND {over.holds('issue_ns')})"
         " HAVING count(*) > 0",
     )

@@ -31,7 +31,7 @@ def page_cache_lanes(trace: Trace, axis: Axis) -> list[Lane]:
 def _used(trace: Trace, axis: Axis, page: int) -> Lane:
     rows = (
         f"SELECT ts, 'in the cache' AS series, (accessed - missed) * {page} AS amount"
-        f" FROM page_uses WHERE {_OF_TARGETS} AND accessed > missed UNION ALL"
+        f" FROM page_uses WHERE {_OF_TARGETS} AND accessed != missed UNION ALL"
         f" SELECT ts, 'missed', missed * {page} FROM page_uses WHERE {_OF_TARGETS} AND missed > 0"
     )
     return Lane(

@@ -10,6 +10,9 @@ whose next page is still being read is not logged; the bytes that the call retur
 
 If accesses are inferred from calls, an access is all of a call, at its return.
 
+All that a call or a fault does belongs to one time, for an epoch may end meanwhile: when the call
+began to read pages from the device, or else that of its first access.
+
 A fault is logged before its page is added. Before it and after it, the kernel tries to map the
 cached pages of a window around it. A window that is followed by a fault in it was no success. One
 that has success maps a page at least: if all its pages are mapped, the mapping must be a new one.
@@ -163,15 +166,19 @@ def _follow(
             made += _end_window(event, base, pages, files, thread, now, uses[made])
         use = uses[made]
         use["kind"] = NOTHING
+        when = event["ts"]
         if kind in (BEGIN, END):
             thread["reclaims"] = np.uint8(kind == BEGIN)
             continue
         if kind in (CALL_READS, CALL_WRITES, CALL_ENDS):
             thread["writes"] = np.uint8(kind == CALL_WRITES)
             thread["began"] = now
+            thread["asked"] = event["ts"] if kind == CALL_READS else 0
             continue
         if kind == RETURN:
             file = thread["file"]
+            if thread["asked"] < event["ts"]:
+                thread["asked"] = 0  # the call that asked has returned
             hidden = _not_logged(event, ends, page_bytes, thread, now)
             if hidden == 0:
                 continue
@@ -179,6 +186,7 @@ def _follow(
                 pages, base[file], thread["call_first"] - hidden, thread["call_first"], tid,
                 thread["began"], use,
             )  # fmt: skip
+            when = thread["since"]
         elif kind == BIO:
             owner = _owner(event, base, ends, page_bytes, pages, counters, use)
             if counters[2] > _MOST_LOOKS:
@@ -194,12 +202,14 @@ def _follow(
                 # The bios of these pages; others are of a read past the cache.
                 use["disk_bytes"] = min(event["pages"], thread["to_read"] * page_bytes)
                 thread["to_read"] -= -(-use["disk_bytes"] // page_bytes)
+                # A device below one that read them may read them, too.
+                thread["past"] = np.uint8(use["disk_bytes"] == 0 and thread["bio_file"] == 0)
                 if use["disk_bytes"] == 0:
                     file = NOTHING
                     use["disk_bytes"] = event["pages"] if event["continues"] > 0 else 0
         elif kind == WAIT:
             file = thread["device_file"] - 1
-            if file < 0:
+            if file < 0 or (event["continues"] > 0 and thread["past"] > 0):
                 continue
             use["wait_ns"] = event["pages"]
         elif file < 0:
@@ -220,6 +230,7 @@ def _follow(
                     counters, use,
                 ):  # fmt: skip
                     files[file]["cold"] = 1
+                when = _time_of_addition(event, inferred, thread, use)
             elif kind in (SYNC, ASYNC, AHEAD):
                 _begin_read(event, end, ends[file], thread)
                 if kind == AHEAD and thread["last"] == FAULT and thread["file"] == file:
@@ -234,6 +245,8 @@ def _follow(
                     pages, base[file], first, end, event["continues"] > 0, file, tid, now, thread,
                     use,
                 )  # fmt: skip
+                if thread["asked"] > 0:
+                    when = thread["asked"]
             elif kind == ACCESS:
                 wanted = first + event["pages"]
                 told_next = event["continues"]
@@ -241,9 +254,17 @@ def _follow(
                     pages, base[file], first, end, wanted, told_next, file, tid, now, thread, use
                 )
                 if thread["call_first"] == first:
-                    thread["call_ts"] = event["ts"]
+                    thread["call_ts"] = thread["since"] = event["ts"]
+                    # If calls are not recorded, an earlier one may have asked.
+                    if thread["asked"] > 0 and (told_next >= 0 or use["missed"] > 0):
+                        thread["since"] = thread["asked"]
+                thread["asked"] = 0
+                when = thread["since"]
             else:
                 fault(pages, base[file], first, file, event["pid"], tid, now, thread, use)
+                thread["asked"] = 0
+                if use["accessed"] != 0 or use["mapped"] != 0:
+                    thread["since"] = when
         if kind == DELETE:
             use["pid"], use["tid"] = files[file]["pid"], files[file]["tid"]
         else:
@@ -254,7 +275,7 @@ def _follow(
             use["accessed"] or use["missed"] or use["read"] or use["evicted"] or use["removed"]
             or use["mapped"] or use["written"] or use["disk_bytes"] or use["wait_ns"]
         ):  # fmt: skip
-            use["ts"], use["file"] = event["ts"], file
+            use["ts"], use["file"] = when, file
             use["by_pid"], use["by_tid"] = event["pid"], tid
             made += 1
         else:
@@ -273,6 +294,16 @@ def _owner(
     end = min(first + min(-(-event["pages"] // page_bytes), MOST_PAGES), ends[file])
     counters[2] += end - first
     return int(read_held_back(pages, base[file], first, end, event["pages"], page_bytes, use))
+
+
+@compiled
+def _time_of_addition(event: Any, inferred: bool, thread: Any, use: Any) -> int:
+    # Returns the time to which the pages that a thread adds belong: that of its call or fault.
+    if use["missed"] > 0:
+        return int(thread["since"])
+    if use["read"] > 0 and thread["asked"] > 0 and (inferred or thread["asks"] > 0):
+        return int(thread["asked"])
+    return int(event["ts"])
 
 
 @compiled
@@ -323,7 +354,8 @@ def _begin_read(event: Any, end: int, file_end: int, thread: Any) -> None:
     # Notes the pages that a thread begins to read from the device.
     file, first, kind = event["file"], event["index"], event["kind"]
     if thread["bio_file"] != file + 1:
-        thread["to_read"] = 0
+        thread["to_read"] = thread["asked"] = 0
+    thread["past"] = 0
     thread["reads"] = thread["device_file"] = thread["bio_file"] = file + 1
     thread["reads_from"] = first
     thread["reads_to"] = end if kind == AHEAD else file_end
@@ -335,5 +367,14 @@ def _begin_read(event: Any, end: int, file_end: int, thread: Any) -> None:
     thread["asks"] = np.uint8(not faults)
     thread["asks_to"] = first + event["pages"]
     thread["marked"] = np.uint8(kind == ASYNC and not faults)
+    if thread["asked"] == 0 and not faults:
+        goes_on = (
+            thread["last"] == ACCESS
+            and thread["file"] == file
+            and thread["end"] == thread["asks_to"]
+            and thread["first"] < first
+            and 0 < thread["returned"] < thread["event"]
+        )
+        thread["asked"] = thread["since"] if goes_on else event["ts"]
     if kind == ASYNC and faults:
         thread["mended"] = 1

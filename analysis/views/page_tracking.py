@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tracer.analysis.views.page_calls import begin_read, not_logged, time_of_addition
 from tracer.analysis.views.page_changes import (
     access,
     access_of_call,
@@ -179,7 +180,7 @@ def _follow(
             file = thread["file"]
             if thread["asked"] < event["ts"]:
                 thread["asked"] = 0  # the call that asked has returned
-            hidden = _not_logged(event, ends, page_bytes, thread, now)
+            hidden = not_logged(event, ends, page_bytes, thread, now)
             if hidden == 0:
                 continue
             use_pages(
@@ -230,9 +231,9 @@ def _follow(
                     counters, use,
                 ):  # fmt: skip
                     files[file]["cold"] = 1
-                when = _time_of_addition(event, inferred, thread, use)
+                when = time_of_addition(event, inferred, thread, use)
             elif kind in (SYNC, ASYNC, AHEAD):
-                _begin_read(event, end, ends[file], thread)
+                begin_read(event, end, ends[file], thread)
                 if kind == AHEAD and thread["last"] == FAULT and thread["file"] == file:
                     look_ahead(pages, base[file], first, end)
                 continue
@@ -297,16 +298,6 @@ def _owner(
 
 
 @compiled
-def _time_of_addition(event: Any, inferred: bool, thread: Any, use: Any) -> int:
-    # Returns the time to which the pages that a thread adds belong: that of its call or fault.
-    if use["missed"] > 0:
-        return int(thread["since"])
-    if use["read"] > 0 and thread["asked"] > 0 and (inferred or thread["asks"] > 0):
-        return int(thread["asked"])
-    return int(event["ts"])
-
-
-@compiled
 def _begin_window(event: Any, end: int, thread: Any) -> None:
     thread["window"] = event["file"] + 1
     thread["window_first"], thread["window_end"] = event["index"], end
@@ -334,47 +325,3 @@ def _end_window(
     use["pid"] = use["by_pid"] = thread["window_pid"]
     use["tid"] = use["by_tid"] = event["tid"]
     return 1
-
-
-@compiled
-def _not_logged(event: Any, ends: Ints, page_bytes: int, thread: Any, now: int) -> int:
-    # Returns the pages of a call that no access was logged for, by the bytes that it returned.
-    if thread["last"] != ACCESS or thread["event"] <= thread["returned"]:
-        return 0  # a call that read none of these files
-    if thread["call_ts"] < event["index"]:
-        return 0  # the access was of another call
-    thread["returned"] = now
-    logged = min(thread["end"], ends[thread["file"]]) - thread["call_first"]
-    hidden = -(-(event["pages"] - logged * page_bytes) // page_bytes)
-    return hidden if 0 < hidden <= thread["call_first"] else 0
-
-
-@compiled
-def _begin_read(event: Any, end: int, file_end: int, thread: Any) -> None:
-    # Notes the pages that a thread begins to read from the device.
-    file, first, kind = event["file"], event["index"], event["kind"]
-    if thread["bio_file"] != file + 1:
-        thread["to_read"] = thread["asked"] = 0
-    thread["past"] = 0
-    thread["reads"] = thread["device_file"] = thread["bio_file"] = file + 1
-    thread["reads_from"] = first
-    thread["reads_to"] = end if kind == AHEAD else file_end
-    thread["cut"] = 1
-    if kind == AHEAD:
-        return
-    # What a fault reads, no call has asked for.
-    faults = thread["last"] == FAULT and thread["file"] == file and first <= thread["first"]
-    thread["asks"] = np.uint8(not faults)
-    thread["asks_to"] = first + event["pages"]
-    thread["marked"] = np.uint8(kind == ASYNC and not faults)
-    if thread["asked"] == 0 and not faults:
-        goes_on = (
-            thread["last"] == ACCESS
-            and thread["file"] == file
-            and thread["end"] == thread["asks_to"]
-            and thread["first"] < first
-            and 0 < thread["returned"] < thread["event"]
-        )
-        thread["asked"] = thread["since"] if goes_on else event["ts"]
-    if kind == ASYNC and faults:
-        thread["mended"] = 1

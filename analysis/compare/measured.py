@@ -33,7 +33,7 @@ from tracer.analysis.views.calls_by_kind import SYNC
 from tracer.analysis.views.flushes import flushes
 from tracer.analysis.views.requests import requests
 from tracer.analysis.views.threads import of_everybody, whole_machine
-from tracer.analysis.views.volumes import on_device, on_one_level
+from tracer.analysis.views.volumes import on_one_level, requests_on_one_level
 from tracer.analysis.views.whose import MINE, everybody_because
 from tracer.probes.errors import BadTrace
 from tracer.store.manifest import duration_s
@@ -252,7 +252,7 @@ def _requests(trace: Trace, dev: str | None) -> list[Row]:
     frame = trace.sql(
         f"""
         SELECT operation, count(*)::DOUBLE AS n
-        FROM {view} WHERE {on_device(trace, dev)} GROUP BY operation ORDER BY operation
+        FROM {view} WHERE {requests_on_one_level(trace, dev)} GROUP BY operation ORDER BY operation
         """
     )
     length = _length_s(trace)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from tracer.analysis.findings.finding import FEW_EVENTS, ask, name, percent
 from tracer.analysis.findings.window import Window
 from tracer.analysis.views.asked_bios import asked_bios
+from tracer.analysis.views.calls_by_kind import LOOKUPS
 from tracer.analysis.views.critical_path import RUN, critical_path, has_paths
 from tracer.analysis.views.flushes import flushes
 from tracer.analysis.views.requests import OPERATION
@@ -15,16 +16,10 @@ from tracer.analysis.views.threads import make_threads, of_everybody, of_threads
 from tracer.analysis.views.volumes import on_devices
 from tracer.store.trace import Trace
 
-_FILES = (
-    *("open", "openat", "openat2", "stat", "lstat", "newfstatat", "statx", "access", "faccessat"),
-    *("faccessat2", "getdents", "getdents64", "readlink", "readlinkat"),
-)
-"""Calls that read what a file system says of a file, and not its content."""
-
 _WORK, _READS, _OTHERS = "work", "reads", "others"
 _CAUSES = f"""
 CASE WHEN kind = '{RUN}' THEN '{_WORK}'
-    WHEN kind IN ('disk', 'fault') AND call IN {_FILES} THEN 'files'
+    WHEN kind IN ('disk', 'fault') AND call IN {LOOKUPS} THEN 'files'
     WHEN kind IN ('disk', 'fault') THEN '{_READS}'
     WHEN kind IN ('cpu', 'throttled', 'reclaim', 'sync', 'dirty', 'lock') THEN kind
     ELSE '{_OTHERS}' END

@@ -19,6 +19,7 @@ from tracer.analysis.findings.window import Scope, whole, window
 from tracer.analysis.views.asked_bios import asked_bios
 from tracer.analysis.views.requests import requests
 from tracer.analysis.views.threads import of_threads
+from tracer.analysis.views.volumes import requests_on_one_level
 from tracer.store.trace import Trace
 
 _MACHINE = (Scope.MACHINE,)
@@ -30,7 +31,7 @@ _ASKED = """(
     SELECT coalesce(b.pid, r.pid) AS pid, coalesce(b.tid, r.tid) AS tid, r.operation, r.nr_sector,
         coalesce(r.queue_ns, r.issue_ns) AS since, r.issue_ns, r.complete_ns AS until,
         coalesce(b.held_back, false) AS held_back
-    FROM requests r LEFT JOIN (
+    FROM (FROM requests WHERE {once}) r LEFT JOIN (
         SELECT ts, sector, any_value(pid) AS pid, any_value(tid) AS tid,
             bool_or(held_back) AS held_back
         FROM {bios} GROUP BY ALL
@@ -91,7 +92,7 @@ def reads(trace: Trace) -> list[Finding]:
         return []
     requests(trace)
     process = "PARTITION BY pid " if over.jobs > 1 else ""
-    asked = _ASKED.format(bios=asked_bios(trace))
+    asked = _ASKED.format(bios=asked_bios(trace), once=requests_on_one_level(trace, None))
     answer = ask(
         trace,
         "SELECT 100 * least(1, sum(greatest(0, until - greatest(since, coalesce(covered, since))))"

@@ -8,14 +8,19 @@ from tracer.analysis.report.histogram import buckets, spread
 from tracer.analysis.report.mergeable import added, whole
 from tracer.analysis.report.table import QUANTILES, Column, MergedTable
 from tracer.analysis.views.requests import requests
-from tracer.analysis.views.volumes import on_device
+from tracer.analysis.views.volumes import on_device, requests_on_one_level
 from tracer.store.trace import Trace
 
 _KEYS = ["dev", "operation"]
 
 
 def _parts(trace: Trace, dev: str | None = None) -> pd.DataFrame:
-    view = f"(SELECT * FROM {requests(trace)} WHERE {on_device(trace, dev)})"
+    requests(trace)
+    return _parts_of(trace, on_device(trace, dev))
+
+
+def _parts_of(trace: Trace, chosen: str) -> pd.DataFrame:
+    view = f"(SELECT * FROM requests WHERE {chosen})"
     # BY NAME: the counted rows and the histogram rows have different columns.
     spreads = " UNION ALL BY NAME ".join(
         f"SELECT dev, operation, '{part}' AS part, {buckets(f'{part}_latency_ns')} FROM {view}"
@@ -82,11 +87,14 @@ BLOCK_LATENCY = MergedTable(
 def operation_times(trace: Trace, dev: str | None = None) -> pd.DataFrame:
     """Returns times of block requests by operation, on one device or on all together.
 
+    On all together, a request to a device and those for it on the devices below count once.
+
     Columns: operation, part (queue: queued to issued; service: issued to completed), mean_ms,
     p50_ms, p99_ms. Times below 0, which result from clock jumps, are left out. Quantiles are
     those of `histogram.spread`.
     """
-    parts = _parts(trace, dev)
+    requests(trace)
+    parts = _parts_of(trace, requests_on_one_level(trace, dev))
     those = parts["part"].isin(("queue", "service")) & (parts["min_ns"] >= 0)
     of_all = added(parts[those].drop(columns="dev"), ["operation", "part", "bucket"])
     times = spread(of_all, ["operation", "part"])[["mean", "p50", "p99"]] / 1e6

@@ -7,7 +7,7 @@ import pandas as pd
 from tracer.analysis.views.reads import READS, reads
 from tracer.analysis.views.steps import steps
 from tracer.analysis.views.threads import of_everybody
-from tracer.analysis.views.volumes import on_device
+from tracer.analysis.views.volumes import bios_on_one_level
 from tracer.store.trace import Trace
 
 
@@ -18,15 +18,17 @@ def epochs(trace: Trace, dev: str | None = None) -> pd.DataFrame:
 
     Columns: epoch (from 0), jobs, steps, epoch_s, stall_s, compute_s, overhead_s (includes
     checkpoints): sums over its minibatches; read_bytes (from `dev`, or from all devices, during the
-    epoch, by any process), page_cache_bytes (of the machine, mean of the samples),
-    residency_percent (of the named folders, mean), hit_percent and again_percent (of the pages of
-    the files on `dev` that the targets used: those in the page cache; those that reclaim had taken
-    out of it, so that they were read again). Null: not recorded. Needs table phases.
+    epoch, by any process; reads of devices below a stacked one do not count again),
+    page_cache_bytes (of the machine, mean of the samples), residency_percent (of the named folders,
+    mean), hit_percent and again_percent (of the pages of the files on `dev` that the targets used:
+    those in the page cache; those that reclaim had taken out of it, so that they were read again).
+    Null: not recorded. Needs table phases.
     """
     view = steps(trace)
     present = set(trace.tables)
     for table in ("block", "samples"):
         trace.empty_if_missing(table)
+    reading = "event = 'bio_queue' AND starts_with(rwbs, 'R')"
     frame = trace.sql(
         f"""
         WITH marked AS (
@@ -54,8 +56,7 @@ def epochs(trace: Trace, dev: str | None = None) -> pd.DataFrame:
             WHERE stage = 'train' AND total_ns IS NOT NULL GROUP BY ALL
         ), read AS (
             SELECT ts, sum(nr_sector) OVER (ORDER BY ts RANGE UNBOUNDED PRECEDING) * 512 AS bytes
-            FROM block
-            WHERE event = 'bio_queue' AND starts_with(rwbs, 'R') AND {on_device(trace, dev)}
+            FROM block WHERE {reading} AND {bios_on_one_level(trace, dev, reading)}
         ), sampled AS (
             SELECT pid, epoch, pass, avg(value) FILTER (s.name = 'page_cache') AS page_cache_bytes,
                 avg(value) FILTER (s.name = 'residency') AS residency_percent

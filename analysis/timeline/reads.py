@@ -40,7 +40,7 @@ def _used(trace: Trace, axis: Axis, page: int) -> Lane:
     mine = _of_targets(trace)
     rows = (
         f"SELECT ts, 'in the cache' AS series, (accessed - missed) * {page} AS amount"
-        f" FROM page_uses WHERE {mine} AND accessed > missed UNION ALL"
+        f" FROM page_uses WHERE {mine} AND accessed != missed UNION ALL"
         f" SELECT ts, 'missed', missed * {page} FROM page_uses WHERE {mine} AND missed > 0"
     )
     return Lane(

@@ -24,6 +24,12 @@ ENDINGS = (
 
 READ = ("read", "pread64", "readv", "preadv", "preadv2")
 
+LOOKUPS = (
+    *("open", "openat", "openat2", "stat", "lstat", "newfstatat", "statx", "access", "faccessat"),
+    *("faccessat2", "getdents", "getdents64", "readlink", "readlinkat"),
+)
+"""Calls that read what a file system says of a file, and not its content."""
+
 IDLE = (
     *("futex", "futex_wait", "futex_waitv", "sched_yield", "pause", "restart_syscall"),
     *("nanosleep", "clock_nanosleep", "poll", "ppoll", "select", "pselect6"),

@@ -44,6 +44,9 @@ HIT, MIXED = False, True
 """Values of `continues` of an inferred access: whether its call has added pages."""
 
 _ACCESSES = (page_cache.ACCESS, page_cache.FAULT, page_cache.MAP)
+_MADE_AGAIN = (-516, -512)
+"""Results of an interrupted call that the kernel makes again. Kernel: ERESTARTSYS and the like in
+include/linux/errno.h."""
 _MOVING = ("read", "readv", "preadv2", "write", "writev", "pwritev2", "lseek", *TO_ANOTHER)
 # All descriptors of one description are there when the first of them is looked at. Its position is
 # not known if a call may have moved it during that look, or if nobody knows who shares it. Those of
@@ -55,8 +58,11 @@ WITH calls AS (
     FROM syscalls_rows WHERE name IN {CALLS} AND dur_ns >= 0 AND (ret >= 0 OR name = 'close')
         AND pid IS NOT NULL AND ts BETWEEN 0 AND {1 << 61} AND dur_ns <= {1 << 61}
 ), opening AS (
-    SELECT number, tid, ts, lag(ts, 1, -1) OVER (PARTITION BY tid ORDER BY ts) AS previous,
-        fd, name FROM calls WHERE name IN {OPENING}
+    -- A call that fails takes its name, too.
+    SELECT row AS number, tid, ts, lag(ts, 1, -1) OVER (PARTITION BY tid ORDER BY ts) AS previous,
+        fd, name
+    FROM syscalls_rows WHERE name IN {OPENING} AND ts BETWEEN 0 AND {1 << 61}
+        AND coalesce(ret NOT BETWEEN {_MADE_AGAIN[0]} AND {_MADE_AGAIN[1]}, true)
 ), named AS (
     -- A name that begins in another folder than the current one is not followed.
     SELECT c.number, o.path FROM opening c ASOF JOIN $opens o ON c.tid = o.tid AND c.ts >= o.ts

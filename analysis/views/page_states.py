@@ -35,7 +35,8 @@ EVENT = np.dtype(
             "continues",
             "i1",
         ),  # access: 1 if it is of the same call as the one before; -1: not known;
-        # inferred: 1 if its call brought pages in; bio: 1 if its reader and file are not known
+        # inferred: 1 if its call brought pages in; bio: 1 if its reader and file are not known;
+        # wait: 1 if its call queued a read itself
     ]
 )
 USE = np.dtype(
@@ -102,12 +103,14 @@ THREAD = np.dtype(
         ("began", "i8"),  # number of the event after which its call began
         ("call_first", "i8"),  # first page of the call's first access
         ("call_ts", "i8"),  # ns, time of that access
+        ("since", "i8"),  # ns, time to which the pages of its last call or fault belong
         ("returned", "i8"),  # number of the last return of a call that read
         ("reads", "i4"),  # 1 + file of which it reads pages from .. to
         ("reads_from", "i8"),
         ("reads_to", "i8"),
         ("asks", "u1"),  # 1: its call has begun to read pages, since its last access
         ("asks_to", "i8"),  # end of the call's pages
+        ("asked", "i8"),  # ns, time at which that began; 0: not known
         ("marked", "u1"),  # 1: it has reached the mark of pages read ahead, where its batch ends
         ("cut", "u1"),  # 1: its last batch ended there, or the next one lacks pages
         ("missing", "i8"),  # 1 + the page that its fault waits for
@@ -116,6 +119,7 @@ THREAD = np.dtype(
         ("pid", "i4"),  # the process in which it added pages last
         ("to_read", "i8"),  # pages that it has added, and no bio of its has read yet
         ("bio_file", "i4"),  # 1 + file of which it reads pages from the device now, for its bios
+        ("past", "u1"),  # 1: its last bio was of a read past the cache
         ("reclaims", "u1"),
         ("writes", "u1"),  # 1: it is in a call that writes; known only if accesses are inferred
     ],

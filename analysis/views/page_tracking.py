@@ -10,6 +10,9 @@ whose next page is still being read is not logged; the bytes that the call retur
 
 If accesses are inferred from calls, an access is all of a call, at its return.
 
+All that a call or a fault does belongs to one time, for an epoch may end meanwhile: when the call
+began to read pages from the device, or else that of its first access.
+
 A fault is logged before its page is added. Before it and after it, the kernel tries to map the
 cached pages of a window around it. A window that is followed by a fault in it was no success. One
 that has success maps a page at least: if all its pages are mapped, the mapping must be a new one.
@@ -23,6 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tracer.analysis.views.page_calls import begin_read, not_logged, time_of_addition
 from tracer.analysis.views.page_changes import (
     access,
     access_of_call,
@@ -182,22 +186,27 @@ def _follow(
             made += rows
         use = uses[made]
         use["kind"] = NOTHING
+        when = event["ts"]
         if kind in (BEGIN, END):
             thread["reclaims"] = np.uint8(kind == BEGIN)
             continue
         if kind in (CALL_READS, CALL_WRITES, CALL_ENDS):
             thread["writes"] = np.uint8(kind == CALL_WRITES)
             thread["began"] = now
+            thread["asked"] = event["ts"] if kind == CALL_READS else 0
             continue
         if kind == RETURN:
             file = thread["file"]
-            hidden = _not_logged(event, ends, page_bytes, thread, now)
+            if thread["asked"] < event["ts"]:
+                thread["asked"] = 0  # the call that asked has returned
+            hidden = not_logged(event, ends, page_bytes, thread, now)
             if hidden == 0:
                 continue
             use_pages(
                 pages, base[file], thread["call_first"] - hidden, thread["call_first"], tid,
                 thread["began"], use,
             )  # fmt: skip
+            when = thread["since"]
         elif kind == BIO:
             owner = _owner(event, base, ends, page_bytes, pages, counters, use)
             if counters[2] > _MOST_LOOKS:
@@ -213,12 +222,14 @@ def _follow(
                 # The bios of these pages; others are of a read past the cache.
                 use["disk_bytes"] = min(event["pages"], thread["to_read"] * page_bytes)
                 thread["to_read"] -= -(-use["disk_bytes"] // page_bytes)
+                # A device below one that read them may read them, too.
+                thread["past"] = np.uint8(use["disk_bytes"] == 0 and thread["bio_file"] == 0)
                 if use["disk_bytes"] == 0:
                     file = NOTHING
                     use["disk_bytes"] = event["pages"] if event["continues"] > 0 else 0
         elif kind == WAIT:
             file = thread["device_file"] - 1
-            if file < 0:
+            if file < 0 or (event["continues"] > 0 and thread["past"] > 0):
                 continue
             use["wait_ns"] = event["pages"]
         elif file < 0:
@@ -248,8 +259,9 @@ def _follow(
                     counters, use,
                 ):  # fmt: skip
                     files[file]["cold"] = 1
+                when = time_of_addition(event, inferred, thread, use)
             elif kind in (SYNC, ASYNC, AHEAD):
-                _begin_read(event, end, ends[file], thread)
+                begin_read(event, end, ends[file], thread)
                 if kind == AHEAD and thread["last"] == FAULT and thread["file"] == file:
                     look_ahead(pages, base[file], first, end)
                 continue
@@ -262,6 +274,8 @@ def _follow(
                     pages, base[file], first, end, event["continues"] > 0, file, tid, now, thread,
                     use,
                 )  # fmt: skip
+                if thread["asked"] > 0:
+                    when = thread["asked"]
             elif kind == ACCESS:
                 wanted = first + event["pages"]
                 told_next = event["continues"]
@@ -269,9 +283,17 @@ def _follow(
                     pages, base[file], first, end, wanted, told_next, file, tid, now, thread, use
                 )
                 if thread["call_first"] == first:
-                    thread["call_ts"] = event["ts"]
+                    thread["call_ts"] = thread["since"] = event["ts"]
+                    # If calls are not recorded, an earlier one may have asked.
+                    if thread["asked"] > 0 and (told_next >= 0 or use["missed"] > 0):
+                        thread["since"] = thread["asked"]
+                thread["asked"] = 0
+                when = thread["since"]
             else:
                 fault(pages, base[file], first, file, event["pid"], tid, now, thread, use)
+                thread["asked"] = 0
+                if use["accessed"] != 0 or use["mapped"] != 0:
+                    thread["since"] = when
         if kind == DELETE:
             use["pid"], use["tid"] = files[file]["pid"], files[file]["tid"]
         else:
@@ -282,7 +304,7 @@ def _follow(
             use["accessed"] or use["missed"] or use["read"] or use["evicted"] or use["removed"]
             or use["mapped"] or use["written"] or use["disk_bytes"] or use["wait_ns"]
         ):  # fmt: skip
-            use["ts"], use["file"] = event["ts"], file
+            use["ts"], use["file"] = when, file
             use["by_pid"], use["by_tid"] = event["pid"], tid
             made += 1
         else:
@@ -351,37 +373,3 @@ def _fill(uses: Any, first: int, end: int, ts: int, file: int, pid: int, tid: in
         use["ts"], use["file"] = ts, file
         use["pid"] = use["by_pid"] = pid
         use["tid"] = use["by_tid"] = tid
-
-
-@compiled
-def _not_logged(event: Any, ends: Ints, page_bytes: int, thread: Any, now: int) -> int:
-    # Returns the pages of a call that no access was logged for, by the bytes that it returned.
-    if thread["last"] != ACCESS or thread["event"] <= thread["returned"]:
-        return 0  # a call that read none of these files
-    if thread["call_ts"] < event["index"]:
-        return 0  # the access was of another call
-    thread["returned"] = now
-    logged = min(thread["end"], ends[thread["file"]]) - thread["call_first"]
-    hidden = -(-(event["pages"] - logged * page_bytes) // page_bytes)
-    return hidden if 0 < hidden <= thread["call_first"] else 0
-
-
-@compiled
-def _begin_read(event: Any, end: int, file_end: int, thread: Any) -> None:
-    # Notes the pages that a thread begins to read from the device.
-    file, first, kind = event["file"], event["index"], event["kind"]
-    if thread["bio_file"] != file + 1:
-        thread["to_read"] = 0
-    thread["reads"] = thread["device_file"] = thread["bio_file"] = file + 1
-    thread["reads_from"] = first
-    thread["reads_to"] = end if kind == AHEAD else file_end
-    thread["cut"] = 1
-    if kind == AHEAD:
-        return
-    # What a fault reads, no call has asked for.
-    faults = thread["last"] == FAULT and thread["file"] == file and first <= thread["first"]
-    thread["asks"] = np.uint8(not faults)
-    thread["asks_to"] = first + event["pages"]
-    thread["marked"] = np.uint8(kind == ASYNC and not faults)
-    if kind == ASYNC and faults:
-        thread["mended"] = 1

@@ -24,7 +24,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tracer.analysis.views.calls_around import LATEST
-from tracer.analysis.views.calls_by_kind import READ
+from tracer.analysis.views.calls_by_kind import LOOKUPS, READ
 from tracer.analysis.views.context import COLUMNS, make_in_context
 from tracer.analysis.views.held_back import BY_KERNEL, OF_DATA, held_back
 from tracer.analysis.views.inferred_accesses import (
@@ -50,9 +50,10 @@ from tracer.analysis.views.page_states import (
 from tracer.analysis.views.page_tracking import PageTracking
 from tracer.analysis.views.threads import make_threads
 from tracer.analysis.views.view import View
+from tracer.analysis.views.volumes import bios_on_one_level
 from tracer.analysis.views.waits import WAITS, waits
 from tracer.probes.page_cache import AHEAD, ASYNC, SYNC
-from tracer.probes.schema import DEV, INO, PID, TID, TS, Column, Type
+from tracer.probes.schema import DEV, INO, PID, TID, Column, Type
 from tracer.store.devices import IN_MEMORY
 from tracer.store.manifest import page_bytes
 from tracer.store.trace import Trace
@@ -118,17 +119,21 @@ SELECT ts, coalesce(pid, 0) AS pid, tid, bytes AS unplaced FROM {UNPLACED}
 """
 
 _BIOS = f"""
-SELECT ts, {BIO} AS kind, coalesce(pid, 0) AS pid, tid, nr_sector * {SECTOR} AS pages FROM block
-WHERE {OF_DATA} AND NOT {BY_KERNEL}
+SELECT ts, {BIO} AS kind, coalesce(pid, 0) AS pid, tid, nr_sector * {SECTOR} AS pages,
+    0 AS continues
+FROM block WHERE {OF_DATA} AND NOT {BY_KERNEL} AND $once
 """
 _BRACKETS = f"""
 SELECT ts, if(ends_with(event, '_begin'), {BEGIN}, {END}) AS kind, coalesce(pid, 0) AS pid, tid,
-    0 AS pages
+    0 AS pages, 0 AS continues
 FROM reclaim WHERE ends_with(event, '_begin') OR ends_with(event, '_end')
 """
+# A call that looks up names waits for no pages of files.
 _WAITS = f"""
-SELECT ts, {WAIT} AS kind, coalesce(pid, 0) AS pid, tid, dur_ns AS pages FROM waits
-WHERE kind IN ('disk', 'fault') AND dur_ns > 0
+SELECT ts, {WAIT} AS kind, coalesce(pid, 0) AS pid, tid, dur_ns AS pages,
+    (kind = 'disk' AND detail IS NOT NULL)::INTEGER AS continues
+FROM waits
+WHERE dur_ns > 0 AND (kind = 'fault' OR kind = 'disk' AND coalesce(call NOT IN {LOOKUPS}, true))
 """
 _RETURNS = f"""
 SELECT try_cast(ts::HUGEINT + dur_ns AS BIGINT) AS ts, {RETURN} AS kind, coalesce(pid, 0) AS pid,
@@ -267,7 +272,7 @@ def _unplaced(trace: Trace) -> NDArray[np.void]:
 
 def _others(trace: Trace, files: _Files, page: int) -> NDArray[np.void]:
     """Returns the rare events of other tables, in order of time."""
-    queries = [_BIOS, _BRACKETS]
+    queries = [_BIOS.replace("$once", bios_on_one_level(trace, None, OF_DATA)), _BRACKETS]
     if all(table in trace.tables for table in WAITS.needs):
         waits(trace)
         queries.append(_WAITS)
@@ -336,6 +341,7 @@ def _append(trace: Trace, uses: NDArray[np.void], row: int) -> int:
 
 
 _DOCS = {
+    "ts": "when the event was logged; of pages that a call reads or misses: when it began to read",
     "accessed": "pages that it uses: of a call, of a fault, or mapped around one",
     "mapped": "those of them that are mapped around a fault, whether they are used or not",
     "missed": "accessed pages that were not in the cache, and that the access itself brought in",
@@ -348,7 +354,8 @@ _DOCS = {
     "refault_distance": "pages evicted between the eviction of each of these and its return, added",
     "disk_bytes": "bytes that the device reads for it; null: the table block is missing. A row"
     " without a file has those of which only a thread of the kernel is known",
-    "wait_ns": "time for which it waits for the device; null: the view waits cannot be made",
+    "wait_ns": "time for which it waits for the device to read pages of files; null: the view waits"
+    " cannot be made",
     "unplaced": "bytes that it reads from a file or a place that is not known; such a row has no "
     "file, and exists only if accesses are inferred",
 }
@@ -365,7 +372,7 @@ PAGE_USES = View(
     " mapped around a fault have one row per run of consecutive ones. Without files that are in"
     " memory only (tmpfs, shared memory).",
     (
-        TS,
+        Column("ts", Type.INT64, _DOCS["ts"], "ns", nullable=False),
         PID,
         TID,
         Column("by_pid", Type.INT32, "process of the event; that of an eviction is the evicter"),

@@ -112,17 +112,18 @@ def on_devices(trace: Trace, names: Sequence[str] | None, whole: bool = False) -
     return f"({' OR '.join(said)})" if said else "false"
 
 
-def below_others(trace: Trace, disks: Sequence[str], inodes: bool = True) -> str:
+def below_others(trace: Trace, disks: Sequence[str], inodes: bool = True, deep: bool = True) -> str:
     """Returns an SQL condition: a bio has the data of a stacked device again.
 
     The bio has the columns dev, sector, ino and rwbs.
 
     `disks` are those with writes. Their data is carried again by all that lies below: the devices
     of device mapper and md, and the file of a loop device, without the metadata written for it.
-    Without `inodes`, the bios have no ino, and such files cannot be told.
+    Without `inodes`, the bios have no ino, and such files cannot be told. Without `deep`, only the
+    devices count that the disks lie on themselves.
     """
     said = []
-    for carrying in Devices(trace.manifest).carrying(disks):
+    for carrying in Devices(trace.manifest).carrying(disks, deep):
         try:
             place = on_devices(trace, [carrying.name])
         except BadTrace:
@@ -141,6 +142,33 @@ def on_one_level(trace: Trace, name: str | None) -> str:
     With `name`, it is `on_device`. Without, what a stacked device hands on is left out.
     """
     return "NOT below" if name is None else on_device(trace, name)
+
+
+def requests_on_one_level(trace: Trace, name: str | None) -> str:
+    """Returns an SQL condition on rows of `requests`: they are on a device, or count once.
+
+    With `name`, it is `on_device`. Without, the requests below a device that has requests itself
+    (multipath, a loop device on a block device) are left out. Most stacked devices have none: they
+    hand bios on. Needs the view requests.
+    """
+    if name is not None:
+        return on_device(trace, name)
+    return _not_below(trace, "requests", deep=False)
+
+
+def bios_on_one_level(trace: Trace, name: str | None, kind: str) -> str:
+    """Returns an SQL condition on bios in `block`: they are on a device, or count once.
+
+    `kind` is an SQL condition: which bios are asked for. With `name`, the result is `on_device`.
+    Without, bios below a stacked device that has such bios itself are left out.
+    """
+    return _not_below(trace, f"block WHERE {kind}") if name is None else on_device(trace, name)
+
+
+def _not_below(trace: Trace, rows: str, deep: bool = True) -> str:
+    devs = [dev for (dev,) in trace.rows(f"SELECT DISTINCT dev FROM {rows}") if dev is not None]
+    below = below_others(trace, devs, inodes=False, deep=deep)
+    return "true" if below == "false" else f"NOT coalesce({below}, false)"
 
 
 def on_device(trace: Trace, name: str | None) -> str:

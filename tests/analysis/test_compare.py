@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from tests.support import drawn_pages
-from tests.support.compared import S, make_repeats, make_times, row
+from tests.support.compared import MS, S, make_repeats, make_times, row
 from tests.support.compared import make_run as run
 from tests.support.studies import EVIL
 from tests.support.traces import make_trace
@@ -152,6 +152,31 @@ def test_times_have_their_median_and_tail_beside_the_mean(tmp_path):
     # The even ones: 2, 4, ... 100.
     assert of_one[REQUESTS, "write: service"] == pytest.approx(51)
     assert of_one[REQUESTS, "write: service, p50"] == pytest.approx(51, rel=1 / 128)
+
+
+def test_a_request_to_a_loop_device_counts_once(tmp_path):
+    """The device lies on a partition, and has requests of its own."""
+    disks = [
+        {"dev": "8:0", "bytes": 1 << 40},
+        {"dev": "8:1", "bytes": 1 << 28, "partition_of": "8:0", "start": 2048},
+        {"dev": "7:0", "bytes": 1 << 28, "on": ["8:1"], "backing_file": "/dev/sda1"}
+        | {"backing_ino": None},
+    ]
+    block = [
+        {"ts": S + ms * MS, "pid": 7, "tid": 7, "event": event, "dev": dev, "sector": sector,
+         "nr_sector": 8, "rwbs": "R"}
+        for ms, event, dev, sector in (
+            (0, "issue", "7:0", 8), (1, "issue", "8:0", 2056), (5, "complete", "8:0", 2056),
+            (8, "complete", "7:0", 8), (20, "issue", "8:0", 1 << 30),
+            (22, "complete", "8:0", 1 << 30),
+        )
+    ]  # fmt: skip
+    clock = {"name": "mono", "start_ns": 0, "end_ns": 10 * S}
+    with make_trace(tmp_path / "t", {"block": block}, clock=clock, disks=disks) as trace:
+        for dev, (per_s, mean_ms) in {None: (0.2, 5), "8:0": (0.2, 3)}.items():
+            found = measured(trace, dev).frame.set_index(["topic", "measure"])["value"]
+            assert found[REQUESTS, "read"] == pytest.approx(per_s)
+            assert found[REQUESTS, "read: service"] == pytest.approx(mean_ms)
 
 
 def test_quantiles_have_ratios_and_intervals_as_means_have(tmp_path):

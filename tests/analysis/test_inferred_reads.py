@@ -99,6 +99,46 @@ def test_a_name_that_stood_for_two_files_stands_for_none(tmp_path):
     assert made.sums(tmp_path / "t", *NAMES) == (2, 2, 4, PAGE)
 
 
+def test_an_open_that_failed_gives_its_name_to_no_other(tmp_path):
+    made = Story()
+    made.opens.append({"ts": made.now, "pid": JOB, "tid": JOB, "event": "open", "path": "/data/a"})
+    made.now += 1
+    made.call("openat", -13, fd=-100, flags=0)
+    made.open(3)  # without the C library
+    made.call("read", PAGE, range(2), 13, fd=3, length=PAGE)
+    made.open(4, "/data/a")
+    made.call("openat", -2, tid=8, fd=-100, flags=0)
+    made.call("read", 3 * PAGE, fd=4, length=3 * PAGE)
+    # The kernel makes an interrupted call again.
+    made.opens.append({**made.opens[0], "ts": made.now})
+    made.now += 1
+    made.call("openat", -512, fd=-100, flags=0)
+    made.open(5)
+    made.call("read", PAGE, fd=5, length=PAGE)
+    with made.trace(tmp_path / "t") as trace:
+        reads(trace)
+        found = trace.rows("SELECT ino, accessed, unplaced FROM reads ORDER BY ino")
+    assert found == [(12, 4, 0), (13, 1, 0)]
+
+
+def test_a_call_belongs_to_the_epoch_in_which_it_began(tmp_path):
+    made = Story()
+    made.open(3)
+    border = made.now + 25
+    made.call("read", 3 * PAGE, range(4), fd=3, length=3 * PAGE)
+    made.call("read", PAGE, fd=3, length=PAGE)
+    phases = [
+        {"name": "epoch", "pid": JOB, "tid": JOB, "epoch": epoch, "start": start, "end": end}
+        for epoch, start, end in ((0, 0, border), (1, border, made.now))
+    ]
+    tables = {**made.tables, "phases": phases}
+    with make_trace(tmp_path / "t", tables, targets=ONE, **LOGGED_NONE) as trace:
+        reads(trace)
+        names = "epoch, accessed, missed, hit, read, read_ahead"
+        found = trace.rows(f"SELECT {names} FROM reads ORDER BY epoch")
+    assert found == [(0, 3, 3, 0, 4, 1), (1, 1, 0, 1, 0, 0)]
+
+
 def test_metadata_that_a_call_reads_too_is_not_its_file(tmp_path):
     made = Story()
     made.open(3)

@@ -9,6 +9,8 @@ from tracer.store.trace import Trace
 FILE = {"dev": "254:0", "ino": 12}
 SIZE = [{**FILE, "size": 100 * 4096, "path": "/data"}]
 JOB, OTHER = 7, 8
+THE_JOB = {"pid": JOB, "tid": JOB, "role": "target", "target": "job", "comm": "python"}
+ONE = [{"name": "job", "role": "target", "kind": "pid", "pid": JOB}]
 CONTINUES = {"continues": True}
 
 
@@ -68,6 +70,116 @@ def test_bytes_read_past_the_cache_belong_to_no_file(tmp_path):
     block = [{**bio, "ts": 3, "nr_sector": 8}, {**bio, "ts": 9, "nr_sector": 800}]
     events = [*MISS, row(5, JOB, "access")]
     assert counts(tmp_path, events, "disk_bytes", block=block) == (4096,)
+
+
+def bio(ts, dev, sectors, sector=8, tid=JOB, rwbs="R"):
+    return {"ts": ts, "pid": tid, "tid": tid, "event": "bio_queue", "dev": dev, "sector": sector,
+            "nr_sector": sectors, "rwbs": rwbs}  # fmt: skip
+
+
+def call(ts, dur_ns, name="read"):
+    return {"ts": ts, "pid": JOB, "tid": JOB, "name": name, "dur_ns": dur_ns, "ret": 4096}
+
+
+def wait(ts, dur_ns):
+    return {"ts": ts, "dur_ns": dur_ns, "pid": JOB, "tid": JOB, "state": "D", "waker_tid": 0,
+            "wake_ns": ts + dur_ns, "interrupt": True, "run_delay_ns": 0}  # fmt: skip
+
+
+def by_file(folder, tables, *names, keys="ino", **manifest):
+    """Sums of `reads` by file."""
+    rows = {"processes": [THE_JOB], "files": SIZE, "block": [], **tables}
+    with make_trace(folder / "t", rows, targets=ONE, **manifest) as trace:
+        READS.make(trace)
+        sums = ", ".join(f"sum({name})::BIGINT" for name in names)
+        of_files = "FROM reads WHERE ino IS NOT NULL"
+        return trace.rows(f"SELECT {keys}, {sums} {of_files} GROUP BY {keys} ORDER BY {keys}")
+
+
+def test_waits_for_reads_past_the_cache_and_for_names_are_of_no_file(tmp_path):
+    second = {"ino": 13}
+    read = [
+        *(row(100, JOB, "sync_read_ahead"), row(101, JOB, "add"), row(120, JOB, "access")),
+        row(11_020, JOB, "access", 1),
+        *(row(13_000, JOB, "sync_read_ahead", **second), row(13_001, JOB, "add", **second)),
+        row(13_030, JOB, "access", **second),
+        *(row(14_000, JOB, "fault", 5), row(14_001, JOB, "read_ahead", 5)),
+        row(14_002, JOB, "add", 5),
+    ]
+    called = [
+        call(99, 30), call(5000, 4000, "pread64"), call(10_000, 100, "openat"),
+        # Another thread reads the page that this call waits for.
+        call(11_000, 50), call(12_000, 600), call(12_999, 50),
+    ]  # fmt: skip
+    block = [
+        bio(102, "254:0", 8), bio(5001, "8:16", 800), bio(10_001, "254:0", 8, rwbs="RM"),
+        bio(12_001, "254:0", 800), bio(13_002, "254:0", 8), bio(14_003, "254:0", 8),
+    ]  # fmt: skip
+    times = {105: 10, 5005: 3900, 10_005: 50, 11_005: 7, 12_005: 500, 13_005: 20, 14_004: 3}
+    tables = {
+        "page_cache": read, "syscalls": called, "block": block,
+        "off_cpu": [wait(ts, length) for ts, length in times.items()],
+    }  # fmt: skip
+    found = by_file(tmp_path, tables, "wait_ns", "disk_bytes")
+    assert found == [(12, 10 + 7 + 3, 8192), (13, 20, 4096)]
+
+
+def test_reads_of_devices_below_a_stacked_one_do_not_count_again(tmp_path):
+    """A file with a hole on a mapped device on another one on a partition; and one beside it."""
+    beside, far = {"dev": "8:2", "ino": 13}, 1 << 20
+    disks = [
+        {"dev": "8:0", "bytes": 1 << 40},
+        {"dev": "8:1", "bytes": 1 << 28, "partition_of": "8:0", "start": 2048},
+        {"dev": "8:2", "bytes": 1 << 28, "partition_of": "8:0", "start": far},
+        {"dev": "253:1", "bytes": 1 << 28, "on": ["8:1"]},
+        {"dev": "254:0", "bytes": 1 << 28, "on": ["253:1"]},
+    ]
+    events = [
+        row(10, JOB, "sync_read_ahead", 0, 16), *(row(11 + n, JOB, "add", n) for n in range(16)),
+        row(60, JOB, "access", 0, 16), row(70, JOB, "sync_read_ahead", 0, 4, **beside),
+        *(row(71 + n, JOB, "add", n, **beside) for n in range(4)),
+        row(90, JOB, "access", 0, 4, **beside),
+    ]  # fmt: skip
+    uppermost = [bio(30, "254:0", 32), bio(40, None, 32, None)]
+    below = [bio(31, "253:1", 32, 392), bio(32, "8:0", 32, 2840)]
+    block = [uppermost[0], *below, uppermost[1], bio(80, "8:0", 32, far + 8)]
+    tables = {
+        "page_cache": events, "block": block, "off_cpu": [wait(45, 5)], "syscalls": [call(9, 90)],
+    }  # fmt: skip
+    found = by_file(tmp_path, tables, "read", "disk_bytes", "wait_ns", disks=disks)
+    assert found == [(12, 16, 8 * 4096, 5), (13, 4, 4 * 4096, 0)]
+
+
+def test_a_call_or_fault_belongs_to_the_epoch_in_which_it_began_to_read(tmp_path):
+    """An epoch ends at 100, while four threads read files."""
+    threads = [THE_JOB, *({**THE_JOB, "tid": tid} for tid in (8, 9, 10))]
+    first, second, third, ahead = ({"pid": JOB, "ino": ino} for ino in (20, 21, 22, 23))
+    events = [
+        row(90, JOB, "fault", **first), row(91, 8, "sync_read_ahead", 0, 2, **second),
+        row(92, 8, "add", **second), row(93, 9, "access", 0, 40, **third),
+        row(94, 50, "delete", 35, ino=22), row(95, JOB, "sync_read_ahead", **first),
+        row(96, 10, "read_ahead", 0, 2, **ahead), row(97, 10, "add", **ahead),
+        row(101, JOB, "add", **first), row(102, 8, "add", 1, **second),
+        row(103, 8, "access", 0, 2, **second), row(104, 9, "sync_read_ahead", 35, 5, **third),
+        row(105, 9, "add", 35, **third), row(106, 9, "access", 35, 5, **CONTINUES, **third),
+        row(107, 10, "add", 1, **ahead), row(110, 8, "access", **second),
+        row(120, 10, "access", 0, 2, **ahead),
+    ]  # fmt: skip
+    phases = [
+        {"name": "epoch", "pid": JOB, "tid": JOB, "epoch": n, "start": 100 * n, "end": end}
+        for n, end in enumerate((100, 200))
+    ]
+    sizes = [{**SIZE[0], "ino": ino} for ino in (20, 21, 22, 23)]
+    tables = {"processes": threads, "page_cache": events, "phases": phases, "files": sizes}
+    names = ("accessed", "missed", "hit", "read", "read_ahead")
+    found = by_file(tmp_path, tables, *names, keys="ino, epoch")
+    assert found == [
+        (20, 0, 1, 1, 0, 1, 0),
+        (21, 0, 2, 2, 0, 2, 0), (21, 1, 1, 0, 1, 0, 0),
+        (22, 0, 40, 1, 39, 1, 0),
+        # Nobody had asked for these pages.
+        (23, 0, 0, 0, 0, 1, 1), (23, 1, 2, 0, 2, 1, 1),
+    ]  # fmt: skip
 
 
 def test_bytes_of_another_call_tell_of_no_pages(tmp_path):

@@ -100,6 +100,16 @@ def test_an_epoch_is_what_it_waited_for_and_what_it_read(trace):
     assert found["residency_percent"].isna().all()
 
 
+def test_an_epoch_reads_once_what_a_mapped_device_reads_from_its_disk(trace):
+    mapped = {"dev": "253:0", "bytes": 1 << 30, "on": ["8:0"]}
+    disks = [{"dev": "8:0", "bytes": 1 << 40}, {"dev": "8:16", "bytes": 1 << 40}, mapped]
+    places = (("253:0", 1), ("8:0", 257), ("8:16", 9))
+    block = [bio(1 * S, page, 2, dev, "R") for dev, page in places]
+    made = trace({"phases": EPOCHS, "block": block}, disks=disks)
+    assert epochs(made)["read_bytes"].tolist() == [2 * 8192, 0]
+    assert epochs(made, "8:0")["read_bytes"].tolist() == [8192, 0]
+
+
 def test_epochs_that_begin_at_0_again_are_not_one_long_epoch(trace):
     again = [row | {"start": row["start"] + 100 * S, "end": row["end"] + 100 * S} for row in EPOCHS]
     rank = [phase("epoch", 1, 7, epoch=0, tid=8)]

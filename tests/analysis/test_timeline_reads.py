@@ -56,6 +56,19 @@ def test_used_pages_are_told_apart_by_whether_they_were_missed(lanes):
     assert pages["in the cache"].tolist() == pytest.approx([0, 2, 0, 0, 0, 0, 0, 0, 0, 0])
 
 
+def test_a_page_that_a_fault_misses_is_not_in_the_cache(tmp_path):
+    """The fault uses it before it is there."""
+    rows = [
+        event(20, "fault", 0), event(21, "sync_read_ahead", 0), event(22, "add", 0),
+        event(150, "access", 0),
+    ]  # fmt: skip
+    tables = {"page_cache": rows, "processes": PROCESSES}
+    with make_trace(tmp_path / "t", tables, targets=TARGETS) as trace:
+        used = page_cache_lanes(trace, TENTHS)[0].frame
+    pages = used[["missed", "in the cache"]] * 0.1 * MIB / PAGE
+    assert pages[:3].to_numpy().ravel().tolist() == pytest.approx([1, 0, 0, 1, 0, 0])
+
+
 def test_the_cache_grows_by_what_is_read_and_shrinks_by_what_leaves(lanes):
     grown = lanes[1].frame
     assert set(grown["series"]) == {"job"}

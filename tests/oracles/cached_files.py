@@ -46,6 +46,8 @@ class Thread:
     """True if it has made a call since its last access."""
     begun: bool = False
     """True if a call of its has been recorded."""
+    returned: bool = False
+    """True if a read of its has returned some bytes."""
     advised: bool = False
     """True if it has asked for pages that it does not read."""
     asked: tuple[File, int] | None = None

@@ -15,6 +15,7 @@ from tests.oracles.cached_files import BATCH, PAGE, WINDOW, Access, Account, Fil
 Row = dict[str, Any]
 Steps = Iterator[None]
 """An operation, which others may interrupt at each step."""
+READS = ("read", "pread64", "readv", "preadv", "preadv2")
 TABLES = ("page_cache", "syscalls", "reclaim", "block", "off_cpu", "phases", "processes", "files")
 
 
@@ -60,6 +61,7 @@ class Kernel:
         if thread.recorded:
             call |= {"pid": thread.process.pid, "cpu": thread.cpu}
             self.tables["syscalls"].append(call | {"ret": ret, "dur_ns": ended - call["ts"]})
+            thread.returned = thread.returned or (ret > 0 and call["name"] in READS)
 
     # Pages that come
 
@@ -126,6 +128,15 @@ class Kernel:
                 | {"run_delay_ns": 0, "cpu": thread.cpu}
             )
             self.account.add(access.file, thread, wait_ns=waited)
+
+    def wait_past_the_cache(self, thread: Thread) -> None:
+        """Waits for a read that is of no file."""
+        if thread.recorded and thread.process.target:
+            self.now, self.last = self.now + 9, (-1, "")
+            sleep = {"ts": self.now - 8, "dur_ns": 7, "wake_ns": self.now - 1, "state": "D"}
+            sleep |= {"waker_tid": 0, "interrupt": True, "run_delay_ns": 0, "cpu": thread.cpu}
+            sleep |= {"pid": thread.process.pid, "tid": thread.tid}
+            self.tables["off_cpu"].append(sleep)
 
     # Pages that are read by calls
 

@@ -6,10 +6,9 @@ import random
 from typing import Any
 
 from tests.oracles.cached_files import PAGE, Access, File, Key, Process, Thread
-from tests.oracles.page_cache import Kernel, Steps
+from tests.oracles.page_cache import READS, Kernel, Steps
 
 Row = dict[str, Any]
-READS = ("read", "pread64", "readv", "preadv", "preadv2")
 DEVICES = ("254:0", "254:16")
 EVERYTHING = {
     "reads": 8, "submit": 2, "advise": 1, "write": 2, "faults": 6, "remove": 0.5, "drop": 0.3,
@@ -226,6 +225,7 @@ class Programs(Kernel):
             return
         call = self.call(thread, "pread64")
         self.bio(thread, 8, "R")
+        self.wait_past_the_cache(thread)
         self.done(thread, call, 8 * PAGE)
         yield
 
@@ -234,10 +234,15 @@ class Programs(Kernel):
         yield from self.take(self.kswapd, self.numbers.choice([0.05, 0.3, 1]))
 
     def mark(self, thread: Thread, _: File) -> Steps:
-        """The main thread begins an epoch or ends it, if its process does nothing else."""
+        """The main thread begins an epoch or ends it, if its process does nothing else.
+
+        With the option `amid`, it does so at any time after the first call of each thread.
+        """
         process = self.account.sole or thread.process
         others = self.processes if self.account.sole else [process]
-        if process.target and sum(one.busy for one in others) == 1:
+        idle = sum(one.busy for one in others) == 1
+        amid = self.options.get("amid") and all(one.returned for one in self.threads)
+        if process.target and (idle or amid):
             epoch = process.epoch
             self.end(process)
             if epoch is None or self.chance(0.7):

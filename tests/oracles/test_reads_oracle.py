@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from random import Random
 from typing import Any
 
@@ -115,6 +115,23 @@ def test_the_models_of_memory_use_the_pages_of_the_oracle(tmp_path, options):
             if target
         }
         assert +Counter(told) == +used
+
+
+def test_an_epoch_that_ends_amid_calls_has_no_count_below_0():
+    for cases in batches(CASES_OF_A_TRACE)[::2]:
+        weights = {"faults": 0, "submit": 0, "mark": 6}
+        programs, tables = played(cases, weights=weights, amid=True)
+        rows = rows_of_view(READS, tables, targets=TARGETS)
+        assert not [row for row in rows if min(row["hit"], row["read_ahead"]) < 0]
+        assert added_up(sums(rows)) == added_up(true_sums(programs))
+
+
+def added_up(rows: dict[Any, Row]) -> dict[Any, Counter]:
+    """Sums over the epochs."""
+    found: dict[Any, Counter] = defaultdict(Counter)
+    for (dev, ino, target, _), row in rows.items():
+        found[dev, ino, target].update(row)
+    return found
 
 
 def test_evicters_are_those_of_the_oracle():

@@ -235,8 +235,10 @@ class Devices:
                     first = place.first + is_behind * disk.get("backing_offset", 0)
                     yield dev, Place(place.disk, min(first, EVERYWHERE), place.end), is_behind
 
-    def carrying(self, disks: Iterable[str]) -> list[Carrying]:
+    def carrying(self, disks: Iterable[str], deep: bool = True) -> list[Carrying]:
         """Returns what carries the data of these disks again, on all devices below them.
+
+        Without `deep`, only the devices that they lie on themselves.
 
         A device in between may show no writes: RAID 0 sends the same bio on, which is logged once.
         """
@@ -249,7 +251,7 @@ class Devices:
             if not self._has_file(upper) or "backing_ino" in disk:
                 for name in disk.get("on", []):
                     carrying = Carrying(name, disk.get("backing_ino"))
-                    if carrying not in found and carrying.ino is None:
+                    if deep and carrying not in found and carrying.ino is None:
                         waiting += self.disks(name)
                     found[carrying] = None
         return list(found)

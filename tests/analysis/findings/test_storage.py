@@ -218,6 +218,19 @@ def test_reads_that_a_limit_holds_back_count_for_the_job_unless_others_asked(fou
     query_again(known)
 
 
+def test_a_request_to_a_multipath_device_counts_once(found):
+    """The paths have requests of their own; devices of LVM hand on bios without a request."""
+    queued, issue, complete = request(10, 5, 15, 1)
+    paths = [{"dev": dev, "name": dev, "bytes": 1 << 40} for dev in ("8:0", "8:16", "8:32")]
+    disks = [*paths, {"dev": DEV, "name": "dm-0", "bytes": 1 << 40, "on": ["8:0", "8:16"]}]
+    sent = [row | {"dev": "8:0", "ts": row["ts"] + 1} for row in (queued, issue, complete)]
+    beside = [row | {"dev": "8:32"} for row in request(40, 1, 9, 1)]
+    for rows in ([queued, issue, sent[1], complete, sent[2], *beside], [queued, *sent, *beside]):
+        tables = {"processes": PROCESSES, "phases": TRAIN, "block": rows}
+        reads = found(tables, disks=disks)["disk reads"]
+        assert "(2 requests, 8.0 KiB)" in reads.sentence
+
+
 def test_reads_of_two_jobs_count_for_each(found):
     rows = [*request(10, 5, 15, 1, A), *request(10, 5, 15, 2, B)]
     tables = {

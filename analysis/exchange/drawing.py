@@ -35,7 +35,7 @@ from tracer.analysis.exchange.marks import (
     texts_of,
 )
 from tracer.analysis.exchange.streaming import query_batches, table_batches
-from tracer.analysis.exchange.tracks import Lanes, Tracks, nested
+from tracer.analysis.exchange.tracks import Lanes, Tracks, crowded, nested
 from tracer.analysis.views.requests import requests
 from tracer.probes.loss import OF_EVENTS
 from tracer.store.trace import Trace
@@ -204,14 +204,15 @@ def _requests(trace: Trace, tracks: Tracks, window: Window) -> Iterator[Marks]:
         for batch in query_batches(trace, sql):
             dev = texts_of(batch.column("dev"))
             ts, after = batch.column("ts").to_numpy(), batch.column("stop").to_numpy()
-            numbers = []
+            numbers, places = [], []
             for code, from_ns, to_ns in zip(
                 dev.codes.tolist(), ts.tolist(), after.tolist(), strict=True
             ):
                 device = dev.values[code] if code >= 0 else "?"
                 lane = lanes.setdefault(device, Lanes()).lane(from_ns, to_ns)
+                places.append(lane)
                 numbers.append(tracks.of_device(device, f"requests {name}", lane))
-            yield Marks(
+            slices = Marks(
                 What.SLICES,
                 "block",
                 np.array(numbers, np.int64),
@@ -224,6 +225,7 @@ def _requests(trace: Trace, tracks: Tracks, window: Window) -> Iterator[Marks]:
                 },
                 texts={"rwbs": texts_of(batch.column("rwbs"))},
             )
+            yield from crowded(slices, places)
 
 
 def _bios(trace: Trace, tracks: Tracks, window: Window) -> Iterator[Marks]:
@@ -262,15 +264,16 @@ def _writebacks(trace: Trace, tracks: Tracks, window: Window) -> Iterator[Marks]
     lanes: dict[tuple[str, str], Lanes] = {}
     for batch in query_batches(trace, sql):
         ts, after = batch.column("ts").to_numpy(), batch.column("stop").to_numpy()
-        numbers = []
+        numbers, places = [], []
         reason = texts_of(batch.column("reason"))
         bdi = texts_of(batch.column("bdi"))
         for n, (from_ns, to_ns) in enumerate(zip(ts.tolist(), after.tolist(), strict=True)):
             why = reason.values[reason.codes[n]] if reason.codes[n] >= 0 else "unknown"
             device = bdi.values[bdi.codes[n]] if bdi.codes[n] >= 0 else "?"
             lane = lanes.setdefault((device, why), Lanes()).lane(from_ns, to_ns)
+            places.append(lane)
             numbers.append(tracks.of_device(device, f"write-back: {why}", lane))
-        yield Marks(
+        slices = Marks(
             What.SLICES,
             "writeback",
             np.array(numbers, np.int64),
@@ -279,6 +282,7 @@ def _writebacks(trace: Trace, tracks: Tracks, window: Window) -> Iterator[Marks]
             after - ts,
             numbers={name: numbers_of(batch.column(name)) for name in ("nr_pages", "tid")},
         )
+        yield from crowded(slices, places)
 
 
 def _dirtied(trace: Trace, tracks: Tracks, window: Window) -> Iterator[Marks]:
@@ -364,12 +368,13 @@ def _losses(trace: Trace, tracks: Tracks, window: Window) -> Iterator[Marks]:
         ts, after = batch.column("ts").to_numpy(), batch.column("stop").to_numpy()
         streams = readable(batch.column("stream"))
         group = tracks.track(Kind.GROUP, ("loss",), "lost events")
-        numbers = []
+        numbers, places = [], []
         for stream, from_ns, to_ns in zip(streams, ts.tolist(), after.tolist(), strict=True):
             lane = lanes.setdefault(stream, Lanes()).lane(from_ns, to_ns)
+            places.append(lane)
             name = f"lost from {stream}"
             numbers.append(tracks.track(Kind.SLICES, (name, group, lane), name, parent=group))
-        yield Marks(
+        slices = Marks(
             What.SLICES,
             "loss",
             np.array(numbers, np.int64),
@@ -378,3 +383,4 @@ def _losses(trace: Trace, tracks: Tracks, window: Window) -> Iterator[Marks]:
             after - ts,
             numbers={name: numbers_of(batch.column(name)) for name in ("count", "cpu")},
         )
+        yield from crowded(slices, places)

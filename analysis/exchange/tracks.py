@@ -7,10 +7,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from tracer.analysis.exchange.marks import Kind, Track
+import numpy as np
+
+from tracer.analysis.exchange.marks import Kind, Marks, Track, What
 
 _MOST_LANES = 256
-"""The most lanes; slices that would need more are drawn on the last."""
+"""The most lanes of nested slices; slices that would need more are drawn on the last."""
+MOST_LANES = 1 << 14
+"""The most lanes of slices that do not overlap; see `crowded`."""
 
 
 @dataclass
@@ -75,14 +79,29 @@ class Lanes:
         self._made = 0
 
     def lane(self, start: int, stop: int) -> int:
-        """Returns the lane of a slice."""
+        """Returns the lane of a slice; MOST_LANES if there is none for it."""
         while self._busy and self._busy[0][0] <= start:
             heapq.heappush(self._free, heapq.heappop(self._busy)[1])
         if self._free:
             number = heapq.heappop(self._free)
-        elif self._made < _MOST_LANES:
+        elif self._made < MOST_LANES:
             number, self._made = self._made, self._made + 1
         else:
-            return _MOST_LANES
+            return MOST_LANES
         heapq.heappush(self._busy, (stop, number))
         return number
+
+
+def crowded(slices: Marks, lanes: list[int]) -> Iterator[Marks]:
+    """Yields the slices that have a lane, then those that have none as instants with dur_ns.
+
+    A slice on another's lane would end the other.
+    """
+    left = np.array(lanes, np.int64) == MOST_LANES
+    yield slices.where(~left)
+    if left.any():
+        instants = slices.where(left).possible()
+        assert instants.dur is not None
+        instants.numbers["dur_ns"] = instants.dur, np.ones(len(instants), np.bool_)
+        instants.what, instants.dur = What.INSTANTS, None
+        yield instants

@@ -140,6 +140,19 @@ class TestPerfetto:
         queued = found.on(*found.named("requests queued"))
         assert [(s.start, s.end) for s in queued] == [(100, 150), (110, 160)]
 
+    def test_each_of_many_requests_in_flight_has_its_own_times(self, tmp_path):
+        rows, true = [], set()
+        for n in range(600):  # the later a request is issued, the later it completes
+            dev, issued, done = f"8:{n % 2}", 1000 + n, 10_000 + 10 * n
+            times = (("bio_queue", 300 + n), ("issue", issued), ("complete", done))
+            rows += [{**block(ts, event, 8 * n), "dev": dev} for event, ts in times]
+            true |= {(8 * n, 300 + n, issued), (8 * n, issued, done)}
+        rows.sort(key=lambda row: row["ts"])
+        with make_trace(tmp_path / "t", {"block": rows}) as trace:
+            found = drawn(trace, tmp_path)
+        assert len(found.slices) == 1200 and not found.instants
+        assert {(s.notes["sector"], s.start, s.end) for s in found.slices} == true
+
     def test_write_backs_by_reason_below_their_device(self, trace, tmp_path):
         found = drawn(trace, tmp_path)
         spans = {

@@ -5,7 +5,7 @@
 | process > thread | phases (stage, epoch, step and its parts) as nested slices |
 | thread > system calls | a slice per call; a call that did not return is an instant |
 | thread > page faults | an instant per fault |
-| block device > queued, in service | a slice per request: the time queued, the time in service |
+| block device > queued, in service | a slice per request; one that did not complete is an instant |
 | block device > write-back by reason | a slice per pass of the flusher |
 | block device > folios made dirty | a counter, per 10 ms |
 | samples | a counter per series |
@@ -121,10 +121,7 @@ def _calls(trace: Trace, tracks: Tracks, window: Window) -> Iterator[Marks]:
             numbers={"ret": numbers_of(batch.column("ret"))},
         )
         yield every.where(returned)
-        if not returned.all():
-            left = every.where(~returned)
-            left.what, left.dur = What.INSTANTS, None
-            yield left
+        yield every.where(~returned).instants()
 
 
 def _faults(trace: Trace, tracks: Tracks, window: Window) -> Iterator[Marks]:
@@ -195,15 +192,15 @@ def _requests(trace: Trace, tracks: Tracks, window: Window) -> Iterator[Marks]:
     ):
         lanes: dict[str, Lanes] = {}
         sql = f"""
-            SELECT {begin} AS ts, {stop} AS stop, dev, operation, rwbs, sector,
-                nr_sector, pid, error
-            FROM {view} WHERE {begin} <= {window.end} AND {stop} >= {window.start}
-                AND {stop} >= {begin}
+            SELECT {begin} AS ts, coalesce({stop}, {begin}) AS until, {stop} IS NOT NULL AS ended,
+                dev, operation, rwbs, sector, nr_sector, pid, error
+            FROM {view} WHERE {begin} <= {window.end} AND until >= {window.start} AND until >= ts
             ORDER BY {begin}
         """
         for batch in query_batches(trace, sql):
             dev = texts_of(batch.column("dev"))
-            ts, after = batch.column("ts").to_numpy(), batch.column("stop").to_numpy()
+            ts, after = batch.column("ts").to_numpy(), batch.column("until").to_numpy()
+            ended = batch.column("ended").to_numpy(zero_copy_only=False)
             numbers, places = [], []
             for code, from_ns, to_ns in zip(
                 dev.codes.tolist(), ts.tolist(), after.tolist(), strict=True
@@ -225,7 +222,8 @@ def _requests(trace: Trace, tracks: Tracks, window: Window) -> Iterator[Marks]:
                 },
                 texts={"rwbs": texts_of(batch.column("rwbs"))},
             )
-            yield from crowded(slices, places)
+            yield from crowded(slices.where(ended), np.array(places)[ended])
+            yield slices.where(~ended).instants()
 
 
 def _bios(trace: Trace, tracks: Tracks, window: Window) -> Iterator[Marks]:
@@ -282,7 +280,7 @@ def _writebacks(trace: Trace, tracks: Tracks, window: Window) -> Iterator[Marks]
             after - ts,
             numbers={name: numbers_of(batch.column(name)) for name in ("nr_pages", "tid")},
         )
-        yield from crowded(slices, places)
+        yield from crowded(slices, np.array(places))
 
 
 def _dirtied(trace: Trace, tracks: Tracks, window: Window) -> Iterator[Marks]:
@@ -383,4 +381,4 @@ def _losses(trace: Trace, tracks: Tracks, window: Window) -> Iterator[Marks]:
             after - ts,
             numbers={name: numbers_of(batch.column(name)) for name in ("count", "cpu")},
         )
-        yield from crowded(slices, places)
+        yield from crowded(slices, np.array(places))

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tracer.analysis.exchange.marks import Kind, Marks, Track, What
+from tracer.analysis.exchange.marks import Kind, Marks, Track
 
 _MOST_LANES = 256
 """The most lanes of nested slices; slices that would need more are drawn on the last."""
@@ -92,16 +93,15 @@ class Lanes:
         return number
 
 
-def crowded(slices: Marks, lanes: list[int]) -> Iterator[Marks]:
+def crowded(slices: Marks, lanes: NDArray[np.int64]) -> Iterator[Marks]:
     """Yields the slices that have a lane, then those that have none as instants with dur_ns.
 
     A slice on another's lane would end the other.
     """
-    left = np.array(lanes, np.int64) == MOST_LANES
+    left = lanes == MOST_LANES
     yield slices.where(~left)
     if left.any():
-        instants = slices.where(left).possible()
-        assert instants.dur is not None
-        instants.numbers["dur_ns"] = instants.dur, np.ones(len(instants), np.bool_)
-        instants.what, instants.dur = What.INSTANTS, None
-        yield instants
+        without = slices.where(left).possible()
+        assert without.dur is not None
+        without.numbers["dur_ns"] = without.dur, np.ones(len(without), np.bool_)
+        yield without.instants()

@@ -106,11 +106,11 @@ class TestLanes:
         of = Lanes()
         lanes = [of.lane(ts, ts + dur) for ts, dur in zip(many.ts.tolist(), many.dur, strict=True)]
         assert lanes == [*range(MOST_LANES), MOST_LANES, MOST_LANES, 5]
-        of_a_lane, instants = crowded(many, lanes)
+        of_a_lane, instants = crowded(many, np.array(lanes))
         assert of_a_lane.ts.tolist() == [*range(MOST_LANES), last]
         assert (of_a_lane.what, instants.what, instants.dur) == (What.SLICES, What.INSTANTS, None)
         assert instants.ts.tolist() == [MOST_LANES, MOST_LANES + 1]
         values, there = instants.numbers["dur_ns"]
         assert (values.tolist(), there.tolist()) == ([10 * len(many)] * 2, [True] * 2)
-        (alone,) = crowded(many, [0] * len(many))
+        (alone,) = crowded(many, np.zeros(len(many), np.int64))
         assert len(alone) == len(many)

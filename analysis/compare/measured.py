@@ -19,6 +19,7 @@ from tracer.analysis.compare.recorded import require_event
 from tracer.analysis.findings.finding import ELSEWHERE
 from tracer.analysis.findings.window import of_jobs
 from tracer.analysis.report.block import operation_times
+from tracer.analysis.report.calls import syscalls_of_jobs
 from tracer.analysis.report.histogram import buckets, spread
 from tracer.analysis.report.step_times import (
     STEP_TIMES,
@@ -26,7 +27,7 @@ from tracer.analysis.report.step_times import (
     step_processes,
     step_quantiles,
 )
-from tracer.analysis.report.tables import records, syscalls, writeback_reasons
+from tracer.analysis.report.tables import records, writeback_reasons
 from tracer.analysis.report.waits import path_times
 from tracer.analysis.studies.measures import of_trace
 from tracer.analysis.views.calls_by_kind import SYNC
@@ -183,7 +184,7 @@ def _stages(trace: Trace, dev: str | None) -> list[Row]:
 
 
 def _calls(trace: Trace, dev: str | None) -> list[Row]:
-    frame = syscalls(trace)
+    frame = syscalls_of_jobs(trace)
     length, jobs = _length_s(trace), _jobs(trace)
     total_s = float(frame["total_s"].sum()) / jobs
     rows = [

@@ -5,7 +5,7 @@
 | process > thread | phases (stage, epoch, step and its parts) as nested slices |
 | thread > system calls | a slice per call; a call that did not return is an instant |
 | thread > page faults | an instant per fault |
-| block device > queued, in service | a slice per request: the time queued, the time in service |
+| block device > queued, in service | a slice per request; one that did not complete is an instant |
 | block device > write-back by reason | a slice per pass of the flusher |
 | block device > folios made dirty | a counter, per 10 ms |
 | samples | a counter per series |
@@ -35,7 +35,7 @@ from tracer.analysis.exchange.marks import (
     texts_of,
 )
 from tracer.analysis.exchange.streaming import query_batches, table_batches
-from tracer.analysis.exchange.tracks import Lanes, Tracks, nested
+from tracer.analysis.exchange.tracks import Lanes, Tracks, crowded, nested
 from tracer.analysis.views.phase_times import make_phase_times
 from tracer.analysis.views.requests import requests
 from tracer.probes.loss import OF_EVENTS
@@ -122,10 +122,7 @@ def _calls(trace: Trace, tracks: Tracks, window: Window) -> Iterator[Marks]:
             numbers={"ret": numbers_of(batch.column("ret"))},
         )
         yield every.where(returned)
-        if not returned.all():
-            left = every.where(~returned)
-            left.what, left.dur = What.INSTANTS, None
-            yield left
+        yield every.where(~returned).instants()
 
 
 def _faults(trace: Trace, tracks: Tracks, window: Window) -> Iterator[Marks]:
@@ -198,23 +195,24 @@ def _requests(trace: Trace, tracks: Tracks, window: Window) -> Iterator[Marks]:
     ):
         lanes: dict[str, Lanes] = {}
         sql = f"""
-            SELECT {begin} AS ts, {stop} AS stop, dev, operation, rwbs, sector,
-                nr_sector, pid, error
-            FROM {view} WHERE {begin} <= {window.end} AND {stop} >= {window.start}
-                AND {stop} >= {begin}
+            SELECT {begin} AS ts, coalesce({stop}, {begin}) AS until, {stop} IS NOT NULL AS ended,
+                dev, operation, rwbs, sector, nr_sector, pid, error
+            FROM {view} WHERE {begin} <= {window.end} AND until >= {window.start} AND until >= ts
             ORDER BY {begin}
         """
         for batch in query_batches(trace, sql):
             dev = texts_of(batch.column("dev"))
-            ts, after = batch.column("ts").to_numpy(), batch.column("stop").to_numpy()
-            numbers = []
+            ts, after = batch.column("ts").to_numpy(), batch.column("until").to_numpy()
+            ended = batch.column("ended").to_numpy(zero_copy_only=False)
+            numbers, places = [], []
             for code, from_ns, to_ns in zip(
                 dev.codes.tolist(), ts.tolist(), after.tolist(), strict=True
             ):
                 device = dev.values[code] if code >= 0 else "?"
                 lane = lanes.setdefault(device, Lanes()).lane(from_ns, to_ns)
+                places.append(lane)
                 numbers.append(tracks.of_device(device, f"requests {name}", lane))
-            yield Marks(
+            slices = Marks(
                 What.SLICES,
                 "block",
                 np.array(numbers, np.int64),
@@ -227,6 +225,8 @@ def _requests(trace: Trace, tracks: Tracks, window: Window) -> Iterator[Marks]:
                 },
                 texts={"rwbs": texts_of(batch.column("rwbs"))},
             )
+            yield from crowded(slices.where(ended), np.array(places)[ended])
+            yield slices.where(~ended).instants()
 
 
 def _bios(trace: Trace, tracks: Tracks, window: Window) -> Iterator[Marks]:
@@ -265,15 +265,16 @@ def _writebacks(trace: Trace, tracks: Tracks, window: Window) -> Iterator[Marks]
     lanes: dict[tuple[str, str], Lanes] = {}
     for batch in query_batches(trace, sql):
         ts, after = batch.column("ts").to_numpy(), batch.column("stop").to_numpy()
-        numbers = []
+        numbers, places = [], []
         reason = texts_of(batch.column("reason"))
         bdi = texts_of(batch.column("bdi"))
         for n, (from_ns, to_ns) in enumerate(zip(ts.tolist(), after.tolist(), strict=True)):
             why = reason.values[reason.codes[n]] if reason.codes[n] >= 0 else "unknown"
             device = bdi.values[bdi.codes[n]] if bdi.codes[n] >= 0 else "?"
             lane = lanes.setdefault((device, why), Lanes()).lane(from_ns, to_ns)
+            places.append(lane)
             numbers.append(tracks.of_device(device, f"write-back: {why}", lane))
-        yield Marks(
+        slices = Marks(
             What.SLICES,
             "writeback",
             np.array(numbers, np.int64),
@@ -282,6 +283,7 @@ def _writebacks(trace: Trace, tracks: Tracks, window: Window) -> Iterator[Marks]
             after - ts,
             numbers={name: numbers_of(batch.column(name)) for name in ("nr_pages", "tid")},
         )
+        yield from crowded(slices, np.array(places))
 
 
 def _dirtied(trace: Trace, tracks: Tracks, window: Window) -> Iterator[Marks]:
@@ -368,12 +370,13 @@ def _losses(trace: Trace, tracks: Tracks, window: Window) -> Iterator[Marks]:
         ts, after = batch.column("ts").to_numpy(), batch.column("stop").to_numpy()
         streams = readable(batch.column("stream"))
         group = tracks.track(Kind.GROUP, ("loss",), "lost events")
-        numbers = []
+        numbers, places = [], []
         for stream, from_ns, to_ns in zip(streams, ts.tolist(), after.tolist(), strict=True):
             lane = lanes.setdefault(stream, Lanes()).lane(from_ns, to_ns)
+            places.append(lane)
             name = f"lost from {stream}"
             numbers.append(tracks.track(Kind.SLICES, (name, group, lane), name, parent=group))
-        yield Marks(
+        slices = Marks(
             What.SLICES,
             "loss",
             np.array(numbers, np.int64),
@@ -382,3 +385,4 @@ def _losses(trace: Trace, tracks: Tracks, window: Window) -> Iterator[Marks]:
             after - ts,
             numbers={name: numbers_of(batch.column(name)) for name in ("count", "cpu")},
         )
+        yield from crowded(slices, np.array(places))

@@ -6,7 +6,7 @@ Marks come in batches of arrays, so that memory does not grow with the length of
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
@@ -87,6 +87,10 @@ class Marks:
         if self.value is not None:
             kept &= np.isfinite(self.value)
         return self if kept.all() else self.where(kept)
+
+    def instants(self) -> Marks:
+        """Returns the slices as instants at their begin."""
+        return replace(self, what=What.INSTANTS, dur=None)
 
     def where(self, kept: NDArray[Any] | slice) -> Marks:
         """Returns some of the marks, by a mask, indexes or a slice."""

@@ -11,7 +11,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from tracer.analysis.exchange.drawing import Window
-from tracer.analysis.exchange.marks import readable
+from tracer.analysis.exchange.marks import LATEST_NS, readable
 from tracer.analysis.exchange.streaming import query_batches, table_batches
 from tracer.analysis.views.flushes import flushes
 from tracer.analysis.views.requests import requests
@@ -21,7 +21,7 @@ from tracer.store.trace import ALL_TABLES, Trace
 
 VIEWS: dict[str, tuple[str, Callable[[Trace], str], str, str]] = {
     "requests": (
-        "block", requests, "coalesce(queue_ns, issue_ns)", "coalesce(complete_ns, issue_ns)",
+        "block", requests, "coalesce(queue_ns, issue_ns)", f"coalesce(complete_ns, {LATEST_NS})",
     ),
     "flushes": ("block", flushes, "ts", "ts"),
     "steps": ("phases", steps, "start", "start::HUGEINT + coalesce(total_ns, 0)"),

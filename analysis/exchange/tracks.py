@@ -7,10 +7,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from tracer.analysis.exchange.marks import Kind, Track
+import numpy as np
+from numpy.typing import NDArray
+
+from tracer.analysis.exchange.marks import Kind, Marks, Track
 
 _MOST_LANES = 256
-"""The most lanes; slices that would need more are drawn on the last."""
+"""The most lanes of nested slices; slices that would need more are drawn on the last."""
+MOST_LANES = 1 << 14
+"""The most lanes of slices that do not overlap; see `crowded`."""
 
 
 @dataclass
@@ -75,14 +80,28 @@ class Lanes:
         self._made = 0
 
     def lane(self, start: int, stop: int) -> int:
-        """Returns the lane of a slice."""
+        """Returns the lane of a slice; MOST_LANES if there is none for it."""
         while self._busy and self._busy[0][0] <= start:
             heapq.heappush(self._free, heapq.heappop(self._busy)[1])
         if self._free:
             number = heapq.heappop(self._free)
-        elif self._made < _MOST_LANES:
+        elif self._made < MOST_LANES:
             number, self._made = self._made, self._made + 1
         else:
-            return _MOST_LANES
+            return MOST_LANES
         heapq.heappush(self._busy, (stop, number))
         return number
+
+
+def crowded(slices: Marks, lanes: NDArray[np.int64]) -> Iterator[Marks]:
+    """Yields the slices that have a lane, then those that have none as instants with dur_ns.
+
+    A slice on another's lane would end the other.
+    """
+    left = lanes == MOST_LANES
+    yield slices.where(~left)
+    if left.any():
+        without = slices.where(left).possible()
+        assert without.dur is not None
+        without.numbers["dur_ns"] = without.dur, np.ones(len(without), np.bool_)
+        yield without.instants()

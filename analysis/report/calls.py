@@ -6,15 +6,20 @@ import pandas as pd
 
 from tracer.analysis.report.histogram import buckets, spread
 from tracer.analysis.report.table import QUANTILES, Column, MergedTable
+from tracer.analysis.views.threads import make_threads, owns
 from tracer.store.trace import Trace
 
 
 def _parts(trace: Trace) -> pd.DataFrame:
     trace.require("syscalls")
+    return _parts_of(trace, "syscalls")
+
+
+def _parts_of(trace: Trace, rows: str) -> pd.DataFrame:
     return trace.sql(
         f"""
         SELECT name, {buckets("dur_ns")}, count(*) FILTER (ret BETWEEN -4095 AND -1) AS errors
-        FROM syscalls GROUP BY ALL
+        FROM {rows} GROUP BY ALL
         """
     )
 
@@ -72,3 +77,11 @@ def syscalls(trace: Trace) -> pd.DataFrame:
     `SYSCALLS` has the columns.
     """
     return SYSCALLS.of(trace)
+
+
+def syscalls_of_jobs(trace: Trace) -> pd.DataFrame:
+    """Returns the same table without the calls of the Docker daemon and its command line."""
+    trace.require("syscalls")
+    make_threads(trace)
+    daemons = f"(SELECT * FROM threads WHERE role = 'daemon') o ON {owns('o', 'e')}"
+    return _finish(_parts_of(trace, f"(SELECT e.* FROM syscalls e ANTI JOIN {daemons})"))

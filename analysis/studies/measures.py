@@ -18,9 +18,10 @@ from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
 from tracer.analysis.flushlayer.curves.every_capacity import PAGE_BYTES
+from tracer.analysis.report.calls import syscalls_of_jobs
 from tracer.analysis.report.faults import fault_causes
 from tracer.analysis.report.step_times import step_times
-from tracer.analysis.report.tables import syscalls, writeback_intervals, writeback_reasons
+from tracer.analysis.report.tables import writeback_intervals, writeback_reasons
 from tracer.analysis.report.usage import usage
 from tracer.analysis.studies.chains import MEASURES as MEASURES_OF_CHAINS
 from tracer.analysis.studies.chains import chain_measures
@@ -39,7 +40,7 @@ from tracer.store.checked import STRICT
 from tracer.store.trace import Trace
 
 FILE = "measures.json"
-VERSION = 8
+VERSION = 9
 """Version of the measures: measures of another version are computed again."""
 
 _MAX_BYTES = 1 << 18
@@ -211,7 +212,7 @@ def _energy(trace: Trace, dev: str | None) -> dict[str, Any]:
 
 
 def _calls(trace: Trace, dev: str | None) -> dict[str, Any]:
-    return {"syscalls": syscalls(trace)["calls"].sum() / max(1, len(_jobs(trace)))}
+    return {"syscalls": syscalls_of_jobs(trace)["calls"].sum() / max(1, len(_jobs(trace)))}
 
 
 def _intervals(trace: Trace, dev: str | None) -> dict[str, Any]:

@@ -111,6 +111,18 @@ def settings(frame: pd.DataFrame, but: Sequence[str] = ()) -> pd.Series[str]:
     return pd.Series([", ".join(words) for words in said], index=frame.index, dtype=str)
 
 
+def first_repeat(frame: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+    """Returns the rows of one run in each group: the first repeat with the usual settings.
+
+    Settings are those of `settings`. If no run of a group has the usual ones, the first in
+    alphabetical order count.
+    """
+    runs = frame.drop_duplicates("id")
+    runs = runs.assign(settings=settings(runs))
+    first = runs.sort_values(["settings", "repeat", "id"]).drop_duplicates(list(by))
+    return frame[frame["id"].isin(first["id"])]
+
+
 def _usual(frame: pd.DataFrame, name: str) -> object:
     of_runs = frame.drop_duplicates("id")[name].astype(object)
     return of_runs.where(of_runs.notna(), None).value_counts(dropna=False).index[0]

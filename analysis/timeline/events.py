@@ -123,16 +123,17 @@ def stalls(trace: Trace, axis: Axis) -> Lane | None:
     """Returns the mean number of threads that wait for storage or data in a bin, by kind of wait.
 
     The waits are those of the view `stalls`, by kind, if the trace has the tables that the view
-    needs, and those in which a step's own thread waits for its next batch. Stalls without a
-    duration, such as major faults, are left out. The frame is that of `covered`. Returns None if
-    the trace has no table for either.
+    needs, and those in which a step's own thread waits for its next batch. A thread counts once at
+    a time: a wait within another counts as the outer one. Stalls without a duration, such as major
+    faults, are left out. The frame is that of `covered`. Returns None if the trace has no table for
+    either.
     """
     parts, notes = [], []
     if all(need in trace.tables for need in STALLS.needs):
         kinds = " ".join(f"WHEN '{kind}' THEN '{name}'" for kind, name in _STALLS.items())
         parts.append(
-            f"SELECT CASE kind {kinds} ELSE kind END AS series, ts AS start, dur_ns AS ns"
-            f" FROM {STALLS.make(trace)} WHERE dur_ns IS NOT NULL"
+            f"SELECT CASE kind {kinds} ELSE kind END AS series, pid, tid, ts AS start,"
+            f" dur_ns AS ns FROM {STALLS.make(trace)} WHERE dur_ns IS NOT NULL"
         )
         notes.append(
             "Dirty throttling: the kernel put the thread to sleep because it dirtied pages. Sync,"
@@ -143,13 +144,14 @@ def stalls(trace: Trace, axis: Axis) -> Lane | None:
     if "phases" in trace.tables:
         # In the view, a step begins with its fetch.
         parts.append(
-            "SELECT 'fetch' AS series, start, fetch_stall_ns AS ns"
+            "SELECT 'fetch' AS series, pid, tid, start, fetch_stall_ns AS ns"
             f" FROM {steps(trace)} WHERE fetch_stall_ns > 0"
         )
         notes.append("Fetch: a step's thread waits for its next batch.")
     if not parts:
         return None
-    intervals = " UNION ALL ".join(parts)
+    notes.append("A wait within another of its thread counts as the outer one.")
+    intervals = _once_a_thread(axis, " UNION ALL ".join(parts))
     return Lane(
         "Stalls",
         "Threads that wait for storage or data",
@@ -158,4 +160,20 @@ def stalls(trace: Trace, axis: Axis) -> Lane | None:
         covered(trace, axis, intervals),
         " ".join(notes),
         cover_query(axis, intervals),
+    )
+
+
+def _once_a_thread(axis: Axis, intervals: str) -> str:
+    """Returns SQL for intervals without the parts in earlier, or outer, ones of their thread.
+
+    `intervals`: a query for series, pid, tid, start and ns. Columns: series, start, ns.
+    """
+    return (
+        "SELECT series, greatest(start, before) AS start, until - greatest(start, before) AS ns"
+        " FROM (SELECT *, max(until) OVER ("
+        "PARTITION BY tid, CASE WHEN tid IS NULL THEN pid END"
+        " ORDER BY start, until DESC, series = 'fetch' DESC, series"
+        " ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before"
+        f" FROM (SELECT *, start + least(ns, {axis.end_ns} - start) AS until FROM ({intervals})"
+        f" WHERE {axis.within('start')} AND ns >= 0)) WHERE until > coalesce(before, start)"
     )

@@ -69,25 +69,24 @@ def places(trace: Trace, axis: Axis, most_rows: int = MOST_ROWS) -> Lane:
     ]
     if n := int(long["n"].iloc[0]):
         notes.append(f"{n:,} write bios are longer than 512 MiB; only their start is drawn.")
-    query = (
-        f"SELECT dev, page // {1 << shift} AS piece, {axis.bin('ts')} AS bin, sum(pages) AS pages"
-        " FROM flushes WHERE NOT own AND NOT below GROUP BY ALL"
-    )
     title = "Pages written back, by place and time"
+    query = _cut_query("dev", _runs_query(flushes(trace), axis), shift)
     return Lane("Heat maps", title, "pages", Kind.PLACES, frame, " ".join(notes), query)
 
 
-def _make_runs(trace: Trace, axis: Axis) -> None:
-    """Makes the table `heat_runs` of runs of pages: one row per place, length and bin."""
-    view = flushes(trace)
-    trace.execute(
-        f"""
-        CREATE OR REPLACE TEMP TABLE heat_runs AS
-        SELECT coalesce(dev, 'not known') AS dev, page::UBIGINT AS page, pages,
-            {axis.bin("ts")} AS bin, count(*) AS times
-        FROM {view} WHERE NOT own AND NOT below AND pages > 0 AND {axis.within("ts")} GROUP BY ALL
-        """
+def _runs_query(view: str, axis: Axis) -> str:
+    """Returns SQL for the runs of pages: one row per place, length and bin."""
+    return (
+        "SELECT coalesce(dev, 'not known') AS dev, page::UBIGINT AS page, pages,"
+        f" {axis.bin('ts')} AS bin, count(*) AS times FROM {view}"
+        f" WHERE NOT own AND NOT below AND pages > 0 AND {axis.within('ts')} GROUP BY ALL"
     )
+
+
+def _make_runs(trace: Trace, axis: Axis) -> None:
+    """Makes the tables `heat_runs`, see `_runs_query`, and `heat_disks`, which numbers disks."""
+    query = _runs_query(flushes(trace), axis)
+    trace.execute(f"CREATE OR REPLACE TEMP TABLE heat_runs AS {query}")
     trace.execute(
         "CREATE OR REPLACE TEMP TABLE heat_disks AS"
         " SELECT dev, row_number() OVER (ORDER BY dev) - 1 AS disk"
@@ -135,26 +134,31 @@ def _pieces(trace: Trace) -> int:
 
 
 def _cut(trace: Trace, shift: int) -> None:
-    """Cuts the runs of pages at the boundaries of pieces of 2^shift pages."""
+    """Cuts the runs of pages into the table `heat_pieces`."""
+    query = _cut_query("disk", "FROM heat_runs JOIN heat_disks USING (dev)", shift)
+    trace.execute(f"CREATE OR REPLACE TEMP TABLE heat_pieces AS {query}")
+
+
+def _cut_query(disk: str, runs: str, shift: int) -> str:
+    """Returns SQL for the pages of each piece of 2^shift pages and each bin.
+
+    `runs`: a query for page, pages, bin, times, and the column `disk`.
+    """
     size = f"(1::UBIGINT << {shift})"
-    trace.execute(
-        f"""
-        CREATE OR REPLACE TEMP TABLE heat_pieces AS
+    return f"""
         WITH runs AS (
-            SELECT disk, bin, times, page, page + least(pages, {_LARGEST_RUN})::UBIGINT AS beyond
-            FROM heat_runs JOIN heat_disks USING (dev)
+            SELECT {disk}, bin, times, page, page + least(pages, {_LARGEST_RUN})::UBIGINT AS beyond
+            FROM ({runs})
         ), parts AS (
-            SELECT disk, bin, times, page, beyond,
-                unnest(range((page // {size})::BIGINT, ((beyond - 1) // {size})::BIGINT + 1))
-                    ::UBIGINT AS piece
+            SELECT *, unnest(range((page // {size})::BIGINT, ((beyond - 1) // {size})::BIGINT + 1))
+                ::UBIGINT AS piece
             FROM runs
         )
-        SELECT disk, piece, bin,
+        SELECT {disk}, piece, bin,
             sum((least(beyond, (piece + 1) * {size}) - greatest(page, piece * {size}))::DOUBLE
                 * times) AS pages
         FROM parts GROUP BY ALL
         """
-    )
 
 
 def files(trace: Trace, axis: Axis, most: int = MOST_FILES) -> Lane:

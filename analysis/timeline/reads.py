@@ -82,8 +82,9 @@ def _cached(trace: Trace, axis: Axis, page: int) -> Lane:
         "MiB",
         Kind.LINES,
         frame,
-        "Pages brought in since the recording began, without those taken out. Below 0: pages left"
-        " that were there before.",
+        "Pages brought in since the recording began, without those taken out. A page that is taken"
+        " out counts for the target that used its file last. Below 0: pages left that were there"
+        " before, or that another process had brought in.",
         query,
     )
 

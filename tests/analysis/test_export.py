@@ -86,6 +86,20 @@ TABLES = {
     ],
 }
 
+STUCK = {
+    "block": [
+        block(90, "bio_queue", 32),
+        block(100, "bio_queue", 64),
+        block(110, "bio_queue", 128),
+        block(140, "issue", 32),
+        block(150, "issue", 64),
+        block(160, "issue", 128),
+        block(160, "complete", 32),
+        block(250, "complete", 128),
+    ]
+}
+"""Requests of which the second did not complete."""
+
 
 @pytest.fixture(scope="module")
 def trace(tmp_path_factory):
@@ -139,6 +153,32 @@ class TestPerfetto:
         assert served[0].notes["rwbs"] == "W"
         queued = found.on(*found.named("requests queued"))
         assert [(s.start, s.end) for s in queued] == [(100, 150), (110, 160)]
+
+    def test_a_request_that_did_not_complete_is_an_instant_at_its_issue(self, tmp_path):
+        with make_trace(tmp_path / "t", STUCK) as trace:
+            found = drawn(trace, tmp_path)
+            later = drawn(trace, tmp_path, start_s=170e-9, end_s=300e-9, force=True)
+        served = found.named("requests in service")
+        (stuck,) = found.instants
+        assert (stuck.name, stuck.start, stuck.notes["sector"]) == ("write", 150, 64)
+        assert stuck.track in served and "error" not in stuck.notes
+        assert [(s.start, s.end) for s in found.on(*served)] == [(140, 160), (160, 250)]
+        queued = found.on(*found.named("requests queued"))
+        assert [(s.start, s.end) for s in queued] == [(90, 140), (100, 150), (110, 160)]
+        assert not later.instants and [(s.start, s.end) for s in later.slices] == [(160, 250)]
+
+    def test_each_of_many_requests_in_flight_has_its_own_times(self, tmp_path):
+        rows, true = [], set()
+        for n in range(600):  # the later a request is issued, the later it completes
+            dev, issued, done = f"8:{n % 2}", 1000 + n, 10_000 + 10 * n
+            times = (("bio_queue", 300 + n), ("issue", issued), ("complete", done))
+            rows += [{**block(ts, event, 8 * n), "dev": dev} for event, ts in times]
+            true |= {(8 * n, 300 + n, issued), (8 * n, issued, done)}
+        rows.sort(key=lambda row: row["ts"])
+        with make_trace(tmp_path / "t", {"block": rows}) as trace:
+            found = drawn(trace, tmp_path)
+        assert len(found.slices) == 1200 and not found.instants
+        assert {(s.notes["sector"], s.start, s.end) for s in found.slices} == true
 
     def test_write_backs_by_reason_below_their_device(self, trace, tmp_path):
         found = drawn(trace, tmp_path)
@@ -210,6 +250,12 @@ class TestChrome:
         assert counters == [0.5, 0.75]
         assert any(e["args"]["name"] == HOSTILE for e in found if e["ph"] == "M")
 
+    def test_a_request_that_did_not_complete_is_an_instant(self, tmp_path):
+        with make_trace(tmp_path / "t", STUCK) as trace:
+            export(trace, "chrome", tmp_path / "out")
+        found = self.events(tmp_path / "out")
+        assert [(e["ts"], e["args"]["sector"]) for e in found if e["ph"] == "i"] == [(0.15, 64)]
+
 
 class TestTables:
     def test_csv_has_each_table_and_what_is_derived(self, trace, tmp_path):
@@ -257,6 +303,15 @@ class TestTables:
                 said = export(trace, "csv", tmp_path / f"{at}", **window)
                 found.append([said[name] for name in names])
         assert found == [[0] * 4, [1] * 4, [1] * 4, [0] * 4]
+
+    def test_a_request_that_did_not_complete_lies_in_all_later_times(self, tmp_path):
+        found = []
+        with make_trace(tmp_path / "t", STUCK) as trace:
+            for at in (50, 105, 200, 900):
+                window = {"start_s": at * 1e-9, "end_s": at * 1e-9}
+                export(trace, "csv", tmp_path / f"{at}", **window)
+                found.append(pd.read_csv(tmp_path / f"{at}/requests.csv")["sector"].tolist())
+        assert found == [[], [32, 64], [64, 128], [64]]
 
 
 class TestOutput:

@@ -16,6 +16,7 @@ from tracer.analysis.exchange.perfetto import (
     PerfettoWriter,
 )
 from tracer.analysis.exchange.perfetto_events import most_bytes
+from tracer.analysis.exchange.tracks import MOST_LANES, Lanes, crowded
 
 
 class Sink(io.RawIOBase):
@@ -94,3 +95,22 @@ class TestPerfettoInPieces:
         assert [(s.name, s.start, s.end, s.notes) for s in found] == [
             (names[n % 23], 100 * n, 100 * n + 10, {"file": names[n % 23]}) for n in range(count)
         ]
+
+
+class TestLanes:
+    def test_slices_without_a_lane_are_instants_that_tell_their_duration(self):
+        many = slices(MOST_LANES + 3, ["a", "b"])
+        many.ts, last = np.arange(len(many)), len(many) - 1
+        many.dur = np.full(len(many), 10 * len(many))
+        many.dur[5] = last - 5  # ends as the last one begins
+        of = Lanes()
+        lanes = [of.lane(ts, ts + dur) for ts, dur in zip(many.ts.tolist(), many.dur, strict=True)]
+        assert lanes == [*range(MOST_LANES), MOST_LANES, MOST_LANES, 5]
+        of_a_lane, instants = crowded(many, np.array(lanes))
+        assert of_a_lane.ts.tolist() == [*range(MOST_LANES), last]
+        assert (of_a_lane.what, instants.what, instants.dur) == (What.SLICES, What.INSTANTS, None)
+        assert instants.ts.tolist() == [MOST_LANES, MOST_LANES + 1]
+        values, there = instants.numbers["dur_ns"]
+        assert (values.tolist(), there.tolist()) == ([10 * len(many)] * 2, [True] * 2)
+        (alone,) = crowded(many, np.zeros(len(many), np.int64))
+        assert len(alone) == len(many)

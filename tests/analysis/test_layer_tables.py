@@ -88,6 +88,9 @@ def test_the_curves_are_those_of_all_writes_in_the_first_repeat():
     found = park2023_layer.layer_curves(pd.DataFrame(rows))
     assert found["capacity_share"].tolist() == [0, 0.5, 1]
     assert found["paper_improvement"].unique().tolist() == [0.84]
+    usual = [{**one, "workers": 4} for one in rows + once(run("1", 3))]
+    other = once(run("1", 0, workers=0)) + rewritten(run("1", 1, workers=0))
+    assert park2023_layer.layer_curves(pd.DataFrame([*other, *usual])).equals(found)
 
 
 def habit(where="1", repeat=0, model="alexnet", checkpoints=10, **told):

@@ -151,6 +151,46 @@ def test_energy_is_of_an_epoch_and_its_absence_has_the_runs_reason():
     assert made(part, without).why == "not measured: no reader of power"
 
 
+def test_energy_is_of_runs_without_limits_and_of_equal_settings():
+    def runs(j, model="lenet", **more):
+        usual = {
+            "workers": 4, "medium": "disk", "batch_size": 16, "cache": "warm", "memory": None,
+            "checkpoint_way": None,
+        }  # fmt: skip
+        factors = {**run("host", model=model), **usual, **more}
+        return [
+            {**factors, "id": f"{j} {n}", "repeat": n, "later_epoch_s": 2.0, "epoch_energy_j": j}
+            for n in range(2)
+        ]
+
+    def found(*kinds):
+        frame = pd.DataFrame([one for kind in kinds for one in kind])
+        rows = prashanthi2022_modes.epoch_energy(frame).to_dict("records")
+        return {
+            (one["settings"], one["workers"], one["power_mode"]): (one["energy_j"], one["runs"])
+            for one in rows
+        }
+
+    default = {"power_mode": "default"}
+    assert found(
+        runs(100.0, **default),
+        runs(50.0, power_mode="cores 1"),
+        runs(30.0, workers=0, **default),
+        runs(70.0, batch_size=64, **default),
+        runs(60.0, cache="drop", **default),
+        runs(900.0, memory="700m", **default),
+        runs(800.0, memory="700m", power_mode="cores 1"),
+        runs(700.0, checkpoint_way="rename", **default),
+    ) == {
+        ("", 4, "default"): (100, 2),
+        ("", 4, "cores 1"): (50, 2),
+        ("", 0, "default"): (30, 2),
+        ("batch_size 64", 4, "default"): (70, 2),
+        ("cache drop", 4, "default"): (60, 2),
+    }
+    assert found(runs(100.0)) == {("", 4, "default"): (100, 2)}  # a study without power modes
+
+
 @pytest.mark.parametrize("figure", ["Figure 6: freq", "Figure 7: power"])
 def test_a_figure_that_cannot_be_measured_says_why(figure):
     part = next(part for part in parts("002") if part.title.startswith(figure))

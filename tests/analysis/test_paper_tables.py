@@ -93,6 +93,40 @@ def test_events_are_counted_by_whose_they_are():
     assert row(found, event="instructions")["container_process"] == 12
 
 
+def test_events_of_runs_are_paired_and_not_added_up_if_their_settings_differ():
+    def counts(where, repeat, workers, value, role="job", event="page-faults", **limits):
+        of = run(where, repeat, workers=workers, **limits)
+        of["id"] += str(limits.get("memory"))
+        return {**of, "role": role, "event": event, "value": value}
+
+    def faults(frame, of=park2023.event_counts):
+        found = row(of(frame), event="page-faults")
+        return found[["host_process", "container_process", "docker_daemon"]].tolist(), found
+
+    rows = []
+    for repeat in (0, 1):
+        for workers, on_host in ((0, 100.0), (4, 1000.0), (None, 400.0)):
+            rows.append(counts("host", repeat, workers, on_host))
+            rows.append(counts("1", repeat, workers, 2 * on_host))
+            rows.append(counts("1", repeat, workers, 3.0, "daemon"))
+    rows.append(counts("1", 0, 8, 1000.0))  # no run on the host with 8 workers
+    frame = pd.DataFrame(rows)
+    values, found = faults(frame)
+    assert values == [500, 1000, 3]
+    assert found[["container_to_host", "container_to_host_low", "pairs"]].tolist() == [2, 2, 6]
+    limited = [
+        counts(where, 0, 4, value, memory=memory, swap="2g")
+        for memory, where, value in (
+            ("250m", "host", 10.0), ("250m", "1", 30.0), ("400m", "host", 2.0), ("400m", "1", 6.0),
+        )
+    ]  # fmt: skip
+    frame = pd.DataFrame([*rows, *limited])
+    assert faults(frame)[0] == [500, 1000, 3]
+    values, found = faults(frame, park2023_limits.event_counts)
+    assert values[:2] == [6, 18]
+    assert found[["container_to_host", "container_to_host_high", "pairs"]].tolist() == [3, 3, 2]
+
+
 def test_call_chains_that_a_run_lacks_count_as_none_of_its_requests():
     rows = [
         {**run(repeat=repeat), "event": "block:block_rq_insert", "chain": chain, "count": count,
@@ -218,8 +252,17 @@ def test_times_between_write_backs_are_over_repeats():
 def test_boxes_of_pages_are_of_one_container_s_first_repeat():
     box = {"from_s": 0.0, "to_s": 1.0, "first_page": 0, "last_page": 9, "writebacks": 5}
     rows = [{**run(where, repeat), **box} for where in PLACES for repeat in (1, 2)]
+    # A run with other settings is not drawn over it, nor in its place.
+    rows.insert(0, {**run("1", 0, workers=0), **box, "writebacks": 99})
+    rows.append({**run("1", 1, workers=8), **box, "writebacks": 99})
+    rows = [{**one, "workers": one.get("workers", 4)} for one in rows]
+    # This model has none of the usual settings.
+    rows += [{**run("1", 3, "lenet", workers=w), **box, "writebacks": w} for w in (2, 1)]
     found = park2023.page_heat(pd.DataFrame(rows))
-    assert found.to_dict("records") == [{"model": "alexnet", **box}]
+    assert found.to_dict("records") == [
+        {"model": "alexnet", **box},
+        {"model": "lenet", **box, "writebacks": 1},
+    ]
 
 
 def steps(where, repeat, mode="train", stage="train", model="lenet", **parts):

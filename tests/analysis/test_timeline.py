@@ -158,6 +158,42 @@ def test_stalls_are_those_of_the_view_and_fetches_of_steps(tmp_path):
     assert drawn == pytest.approx(view)
 
 
+def test_a_thread_that_waits_counts_once_at_a_time(tmp_path):
+    def call(ms, name, long, tid=1):
+        return {"ts": ms * MS, "pid": 1, "tid": tid, "name": name, "dur_ns": long * MS}
+
+    def phase(name, ms, end):
+        return {"start": ms * MS, "end": end * MS, "pid": 1, "tid": 1, "name": name}
+
+    def queued(ms, tid=1):
+        return {"ts": ms * MS, "tid": tid, "event": "bio_queue", "nr_sector": 8, "rwbs": "R"}
+
+    with made(
+        tmp_path,
+        processes=[{"pid": 1, "tid": tid, "role": "target", "target": "job"} for tid in (1, 2)],
+        phases=[phase("step", 100, 300), phase("fetch", 100, 200),
+                phase("step", 400, 500), phase("fetch", 400, 450)],
+        syscalls=[
+            call(100, "read", 100),  # as long as the fetch
+            call(120, "read", 60, tid=2),  # of another thread
+            call(210, "read", 10),
+            call(440, "read", 40),  # ends after the fetch
+            call(600, "fsync", 100), call(800, "fsync", 900),
+        ],
+        dirty=[{"ts": ms * MS, "tid": 1, "event": "balance_dirty_pages", "pause_ns": 20 * MS}
+               for ms in (620, 730, 990)],
+        block=[queued(101), queued(121, tid=2), queued(211), queued(441)],
+    ) as trace:  # fmt: skip
+        lane = stalls(trace, TENTHS)
+        queried = trace.sql(lane.query)
+    assert by_bin(lane.frame, "fetch") == pytest.approx({1: 1, 4: 0.5})
+    assert by_bin(lane.frame, "read") == pytest.approx({1: 0.6, 2: 0.1, 4: 0.3})
+    assert by_bin(lane.frame, "sync") == pytest.approx({6: 1, 8: 1, 9: 1})
+    assert by_bin(lane.frame, "dirty throttling") == pytest.approx({7: 0.2})
+    ms = queried.groupby("series")["amount"].sum() / MS
+    assert ms.round().to_dict() == {"dirty throttling": 20, "fetch": 150, "read": 100, "sync": 300}
+
+
 def test_without_calls_stalls_are_fetches_alone_and_that_is_said(tmp_path):
     phases = [{"start": 0, "end": 100 * MS, "pid": 1, "tid": 1, "name": name}
               for name in ("step", "fetch")]  # fmt: skip

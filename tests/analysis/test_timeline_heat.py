@@ -1,5 +1,6 @@
 """Write-backs by place and file and time: rows by rank, cells that hold every page."""
 
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -57,9 +58,36 @@ def test_cells_are_few_and_hold_every_page(tmp_path_factory, told, rows):
     bios = writes(*((ms, 8 * min(page, (1 << 61) - 5000), n, "8:0") for ms, page, n in told))
     bios.sort(key=lambda row: row["ts"])
     with made(tmp_path_factory.mktemp("cells"), block=bios) as trace:
-        frame = places(trace, TENTHS, rows).frame
+        lane = places(trace, TENTHS, rows)
+        asked = trace.sql(lane.query)
+    frame = lane.frame
     assert frame["row"].max() < rows
     assert frame["pages"].sum() == sum(pages for _, _, pages in told)
+    assert queried(asked, lane) == cells(lane)
+
+
+def cells(lane):
+    frame = lane.frame[["dev", "first_page", "from_s", "pages"]]
+    return {(dev, first, round(10 * s)): n for dev, first, s, n in frame.itertuples(index=False)}
+
+
+def queried(asked, lane):
+    """The same cells, by the answer to the lane's query."""
+    size = int(lane.frame["last_page"].iloc[0]) - int(lane.frame["first_page"].iloc[0]) + 1
+    rows = asked[["dev", "piece", "bin", "pages"]].itertuples(index=False)
+    return {(dev, int(piece) * size, n): pages for dev, piece, n, pages in rows}
+
+
+def test_the_query_gives_the_cells_that_are_drawn(tmp_path, tracer):
+    rows = writes((50, 0, 512, "8:0"), (51, 0, 512, "8:0"), (150, 8 * 300, 300, "8:0"),
+                  (150, 8 * 300, 300, "7:1"), (250, 80_000, 64, None),
+                  (350, 0, (1 << 17) + 5, "7:1"), (2000, 0, 9, "8:0"))  # fmt: skip
+    with made(tmp_path, block=rows) as trace:
+        lane = places(trace, TENTHS, 40)
+    asked = pd.DataFrame(tracer("query", tmp_path / "t", lane.query, "--json").json)
+    assert queried(asked, lane) == cells(lane)
+    assert sum(cells(lane).values()) == 2 * 512 + 600 + 64 + (1 << 17)
+    assert len({first for dev, first, _ in cells(lane) if dev == "7:1"}) > 20
 
 
 def test_only_the_begin_of_an_impossibly_long_write_is_drawn(tmp_path):

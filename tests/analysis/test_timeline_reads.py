@@ -12,7 +12,7 @@ TENTHS = Axis(0, S - 1, S // 10)
 """A second in ten bins."""
 PAGE = 4096
 MIB = 1 << 20
-JOB, OTHER = 7, 9
+JOB, PEER, OTHER = 7, 8, 9
 PROCESSES = [
     {"pid": JOB, "tid": JOB, "role": "target", "target": "job", "comm": "python"},
     {"pid": OTHER, "tid": OTHER, "role": "other", "comm": "cat"},
@@ -74,6 +74,26 @@ def test_the_cache_grows_by_what_is_read_and_shrinks_by_what_leaves(lanes):
     assert set(grown["series"]) == {"job"}
     pages = grown["value"] * MIB / PAGE
     assert pages.tolist() == pytest.approx([5, 5, 9, 9, 7, 7, 7, 7, 7, 7])
+
+
+def test_the_growth_of_targets_that_share_a_file_adds_up_and_the_note_says_whose_it_is(tmp_path):
+    rows = [
+        *read(10, 0, 256),
+        event(120, "access", 0, 256, pid=PEER),
+        *read(230, 0, 512, pid=PEER, ino=13),
+        *(event(450 + n / 1000, "delete", n) for n in range(256)),
+        event(650, "delete", 0, 256, ino=13),
+    ]  # 1 MiB of the peer's own file is left
+    peer = {"pid": PEER, "tid": PEER, "role": "target", "target": "peer", "comm": "python"}
+    targets = [*TARGETS, {"name": "peer", "role": "target", "kind": "pid", "pid": PEER}]
+    tables = {"page_cache": rows, "processes": [*PROCESSES, peer]}
+    with make_trace(tmp_path / "t", tables, targets=targets) as trace:
+        lane = page_cache_lanes(trace, TENTHS)[1]
+    found = {name: part["value"].tolist() for name, part in lane.frame.groupby("series")}
+    assert found["job"] == pytest.approx([1] * 10)
+    assert found["peer"] == pytest.approx([0, 0, 2, 2, 1, 1, 0, 0, 0, 0])
+    assert "counts for the target that used its file last" in lane.note
+    assert "or that another process had brought in" in lane.note
 
 
 def test_files_that_targets_read_are_rows(lanes):

@@ -7,12 +7,14 @@ ours with paper_ before it.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 import pandas as pd
 
 from tracer.analysis.studies.intervals import PERCENT, SHARE
 from tracer.analysis.studies.papers.numbers import numbers
-from tracer.analysis.studies.spread import in_order, over_runs, without_limits
+from tracer.analysis.studies.runs import FACTORS
+from tracer.analysis.studies.spread import first_repeat, in_order, over_runs, without_limits
 
 _TOP = 10
 _CPU_TIME = "task-clock"
@@ -30,24 +32,26 @@ _BETWEEN = {"wakes": 0, "passes": 1}
 _CORE = re.compile(r"^cpu_(?:core|atom)/(.+)/$")
 
 
-def _trainings(frame: pd.DataFrame) -> pd.DataFrame:
-    return without_limits(frame[frame["mode"] == "train"])
+def _trainings(frame: pd.DataFrame, but: Collection[str] = ()) -> pd.DataFrame:
+    return without_limits(frame[frame["mode"] == "train"], but)
 
 
-def event_counts(counters: pd.DataFrame) -> pd.DataFrame:
+def event_counts(counters: pd.DataFrame, but: Collection[str] = ()) -> pd.DataFrame:
     """Returns Table 5: events in the context of a container's, the daemon's and host processes.
 
     `counters`: one row per run, event and role (job or daemon) with its value. Events of the two
-    kinds of cores of a hybrid CPU are added up, also in the paper's numbers.
+    kinds of cores of a hybrid CPU are added up, also in the paper's numbers. `but`: limits that
+    the runs may have.
 
     Columns: event, unit (events or ns), container_process, docker_daemon, host_process (per run,
-    with _low and _high), container_to_host (over pairs of runs), and the paper's four.
+    with _low and _high), container_to_host (over pairs of runs that differ in nothing but the
+    place), and the paper's four.
     """
-    own = _trainings(counters)
+    own = _trainings(counters, but)
     own = own[own["where"].isin(["host", "1"])].assign(event=_one_kind_of_core(own["event"]))
-    keys = ["model", "where", "repeat", "role", "event"]
-    sums = own.groupby(keys, sort=False)["value"].agg(lambda v: v.sum(min_count=len(v)))
-    own = sums.to_frame().reset_index()
+    sums = own.groupby(["id", "role", "event"], sort=False)["value"]
+    runs = own.drop_duplicates("id")[["id", *(name for name in FACTORS if name in own)]]
+    own = sums.agg(lambda v: v.sum(min_count=len(v))).reset_index().merge(runs, on="id")
     columns = {
         "container_process": (own["where"] == "1") & (own["role"] == "job"),
         "docker_daemon": (own["where"] == "1") & (own["role"] == "daemon"),
@@ -74,7 +78,7 @@ def _one_kind_of_core(events: pd.Series[str]) -> pd.Series[str]:
 
 
 def _to_host(own: pd.DataFrame) -> pd.DataFrame:
-    same = ["event", "model", "repeat"]
+    same = ["event", *(name for name in FACTORS if name in own and name != "where")]
     pairs = own[own["where"] == "1"].merge(
         own[own["where"] == "host"], on=same, suffixes=("", "_host")
     )
@@ -245,13 +249,13 @@ def interval_spread(quantiles: pd.DataFrame) -> pd.DataFrame:
 
 
 def page_heat(heat: pd.DataFrame, where: str = "1") -> pd.DataFrame:
-    """Returns Figure 4: pages by the time of their write-back, one container, first repeat.
+    """Returns Figure 4: pages by the time of their write-back, in one run of each model.
 
-    `heat`: one row per run and box with write-backs. `where`: the place of the runs. Columns:
-    model, from_s, to_s, first_page, last_page, writebacks. An empty box has no row.
+    `heat`: one row per run and box with write-backs. `where`: the place of the runs. The run is
+    that of `first_repeat`. Columns: model, from_s, to_s, first_page, last_page, writebacks. An
+    empty box has no row.
     """
     own = _trainings(heat)
-    own = own[own["where"] == where]
-    own = own[own["repeat"] == own.groupby("model")["repeat"].transform("min")]
+    own = first_repeat(own[own["where"] == where], ["model"])
     columns = ["model", "from_s", "to_s", "first_page", "last_page", "writebacks"]
     return own[columns].reset_index(drop=True)

@@ -15,7 +15,7 @@ from tracer.analysis.studies.flush_layer import ALL, possible_savings
 from tracer.analysis.studies.intervals import SHARE
 from tracer.analysis.studies.papers.numbers import numbers
 from tracer.analysis.studies.runs import USUAL_CHECKPOINTS
-from tracer.analysis.studies.spread import in_order, over_runs, without_limits
+from tracer.analysis.studies.spread import first_repeat, in_order, over_runs, without_limits
 
 _MIB = 1 << 20
 _ENDS = ("_low", "_high")
@@ -107,16 +107,17 @@ def _note(once: float, left: float, runs: int) -> str | None:
 
 
 def layer_curves(curves: pd.DataFrame) -> pd.DataFrame:
-    """Returns Figure 6 by capacity: the saving of a layer of each size, in the first repeat.
+    """Returns Figure 6 by capacity: the saving of a layer of each size, in one run of each model.
 
-    All writes count, in the usual habit. Columns: where, model, identity, capacity_share (of the
-    distinct pages written), improvement (without the final drain), improvement_with_drain,
-    paper_improvement.
+    The run is that of `first_repeat`. All writes count, in the usual habit.
+
+    Columns: where, model, identity, capacity_share (of the distinct pages written), improvement
+    (without the final drain), improvement_with_drain, paper_improvement.
     """
     own = _trainings(curves)
     own = own[own["writes"] == ALL]
-    first = own.groupby(["where", "model"])["repeat"].transform("min")
-    found = own[own["repeat"] == first].merge(_papers(), on=["where", "model"], how="left")
+    own = first_repeat(own, ["where", "model"])
+    found = own.merge(_papers(), on=["where", "model"], how="left")
     columns = ["where", "model", "identity", "capacity_share", "improvement"]
     columns += ["improvement_with_drain", "paper_improvement"]
     return in_order(found[columns], ["model", "identity", "capacity_share"])

@@ -5,8 +5,6 @@ The other tables leave these runs out. Here each is compared with its like, unde
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pandas as pd
 
 from tracer.analysis.studies.papers import park2023
@@ -17,7 +15,10 @@ def event_counts(counters: pd.DataFrame) -> pd.DataFrame:
 
     Columns: those of `park2023.event_counts`. Raises KeyError if no run declares swap.
     """
-    return park2023.event_counts(_with(counters, ("swap", "memory")))
+    limits = ("swap", "memory")
+    for name in limits:
+        counters = counters[counters[name].notna()]
+    return park2023.event_counts(counters, but=limits)
 
 
 def writeback_reasons(reasons: pd.DataFrame) -> pd.DataFrame:
@@ -25,11 +26,5 @@ def writeback_reasons(reasons: pd.DataFrame) -> pd.DataFrame:
 
     Columns: those of `park2023.writeback_reasons`. Raises KeyError if no run declares one.
     """
-    return park2023.writeback_reasons(_with(reasons, ("dirty_background_bytes",)))
-
-
-def _with(frame: pd.DataFrame, limits: Sequence[str]) -> pd.DataFrame:
-    """Returns the runs that have these limits, without the columns that name them."""
-    for name in limits:
-        frame = frame[frame[name].notna()]
-    return frame.drop(columns=list(limits))
+    own = reasons[reasons["dirty_background_bytes"].notna()]
+    return park2023.writeback_reasons(own.drop(columns="dirty_background_bytes"))

@@ -146,7 +146,8 @@ def _park2023() -> list[Part]:
         ),
         Part(
             "Figure 4: pages by the time of their write-back",
-            "One container, the first repeat; pages that were never written are left out.",
+            "One container, the first repeat with the usual settings; pages that were never"
+            " written are left out.",
             "page_heat",
             park2023.page_heat,
             [draw.page_heat],
@@ -175,9 +176,9 @@ def _park2023() -> list[Part]:
         ),
         Part(
             "Figure 6 by capacity",
-            "Saving by a layer of each size, in the first repeat. Solid: without the final drain;"
-            " dashed: with it. Hollow markers: the size that reaches the paper's number without"
-            " the final drain.",
+            "Saving by a layer of each size, in the first repeat with the usual settings. Solid:"
+            " without the final drain; dashed: with it. Hollow markers: the size that reaches the"
+            " paper's number without the final drain.",
             "layer_curve",
             park2023_layer.layer_curves,
             [draw.layer_curves],

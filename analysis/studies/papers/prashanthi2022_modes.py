@@ -7,7 +7,7 @@ such a machine are numbers of cores, and quotas of their time.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
 from typing import Any
 
 import pandas as pd
@@ -58,10 +58,13 @@ def stall_by_memory(epochs: pd.DataFrame, where: str = "host") -> pd.DataFrame:
 def epoch_energy(runs: pd.DataFrame) -> pd.DataFrame:
     """Returns Figures 2c, 3c, 5b, 9b and 11: energy and mean power of an epoch after the first.
 
-    Columns: model, workers, medium, power_mode, energy_j, mean_w, baseload_percent (of the energy
-    of the run: what the idle machine would have used), each with _low, _high; runs.
+    Runs with limits are left out, except for those with a power mode.
+
+    Columns: model, settings (other factors that differ), workers, medium, power_mode, energy_j,
+    mean_w, baseload_percent (of the energy of the run: what the idle machine would have used), each
+    with _low, _high; runs.
     """
-    own = runs[(runs["mode"] == "train") & (runs["where"] == "host")]
+    own = _of_host(runs, "host", "power_mode", by=_BY)
     energy_j = _column(own, "epoch_energy_j")
     own = own.assign(
         energy_j=energy_j,
@@ -70,7 +73,8 @@ def epoch_energy(runs: pd.DataFrame) -> pd.DataFrame:
         **{name: own.get(name) for name in _BY},
     )
     measured = own[own["energy_j"].notna()]
-    return over_runs(measured, ["model", *_BY], ["energy_j", "mean_w", "baseload_percent"])
+    keys = ["model", "settings", *_BY]
+    return over_runs(measured, keys, ["energy_j", "mean_w", "baseload_percent"])
 
 
 def why_no_epoch_energy(runs: pd.DataFrame) -> str:
@@ -136,15 +140,18 @@ def why_no_idle_states(_: pd.DataFrame) -> str:
     )
 
 
-def _of_host(epochs: pd.DataFrame, where: str, but: str) -> pd.DataFrame:
-    """Returns trainings at one place without limits, but for one of them."""
+def _of_host(epochs: pd.DataFrame, where: str, but: str, by: Collection[str] = ()) -> pd.DataFrame:
+    """Returns trainings at one place without limits, but for one of them.
+
+    Adds the column settings, which leaves out this limit and the factors `by`.
+    """
     own = epochs[(epochs["mode"] == "train") & (epochs["where"] == where)]
     if "power_mode" not in own:
         own = own.assign(power_mode=DEFAULT_MODE)
     for name in UNLIMITED:
         if name in own and name != but:
             own = own[is_usual(own[name], name)]
-    left_out = [but, *SETTINGS] if but == "power_mode" else [but]
+    left_out = [but, *by, *(SETTINGS if but == "power_mode" else ())]
     return own.assign(settings=settings(own, left_out))
 
 

@@ -99,10 +99,9 @@ def step_quantiles(parts: pd.DataFrame, shares: Sequence[float]) -> pd.DataFrame
 
 def step_processes(trace: Trace) -> int:
     """Returns the number of processes whose steps are added up: the most of any stage."""
-    begun = int(trace.manifest["clock"]["start_ns"])
     found = trace.rows(
         "SELECT coalesce(max(n), 0) FROM (SELECT count(DISTINCT pid) AS n"
-        f" FROM {steps(trace)} WHERE total_ns IS NOT NULL AND start >= {begun} GROUP BY stage)"
+        f" FROM {steps(trace)} WHERE {recorded(trace)} GROUP BY stage)"
     )
     return int(found[0][0])
 

@@ -165,7 +165,7 @@ def test_samples_after_the_end_are_not_of_the_training(killed):
 
 def test_an_epoch_of_a_killed_job_is_recorded_as_a_whole(killed):
     partial_epochs(killed)
-    found = killed.rows("FROM partial_epochs ORDER BY epoch")
+    found = killed.rows("SELECT target, epoch, partial FROM partial_epochs ORDER BY epoch")
     assert found == [("job", 0, False), ("job", 1, False)]
 
 
@@ -173,7 +173,7 @@ def test_an_epoch_that_outlasts_the_recording_is_recorded_in_part(tmp_path):
     marked = [*KILLED, phase("epoch", 0, None, pid=PEER, epoch=1)]
     with make_trace(tmp_path / "t", {"phases": marked, "processes": LIVES}, clock=CLOCK) as trace:
         partial_epochs(trace)
-        found = trace.rows("FROM partial_epochs ORDER BY ALL")
+        found = trace.rows("SELECT target, epoch, partial FROM partial_epochs ORDER BY ALL")
     assert found == [("job", 0, False), ("job", 1, False), ("peer", 1, True)]
 
 

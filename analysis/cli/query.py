@@ -178,11 +178,15 @@ class _Lines(io.TextIOBase):
         return sys.stdout.write(row.removesuffix("\r\n") + "\n")
 
 
+_EXACT = 1 << 53
+"""A float has all integers below it."""
+
+
 def _fetched(cursor: duckdb.DuckDBPyConnection) -> pd.DataFrame:
     """Returns the result of a query that has started; raises UsageError if it is too large.
 
     DuckDB limits its own memory, but not that of the data frame, nor that of the printed text,
-    which takes about ten times as much.
+    which takes about ten times as much. A sum of integers is one again: DuckDB gives a float.
     """
     import pandas as pd
     import psutil
@@ -200,7 +204,12 @@ def _fetched(cursor: duckdb.DuckDBPyConnection) -> pd.DataFrame:
                 "ask for less: count or sum in SQL, or LIMIT it",
             )
         parts.append(cursor.fetch_df_chunk(_VECTORS))
-    return pd.concat(parts[:-1], ignore_index=True) if len(parts) > 2 else parts[0]
+    frame = pd.concat(parts[:-1], ignore_index=True) if len(parts) > 2 else parts[0]
+    for place, (_, kind, *_) in enumerate(cursor.description or []):
+        column = frame.iloc[:, place]
+        if str(kind) == "HUGEINT" and (column.abs().fillna(0) < _EXACT).all():
+            frame.isetitem(place, column.astype("Int64").array)
+    return frame
 
 
 def _answer(trace: Trace, sql: str) -> pd.DataFrame:

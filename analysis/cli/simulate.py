@@ -308,15 +308,10 @@ def _answer(
 
 
 def _about(trace: Trace, facts: dict[str, Any], once: bool) -> list[str]:
+    from tracer.analysis.flushlayer.answers.question import about_gaps
     from tracer.analysis.views.devices import notes
 
-    said = notes(trace.manifest, set(facts["by_device"]), once)
-    gaps = trace.manifest["loss"].get("windows")
-    if gaps:
-        said.append(f"the recording has {gaps} gaps: write-backs may be missing")
-    if gaps is None:
-        said.append("it is not known whether the recording has gaps")
-    return said
+    return [*notes(trace.manifest, set(facts["by_device"]), once), *about_gaps(trace)]
 
 
 def _one_of(kind: type[Choice], value: str, what: str) -> Choice:

@@ -57,7 +57,8 @@ def simulate_sweep(
         from tracer.analysis.report.tables import records
         from tracer.store.trace import dump
 
-        typer.echo(dump({"config": str(config), "rows": records(frame)}))
+        said = frame.attrs["assumptions"]
+        typer.echo(dump({"config": str(config), "rows": records(frame), "assumptions": said}))
     elif html is None:
         print_sweep(str(config), frame)
 
@@ -69,7 +70,10 @@ def _rows(
     all_writers: bool,
     scheduler: str | None,
 ) -> pd.DataFrame:
-    """Returns the rows of a sweep; with several traces, the first column is the trace's name."""
+    """Returns the rows of a sweep, with its assumptions.
+
+    With several traces, the first column is the trace's name.
+    """
     from functools import partial
 
     import pandas as pd
@@ -85,17 +89,40 @@ def _rows(
         # The simulations of one trace are divided among workers; of several traces, each is a task.
         shares = 1 if len(sources) > 1 else min(16, len(plan.parts()))
         asked = [(source, n) for source in sources for n in range(shares)]
-        frames = results(
-            [
-                partial(
-                    sweep.run, plan=plan, devices=dev, share=(n, shares), all_writers=all_writers
-                )
-                for _, n in asked
-            ],
-            [source for source, _ in asked],
-            scheduler,
-            done,
+        frames = list(
+            results(
+                [
+                    partial(
+                        sweep.run,
+                        plan=plan,
+                        devices=dev,
+                        share=(n, shares),
+                        all_writers=all_writers,
+                    )
+                    for _, n in asked
+                ],
+                [source for source, _ in asked],
+                scheduler,
+                done,
+            )
         )
         named = zip((source.name for source, _ in asked), frames, strict=True)
+        said = _assumptions(sources, asked, frames)
         parts = [f if len(sources) == 1 else f.assign(trace=n)[["trace", *f]] for n, f in named]
-    return pd.concat(parts, ignore_index=True)
+    frame = pd.concat(parts, ignore_index=True)
+    frame.attrs["assumptions"] = said
+    return frame
+
+
+def _assumptions(
+    sources: list[Source], asked: list[tuple[Source, int]], frames: list[pd.DataFrame]
+) -> list[str]:
+    """Returns the assumptions of all frames; one that is not about all traces has their names."""
+    of: dict[str, dict[str, None]] = {}
+    for (source, _), frame in zip(asked, frames, strict=True):
+        for said in frame.attrs["assumptions"]:
+            of.setdefault(said, {})[source.name] = None
+    return [
+        said if len(names) == len(sources) else f"{', '.join(names)}: {said}"
+        for said, names in of.items()
+    ]

@@ -56,8 +56,12 @@ def print_answer(name: str, facts: dict[str, Any], devices: Sequence[str] = ()) 
         if facts["requests"]:
             reasons = ", ".join(f"{why} {show(n)}" for why, n in facts["by_reason"].items())
             out.print(safe(f"  Page write-backs by reason: {reasons}."))
+    _assumptions(out, facts["assumptions"])
+
+
+def _assumptions(out: Console, said: Sequence[str]) -> None:
     out.print("\nAssumptions")
-    for note in facts["assumptions"]:
+    for note in said:
         out.print(safe(f"  - {note}"))
 
 
@@ -265,6 +269,7 @@ def print_sweep(name: str, frame: pd.DataFrame) -> None:
         out.print(f"Pages of {writers} count. Share of all written pages that is left out: {said}.")
     if len(frame) > _SHOWN_ROWS:
         out.print(f"Only the first {_SHOWN_ROWS} are shown. --json has all rows and columns.")
+    _assumptions(out, frame.attrs.get("assumptions", []))
 
 
 def _cell(column: str, value: Any) -> Any:

@@ -69,7 +69,7 @@ def sweep_page(name: str, frame: pd.DataFrame) -> str:
             )
     parts.append(Part("rows", "Every simulation", "", None, _table(frame)))
     tiles = [Tile("simulations", f"{len(frame):,}", "all combinations of the file's values")]
-    return _page(f"What if: {name}", [], tiles, parts, [])
+    return _page(f"What if: {name}", [], tiles, parts, frame.attrs.get("assumptions", []))
 
 
 def _table(frame: pd.DataFrame) -> PageTable:

@@ -31,10 +31,11 @@ _WHERE = {
     "stall_events": _Where(),
     "wait_events": _Where(),
     "page_use_events": _Where(),
+    "block_rows": _Where(),
 }
 
-_INNER = ("stall_events", "wait_events", "page_use_events")
-"""Tables that views are made of."""
+_INNER = ("stall_events", "wait_events", "page_use_events", "block_rows")
+"""Tables that views and other answers are made of."""
 
 IN_PHASE = tuple(name for name in _WHERE if name not in _INNER)
 """Tables and views whose rows have a time and a thread."""

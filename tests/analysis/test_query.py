@@ -277,3 +277,16 @@ def test_columns_of_no_table_are_a_user_s_mistake(tracer):
     said = one_line(tracer("query", "--columns", "wait", status=2).err)
     assert "there is no table or view 'wait'; did you mean waits?" in said
     assert "choose from syscalls" in tracer("query", "--columns", "\x1b[31m", status=2).err
+
+
+def test_a_sum_of_integers_is_an_integer(tracer):
+    asked = (
+        "SELECT sum(n) AS total, sum(n) FILTER (n > 9) AS none, sum(n) / 2 AS half"
+        " FROM range(4) t(n)"
+    )
+    assert tracer("query", FIXTURE, asked, "--json").json == [
+        {"total": 6, "none": None, "half": 3.0}
+    ]
+    assert tracer("query", FIXTURE, asked, "--csv").out.splitlines()[1] == "6,,3.0"
+    beyond = tracer("query", FIXTURE, "SELECT sum(9007199254740993) AS total", "--json").json
+    assert beyond == [{"total": pytest.approx(2**53)}]

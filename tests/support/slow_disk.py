@@ -71,5 +71,11 @@ def slow_disk(
         finally:
             subprocess.run(["losetup", "-d", made.stdout.strip()], check=True)
     finally:
-        subprocess.run(["umount", str(place)], check=False, capture_output=True)
+        # The kernel detaches a loop device only once nobody looks at it any more.
+        wait_for(lambda: _is_unmounted(place), "the end of the slow disk", _PATIENCE_S)
         server.wait(_PATIENCE_S)
+
+
+def _is_unmounted(place: Path) -> bool:
+    subprocess.run(["umount", str(place)], check=False, capture_output=True)
+    return not place.is_mount()

@@ -14,6 +14,7 @@ from tracer.analysis.flushlayer.policies.operations import BUFFERS, operations
 from tracer.analysis.flushlayer.trace.accesses import PATH_NOT_KNOWN, Accesses, Identity
 from tracer.analysis.views.submissions import SECTORS_PER_PAGE
 from tracer.probes.errors import UsageError
+from tracer.store.trace import Trace
 
 DEFAULT_SHARE = 0.25
 _MOST_PAGES = 1 << 40
@@ -153,6 +154,14 @@ def serves(facts: Mapping[str, Any]) -> bool:
     """Returns whether the layer of an answer has something to do, by the facts of the answer."""
     reads = facts.get("reads") or any(row["op"] == "read" for row in facts.get("latency", ()))
     return bool(facts["requests"] or (reads and facts["buffer"] == "read-write"))
+
+
+def about_gaps(trace: Trace) -> list[str]:
+    """Returns a sentence if a recording has gaps, or if it is not known whether it has."""
+    gaps = trace.manifest["loss"].get("windows")
+    if gaps is None:
+        return ["it is not known whether the recording has gaps"]
+    return [f"the recording has {gaps} gaps: write-backs may be missing"] if gaps else []
 
 
 def about_input(accesses: Accesses) -> list[str]:

@@ -15,7 +15,12 @@ from typing import Annotated, Any, Literal
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from tracer.analysis.flushlayer.answers.question import Capacity, Question
+from tracer.analysis.flushlayer.answers.question import (
+    Capacity,
+    Question,
+    about_gaps,
+    about_input,
+)
 from tracer.analysis.flushlayer.answers.timed import layer_of, of_job
 from tracer.analysis.flushlayer.curves.every_capacity import PAGE_BYTES, curve, improvements
 from tracer.analysis.flushlayer.devices import Device, find_device
@@ -187,21 +192,26 @@ def run(
     improvement, improvement_with_drain, and each knob with `bound` (least or most). Model `timed`:
     destage, replay, mean_ns .. max_ns of writes, the same without the layer (base_...), improvement
     (of the mean), disk_pages, base_disk_pages, disk_utilisation, medium_utilisation,
-    lifetime_low_years and lifetime_high_years. NaN: not known. Raises UsageError for knobs
-    together with `devices`.
+    lifetime_low_years and lifetime_high_years. NaN: not known. Its `attrs["assumptions"]` are
+    sentences on the recording and on what the models assume. Raises UsageError for knobs together
+    with `devices`.
     """
     timed = plan.sweep.model == "timed"
     reads = timed or "read-write" in plan.sweep.buffer
     parts = plan.parts()
     number, of = share
     parts = parts[len(parts) * number // of : len(parts) * (number + 1) // of]
+    said = about_gaps(trace)
     if plan.sweep.knobs:
-        accesses = _regenerated(trace, parts, devices)
+        accesses, assumed = _regenerated(trace, parts, devices)
+        said += assumed
     else:
         accesses = {
             (name, ()): page_writebacks(trace, devices, Identity(name), reads, timed, all_writers)
             for name in dict.fromkeys(part["identity"] for part in parts)
         }
+    for found in accesses.values():
+        said += about_input(found)
     one: Callable[[dict[str, Any]], list[dict[str, Any]]]
     if timed:
         asked: dict[str, Requests] = {
@@ -219,16 +229,19 @@ def run(
         one = partial(_curve, accesses, plan)
     rows: list[dict[str, Any]] = []
     with ThreadPoolExecutor(threads or len(sched_getaffinity(0))) as pool:
-        for number, found in enumerate(pool.map(one, parts), 1):
-            rows += found
+        for number, made in enumerate(pool.map(one, parts), 1):
+            rows += made
             if done is not None:
                 done(number, len(parts))
-    return pd.DataFrame(rows)
+    frame = pd.DataFrame(rows)
+    frame.attrs["assumptions"] = list(dict.fromkeys(said))
+    return frame
 
 
 def _regenerated(
     trace: Trace, parts: Sequence[dict[str, Any]], devices: list[str] | None
-) -> dict[Key, Accesses]:
+) -> tuple[dict[Key, Accesses], list[str]]:
+    """Returns the accesses of each setting of knobs, and what they assume."""
     from tracer.analysis.flushlayer.flusher import knobs
     from tracer.analysis.flushlayer.flusher.fixed_writes import prepared
     from tracer.analysis.flushlayer.flusher.regenerate import regenerate
@@ -239,6 +252,7 @@ def _regenerated(
     found, fixed = prepared(trace)
     now = knobs.recorded_knobs(trace)
     made: dict[Key, Accesses] = {}
+    said = found.notes
     for setting in (part["knobs"] for part in parts):
         key = ("file", tuple(setting.items()))
         if key in made:
@@ -247,7 +261,8 @@ def _regenerated(
         most = setting["bound"] == "most"
         writes = regenerate(found, fixed, now.changed(**changes), at_most=most)
         made[key] = regenerated_accesses(found, writes)
-    return made
+        said += writes.assumptions
+    return made, said
 
 
 def _curve(

@@ -9,6 +9,7 @@ from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from tracer.analysis.findings.ceiling import ceiling
 from tracer.analysis.flushlayer.answers.question import Question, about_input, input_facts
@@ -106,6 +107,7 @@ def answer(
             "closed replay: a bio comes its recorded think time after the bios that its process"
             " waited for; open replay: a bio comes at its recorded time, which includes the old"
             " disk's feedback",
+            *_not_completed(requests),
             *([_parts(names["tenant"])] if shares else []),
             *_without_others(accesses),
             *about_input(accesses),
@@ -128,15 +130,34 @@ def layer_of(
 ) -> Layer:
     """Returns the layer of a question.
 
-    The evictions of a policy other than LRU are those of the simulation without time.
+    The evictions of a policy other than LRU are those of the simulation without time. With
+    `shares`, it has a simulation for each tenant.
     """
     capacity = question.capacity.of(accesses.unique_written)
-    evicted = None
-    if question.policy != "lru" and capacity:
-        op = question.operations(accesses)
-        evicted = outcomes(question.policy, accesses.page, accesses.unique, capacity, op).victim
     buffer: Any = question.buffer
-    return Layer(capacity, question.medium, destage, buffer, shares, evicted=evicted)
+    layer = Layer(capacity, question.medium, destage, buffer, shares)
+    if question.policy == "lru" or not capacity:
+        return layer
+    return dataclasses.replace(layer, evicted=_evicted(question, accesses, layer))
+
+
+def _evicted(question: Question, accesses: Accesses, layer: Layer) -> NDArray[np.int32]:
+    """Returns the page that each access evicts; -1: none."""
+    op = question.operations(accesses)
+    bios = accesses.bios
+    if layer.shares is None or bios is None:
+        made = outcomes(question.policy, accesses.page, accesses.unique, layer.capacity, op)
+        return made.victim
+    tenant = bios.tenant[bios.of_pages()]
+    tenant = np.where(tenant < 0, len(bios.names["tenant"]), tenant)
+    found = np.full(len(accesses), -1, np.int32)
+    for code, capacity in enumerate(layer.capacities()):
+        mine = np.flatnonzero(tenant == code)
+        if capacity and len(mine):
+            ops = None if op is None else op[mine]
+            made = outcomes(question.policy, accesses.page[mine], accesses.unique, capacity, ops)
+            found[mine] = made.victim
+    return found
 
 
 def _everybody_a_tenant(
@@ -162,6 +183,20 @@ def _parts(tenants: list[str]) -> str:
         f"the layer is divided into {len(tenants)} equal parts, for {shown}; {OTHER} has the writes"
         " without a tenant: the journal, metadata, files of several tenants or of an unknown one"
     )
+
+
+def _not_completed(requests: Requests) -> list[str]:
+    """Returns a sentence on the bios that nobody waits for in closed replay, since no end is known.
+
+    A bio to device mapper, md or bcache has no request of its own.
+    """
+    count = 0 if requests.done is None else int((requests.done < 0).sum())
+    if not count:
+        return []
+    return [
+        f"the completion of {count:,} of {len(requests):,} bios is not known (device mapper, md and"
+        " bcache hand bios on): in closed replay, nobody waits for these"
+    ]
 
 
 def _without_others(accesses: Accesses) -> list[str]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from tracer.analysis.flushlayer.flusher import paired, pairing
@@ -20,6 +21,7 @@ from tracer.analysis.views.file_pages import file_pages
 from tracer.analysis.views.flushes import flushes
 from tracer.analysis.views.view import apart
 from tracer.analysis.views.volumes import make_device_inodes, make_volumes, of_bios, of_files
+from tracer.store.devices import Devices
 from tracer.store.trace import Trace
 
 _BYTES_A_PAGE = 2 * BYTES_A_PAGE
@@ -140,17 +142,11 @@ def dirtyings(trace: Trace) -> Dirtyings:
 def _name_devices(trace: Trace) -> None:
     """Makes the tables `own`, `dirtied_folios`, `written_devices` and `device_inodes`.
 
-    Their column dev has the name of write-back events.
+    Their column dev has the name of write-back events. `own` has the files that do not count: the
+    recorder's, and those of loop devices, which are written to the loop devices before.
     """
     trace.execute(
         "CREATE OR REPLACE TEMP TABLE own AS SELECT DISTINCT disk AS dev, ino FROM own_inodes"
-    )
-    trace.execute(
-        f"""
-        CREATE OR REPLACE TEMP TABLE dirtied_folios AS
-        SELECT ts, row, pid, tid, dev, ino, "index" FROM dirty_rows ANTI JOIN own USING (dev, ino)
-        WHERE event = 'dirty_folio' AND ino IS NOT NULL AND "index" < {paired.NOWHERE}
-        """
     )
     trace.execute(
         f"""
@@ -158,8 +154,29 @@ def _name_devices(trace: Trace) -> None:
         SELECT DISTINCT disk AS dev FROM {of_bios("flushes")}
         """
     )
-    written = trace.rows("SELECT dev FROM written_devices WHERE dev IS NOT NULL ORDER BY dev")
-    make_device_inodes(trace, [dev for (dev,) in written])
+    written = [
+        dev
+        for (dev,) in trace.rows(
+            "SELECT dev FROM written_devices WHERE dev IS NOT NULL ORDER BY dev"
+        )
+    ]
+    devices = Devices(trace.manifest)
+    again = [
+        {"dev": disk, "ino": one.ino}
+        for one in devices.carrying(written)
+        if one.ino is not None
+        for disk in devices.disks(one.name)
+    ]
+    if again:
+        trace.append("own", pa.Table.from_pylist(again))
+    trace.execute(
+        f"""
+        CREATE OR REPLACE TEMP TABLE dirtied_folios AS
+        SELECT ts, row, pid, tid, dev, ino, "index" FROM dirty_rows ANTI JOIN own USING (dev, ino)
+        WHERE event = 'dirty_folio' AND ino IS NOT NULL AND "index" < {paired.NOWHERE}
+        """
+    )
+    make_device_inodes(trace, written)
 
 
 # The start of a write-out tells a folio that it writes from one that was dirtied again meanwhile.

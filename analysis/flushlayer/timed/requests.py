@@ -108,13 +108,14 @@ class Requests:
     def waiting_phases(self, share: float = 0.5) -> tuple[int, ...]:
         """Returns the codes of the phases in which at least `share` of the bios are waited for.
 
-        Somebody always waits for a flush. Without column `waited`, somebody waits for every read
-        and for no write.
+        Somebody waits for each flush and each read. Without column `waited`, nobody waits for a
+        write.
         """
         if self.phase is None:
             return ()
-        waited = self.op == READ if self.waited is None else self.waited
-        waited = waited | (self.op == FLUSH)
+        waited = (self.op == READ) | (self.op == FLUSH)
+        if self.waited is not None:
+            waited |= self.waited
         known = self.phase >= 0
         bios = np.bincount(self.phase[known])
         of_them = np.bincount(self.phase[known & waited], minlength=len(bios))

@@ -15,6 +15,7 @@ from tracer.analysis.flushlayer.trace.page_count import check_pages
 from tracer.analysis.flushlayer.trace.writers import Writers, taken, writers
 from tracer.analysis.views.file_pages import NO_FILE, NOT_MAPPED, file_pages
 from tracer.analysis.views.flushes import flushes
+from tracer.analysis.views.in_phase import with_phase
 from tracer.analysis.views.requests import OPERATION
 from tracer.analysis.views.submissions import SECTORS_PER_PAGE
 from tracer.analysis.views.threads import make_threads, owns
@@ -26,7 +27,7 @@ PATH_NOT_KNOWN = "path not known"
 _SECTOR, _PAGE = 512, 4096
 _SUBMITTER = "CASE WHEN target IS NOT NULL THEN 'target' WHEN role IS NOT NULL THEN 'other' END"
 """SQL: the owner of a read or a flush, by the thread that submitted it."""
-_WITH_THREAD = f"block_rows b LEFT JOIN threads o ON {owns('o', 'b')}"
+_WITH_THREAD = f"block_rows_in_phase b LEFT JOIN threads o ON {owns('o', 'b')}"
 
 
 class Identity(StrEnum):
@@ -199,6 +200,8 @@ def _rows(trace: Trace, devices: list[str] | None, reads: bool, flushes_too: boo
     view = flushes(trace)
     make_threads(trace)
     chosen = on_devices(trace, devices)
+    if reads or flushes_too:
+        with_phase(trace, "block_rows")
     uppers = [] if devices else _written(trace, view)
     below = below_others(trace, uppers)
     if reads and not devices:
@@ -215,13 +218,14 @@ def _rows(trace: Trace, devices: list[str] | None, reads: bool, flushes_too: boo
         query += (
             f" UNION ALL SELECT ts, row, dev, sector, sector // {SECTORS_PER_PAGE} AS page,"
             f" (sector + nr_sector - 1) // {SECTORS_PER_PAGE} - sector // {SECTORS_PER_PAGE} + 1,"
-            " rwbs, b.pid, NULL, coalesce(o.container, o.target), NULL, false, false, nr_sector,"
+            " rwbs, b.pid, NULL, coalesce(o.container, o.target), stage, false, false, nr_sector,"
             f" {_SUBMITTER}, {below_too}, false FROM {_WITH_THREAD}"
             f" WHERE event = 'bio_queue' AND nr_sector > 0 AND {OPERATION} = 'read' AND {chosen}"
         )
     if flushes_too:
         query += (
-            " UNION ALL SELECT ts, row, dev, 0, 0, 0, rwbs, b.pid, NULL, NULL, NULL, false, true,"
+            " UNION ALL SELECT ts, row, dev, 0, 0, 0, rwbs, b.pid, NULL,"
+            " coalesce(o.container, o.target), stage, false, true,"
             f" 0, {_SUBMITTER}, {below_too}, true FROM {_WITH_THREAD}"
             " WHERE event = 'bio_queue' AND nr_sector = 0"
             f" AND rwbs LIKE 'F%' AND {on_devices(trace, devices, whole=True)}"

@@ -226,6 +226,8 @@ class TestSweep:
         assert frame["dirty_expire_centisecs"].tolist() == [100, 100, 3000, 3000]
         assert frame["bound"].tolist() == ["least", "most"] * 2
         assert set(frame["writers"]) == {"everybody"}
+        said = " ".join(frame.attrs["assumptions"])
+        assert "never slowed down" in said and "leaves no event" in said
         as_recorded = page_writebacks(lenet, identity=Identity.FILE, all_writers=True)
         assert frame["requests"].tolist()[2] == len(as_recorded)
         with pytest.raises(UsageError, match="leave out --dev"):

@@ -218,3 +218,81 @@ def test_reads_of_a_volume_count_once_whether_or_not_it_is_written_to(trace, wri
         facts = paper.answer(question, {Identity.BLOCK: accesses})
     assert (facts["requests"], facts["reads"], facts["read_hits"]) == (written, 24, 16)
     assert facts["below_left_out"] == {"8:16": 24 + written}
+
+
+def test_a_sweep_says_what_its_numbers_assume(trace, plan, tracer, tmp_path):
+    block = [row for n in range(8) for row in served(20 * MS * n, n % 4)]
+    lost = {"events": 900, "windows": 3, "unknown": 0, "others": 0}
+    traces = [trace(block, "lossy", loss=lost), trace(block, "whole")]
+    for of in traces:
+        of.close()
+    path = plan('capacity = ["4K", "1M"]\n')
+    one = tracer("simulate", traces[0].folder, "--config", path, "--json").json["assumptions"]
+    assert "the recording has 3 gaps: write-backs may be missing" in one
+    assert any(said.startswith("pages identified by block") for said in one)
+    folders = [of.folder for of in traces]
+    said = tracer("simulate", *folders, "--config", path).out
+    assert "lossy.trace: the recording has 3 gaps" in said and "whole.trace: " not in said
+    tracer("simulate", *folders, "--config", path, "--html", tmp_path / "sweep.html")
+    assert "the recording has 3 gaps" in (tmp_path / "sweep.html").read_text()
+
+
+def test_a_phase_in_which_the_job_waits_for_reads_destages_nothing(trace):
+    """The job loads data, page by page. Meanwhile it writes some pages that nobody waits for."""
+    block = []
+    for n in range(100):
+        block += served(25 * MS + 10 * MS * n, 5000 + n, "R")
+        if n % 3 == 0:
+            block += served(29 * MS + 10 * MS * n, 100 + n, "W")
+    block.sort(key=lambda row: row["ts"])
+    phases = [
+        {"pid": 7, "tid": 7, "name": "train", "start": 0, "end": 20 * MS},
+        {"pid": 7, "tid": 7, "name": "data_load", "start": 20 * MS, "end": 4 * S},
+    ]
+    written = [{"ts": 0, "pid": 7, "tid": 7, "event": "direct_start", "dev": DEV, "ino": 11}]
+    tables = {"phases": phases, "dirty": [], "file_writes": written}
+    question = Question(PCM, HDD, Capacity(pages=200))
+    destaged = {}
+    with trace(block, tables=tables) as of:
+        accesses = page_writebacks(of, None, Identity.BLOCK, True, True)
+        for policy in ("lazy", "phase", "eager"):
+            facts = timed.answer(question, of, accesses, Destage(policy))
+            destaged[policy] = facts["layers"][0]["destaged"]
+            groups = {(row["by"], row["name"]): row["requests"] for row in facts["improvement"]}
+            assert groups["phase", "data_load"] == groups["tenant", "job"] == 134
+    assert destaged["lazy"] == destaged["phase"] == 0 < destaged["eager"]
+
+
+@pytest.mark.parametrize("policy", ["lru", "fifo", "arc"])
+def test_the_part_of_a_tenant_bounds_its_dirty_pages(trace, policy):
+    """A tenant writes 7 pages in turn into its half of 8 pages; the other writes one."""
+    block = [row for n in range(35) for row in served(20 * MS * n, n % 7)]
+    block += [row | {"pid": 8, "tid": 8} for row in served(20 * MS * 35, 500)]
+    neighbour = {"tid": 8, "pid": 8, "target": "other", "role": "target", "comm": "python"}
+    direct = {"ts": 0, "event": "direct_start", "dev": DEV}
+    written = [{**direct, "pid": pid, "tid": pid, "ino": pid} for pid in (7, 8)]
+    tables = {"processes": [*JOB, neighbour], "dirty": [], "file_writes": written}
+    question = Question(PCM, HDD, Capacity(pages=8), policy)
+    with trace(block, tables=tables) as of:
+        accesses = page_writebacks(of, None, Identity.BLOCK, True, True)
+        facts = timed.answer(question, of, accesses, Destage(), True)
+    parts = {part["tenant"]: part for part in facts["layers"]}
+    assert {name: part["capacity"] for name, part in parts.items()} == {"job": 4, "other": 4}
+    assert parts["job"]["most_dirty"] == 4 and parts["other"]["most_dirty"] == 1
+    assert facts["disk_pages"] == parts["job"]["destaged"] >= 28
+
+
+def test_a_sync_call_waits_for_no_reads_of_other_threads_and_for_no_later_writes(trace):
+    """The call waits for 8 of its 9 ms. Others of its process read, and write on after it."""
+    syncs = {"ts": MS - 10, "dur_ns": 9 * MS, "tid": 7, "pid": 7, "name": "fsync", "nr": 74}
+    beside = [*served(7 * MS, 4000, "R"), *served(8 * MS, 6000, "W")]
+    block = [*served(MS, 5), *({**row, "tid": 17} for row in beside)]
+    block.sort(key=lambda row: row["ts"])
+    threads = [*JOB, {**JOB[0], "tid": 17}]
+    with trace(block, tables={"processes": threads, "syscalls": [{**syncs, "ret": 0}]}) as of:
+        accesses = page_writebacks(of, None, Identity.BLOCK, True, True)
+        facts = timed.answer(Question(PCM, HDD, Capacity(pages=10)), of, accesses, Destage())
+    times = {row["layer"]: row["mean_ns"] / MS for row in facts["sync_calls"]}
+    assert times["recorded"] == 9
+    assert times["without"] == pytest.approx(9, abs=0.01)
+    assert times["with"] == pytest.approx(1, abs=0.01)

@@ -294,7 +294,9 @@ def test_phases_wait_in_which_most_bios_are_waited_for():
     phases = [0, 0, 0, 1, 1, 1, 3, -1]
     assert bios(rows, phase=phases).waiting_phases() == (1, 3)
     waited = [True, True, False, False, False, False, False, True]
-    assert bios(rows, phase=phases, waited=waited).waiting_phases() == (0, 3)
+    # Somebody waits for the reads of phase 1, too.
+    assert bios(rows, phase=phases, waited=waited).waiting_phases() == (0, 1, 3)
+    assert bios(rows, phase=phases, waited=[False] * 8).waiting_phases() == (1, 3)
     assert bios(rows, phase=phases).waiting_phases(share=0.3) == (0, 1, 3)
     assert bios(rows).waiting_phases() == ()
 

@@ -67,6 +67,8 @@ def split(part: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
 def _compared(error: float) -> str:
     if round(error, 3) == 0:
         return "as much as was read"
+    if error >= 1:
+        return f"{1 + error:,.1f} times what was read"
     return f"{percent(100 * abs(error))} {'more' if error > 0 else 'less'} than was read"
 
 

@@ -70,9 +70,10 @@ def print_report(
 
 
 def target_line(target: Mapping[str, Any]) -> str:
-    """Returns the role, name and command of a target in one line."""
+    """Returns the role, the name and, if it is known, the command of a target in one line."""
     line = " ".join(target.get("command") or [])
-    return f"{target.get('role')} {target.get('name')}: {line}"[:160]
+    called = f"{target.get('role')} {target.get('name')}"
+    return (f"{called}: {line}" if line else called)[:160]
 
 
 def print_tables(tables: Mapping[str, pd.DataFrame]) -> None:

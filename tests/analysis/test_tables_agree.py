@@ -10,6 +10,7 @@ from tracer.analysis.exchange.exporting import export
 from tracer.analysis.findings.memory import pressure
 from tracer.analysis.report import tables
 from tracer.analysis.report.by_phase import by_phase
+from tracer.analysis.report.text import target_line
 from tracer.analysis.timeline.axis import axis
 from tracer.analysis.timeline.losses import losses
 from tracer.analysis.timeline.samples import sample_lanes
@@ -128,3 +129,9 @@ def test_a_small_number_is_not_shown_as_0():
     shown = {0.0: "0.000", 0.0123456: "0.012", 0.00049: "0.00049", -0.0002: "> -0.001"}
     assert {number: show(number).plain for number in shown} == shown
     assert float(show(1.23e-300).plain) == 1.2e-300
+
+
+def test_a_target_without_a_command_has_no_colon():
+    assert target_line({"role": "target", "name": "machine"}) == "target machine"
+    job = {"role": "target", "name": "job", "command": ["python", "train.py"]}
+    assert target_line(job) == "target job: python train.py"

@@ -22,6 +22,7 @@ from tests.support.page_events import (
 )
 from tests.support.traces import make_trace
 from tracer.analysis.memory.answer import answer_memory
+from tracer.analysis.memory.words import basis
 from tracer.probes.errors import UsageError
 
 MODELS = ("two-lists", "lru", "min", "resident")
@@ -305,3 +306,15 @@ def test_impossible_pages_take_little_memory(tmp_path):
     assert (used, enough) == (20, 20) and more < 256
     error = within_budget(hostile, tmp_path / "b.trace")
     assert error is not None and "ulimit" in str(error)
+
+
+def test_pages_that_were_there_before_make_the_model_read_many_times_as_much(answered):
+    made = PageEvents()
+    made.read(50, 1)
+    for page in range(10):
+        made.add_event(JOB, "access", 2 * page)
+    found = answered(made, [64])
+    assert read(found, "two-lists", 64) == [11] and found.error == {"job": 10}
+    assert any(
+        "the kernel's model reads 11.0 times what was read." in said for said in basis(found)
+    )

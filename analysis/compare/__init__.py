@@ -1,7 +1,7 @@
 """Comparison of groups of traces, such as the host, one container and four containers.
 
 measured.py     measures of one trace
-recorded.py     events that a trace tells of, also if none occurred
+known_events.py events that a trace tells of, also if none occurred
 groups.py       repeats of a run, and pairs of traces
 ratio.py        a ratio of two groups, its interval, and the ratio expected by chance
 comparison.py   all measures of all groups, largest change first

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from tracer.analysis.compare.recorded import require_event
+from tracer.analysis.compare.known_events import require_event
 from tracer.analysis.findings.finding import ELSEWHERE
 from tracer.analysis.findings.window import of_jobs
 from tracer.analysis.report.block import operation_times

@@ -8,7 +8,7 @@ import pandas as pd
 
 from tracer.analysis.report.histogram import buckets, spread
 from tracer.analysis.report.table import Column, MergedTable
-from tracer.analysis.views.steps import recorded, steps
+from tracer.analysis.views.steps import in_recording, steps
 from tracer.store.trace import Trace
 
 WHOLE = "end to end"
@@ -33,7 +33,7 @@ _KEYS = ["stage", "part"]
 def _parts(trace: Trace) -> pd.DataFrame:
     view = steps(trace)
     # The job may have been stopped, or at anything else, before it was attached to.
-    whole = recorded(trace)
+    whole = in_recording(trace)
     rows = " UNION ALL ".join(
         f"SELECT stage, '{part}' AS part, {buckets(column)} FROM {view}"
         f" WHERE {column} IS NOT NULL AND {whole} GROUP BY ALL"
@@ -101,7 +101,7 @@ def step_processes(trace: Trace) -> int:
     """Returns the number of processes whose steps are added up: the most of any stage."""
     found = trace.rows(
         "SELECT coalesce(max(n), 0) FROM (SELECT count(DISTINCT pid) AS n"
-        f" FROM {steps(trace)} WHERE {recorded(trace)} GROUP BY stage)"
+        f" FROM {steps(trace)} WHERE {in_recording(trace)} GROUP BY stage)"
     )
     return int(found[0][0])
 

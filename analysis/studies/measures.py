@@ -33,7 +33,7 @@ from tracer.analysis.studies.fault_functions import cause_measures
 from tracer.analysis.studies.flush_layer import layer_curve, most_saved, run_writebacks
 from tracer.analysis.views.energy import all_of, energy, why_none
 from tracer.analysis.views.faults import FAULTS
-from tracer.analysis.views.steps import recorded, steps
+from tracer.analysis.views.steps import in_recording, steps
 from tracer.analysis.views.threads import make_threads, owns
 from tracer.probes.errors import BadTrace
 from tracer.store.checked import STRICT
@@ -277,7 +277,7 @@ def _epochs(trace: Trace, dev: str | None) -> dict[str, Any]:
         f"""
         SELECT avg(fetch_stall_ns) FILTER (epoch = 0) / 1e6 AS first,
             avg(fetch_stall_ns) FILTER (epoch > 0) / 1e6 AS later
-        FROM {view} WHERE stage = 'train' AND {recorded(trace)}
+        FROM {view} WHERE stage = 'train' AND {in_recording(trace)}
         """
     ).iloc[0]
     epochs = trace.sql(

@@ -17,7 +17,7 @@ from tracer.analysis.views.chain_walk import NO_WAIT, Pieces, SpansOfLanes, piec
 from tracer.analysis.views.data_owners import COLUMNS as OWNER_COLUMNS
 from tracer.analysis.views.path_windows import Window, windows
 from tracer.analysis.views.segments import make_segments, segment_cuts
-from tracer.analysis.views.steps import recorded, steps
+from tracer.analysis.views.steps import in_recording, steps
 from tracer.analysis.views.stretches import Ints
 from tracer.analysis.views.threads import owns
 from tracer.analysis.views.view import View
@@ -112,7 +112,7 @@ def _build(trace: Trace) -> None:
     waits(trace)
     steps(trace)
     make_segments(trace)
-    trace.execute(_STEPS.replace("$recorded", recorded(trace, "s.")))
+    trace.execute(_STEPS.replace("$recorded", in_recording(trace, "s.")))
     trace.execute(_ROWS)
     *spans, marking = _arrays(
         trace, 'SELECT lane, start, "end", coalesce(marking, -1) FROM path_steps ORDER BY span'

@@ -255,7 +255,7 @@ def steps(trace: Trace) -> str:
     return STEPS.make(trace)
 
 
-def recorded(trace: Trace, of: str = "") -> str:
+def in_recording(trace: Trace, of: str = "") -> str:
     """Returns the SQL condition of the rows of `steps` that began and ended in the recording.
 
     Processes write the marks, so a step may begin before the recording, and end after it. `of` is

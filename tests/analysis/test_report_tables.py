@@ -6,6 +6,7 @@ import pytest
 
 from tests.support.traces import make_trace
 from tracer.analysis.report import tables
+from tracer.analysis.report.text import target_line
 
 JOB, CHILD, KWORKER = 7, 8, 50
 PROCESSES = [
@@ -265,3 +266,9 @@ def test_a_phase_of_a_thread_that_the_kernel_does_not_know_has_no_costs(tmp_path
     with make_trace(tmp_path / "t", content) as trace:
         found = {r["name"]: (r["calls"], r["faults"]) for r in tables.records(tables.phases(trace))}
     assert found == {"inside": (None, None), "outside": (1, 0)}
+
+
+def test_a_target_without_a_command_has_no_colon():
+    assert target_line({"role": "target", "name": "machine"}) == "target machine"
+    job = {"role": "target", "name": "job", "command": ["python", "train.py"]}
+    assert target_line(job) == "target job: python train.py"

@@ -10,11 +10,9 @@ from tracer.analysis.exchange.exporting import export
 from tracer.analysis.findings.memory import pressure
 from tracer.analysis.report import tables
 from tracer.analysis.report.by_phase import by_phase
-from tracer.analysis.report.text import target_line
 from tracer.analysis.timeline.axis import axis
 from tracer.analysis.timeline.losses import losses
 from tracer.analysis.timeline.samples import sample_lanes
-from tracer.cli.output import show
 
 CLOCK = {"name": "mono", "start_ns": 0, "end_ns": 100 * S}
 JOB = PROCESSES[0]
@@ -123,15 +121,3 @@ def test_a_gap_without_a_begin_is_drawn_from_the_begin_of_the_recording(made, tm
     drawn = [one for one in perfetto.read(tmp_path / "out").slices if one.name == "buffer overrun"]
     assert [(one.start, one.end) for one in drawn] == [(start, start + S)]
     assert gap == [0, pytest.approx(1, rel=0.02)]
-
-
-def test_a_small_number_is_not_shown_as_0():
-    shown = {0.0: "0.000", 0.0123456: "0.012", 0.00049: "0.00049", -0.0002: "> -0.001"}
-    assert {number: show(number).plain for number in shown} == shown
-    assert float(show(1.23e-300).plain) == 1.2e-300
-
-
-def test_a_target_without_a_command_has_no_colon():
-    assert target_line({"role": "target", "name": "machine"}) == "target machine"
-    job = {"role": "target", "name": "job", "command": ["python", "train.py"]}
-    assert target_line(job) == "target job: python train.py"

@@ -4,7 +4,7 @@ import io
 
 from rich.console import Console
 
-from tracer.cli.output import WIDTH, print_table
+from tracer.cli.output import WIDTH, print_table, show
 
 
 def printed(columns, rows, left=()):
@@ -26,3 +26,9 @@ def test_text_is_wrapped_so_that_numbers_fit():
     assert max(len(line) for line in lines) <= WIDTH
     assert "".join(lines).count("x") == 200
     assert any(line.split()[1:] == ["123,456", "7"] for line in lines)
+
+
+def test_a_small_number_is_not_shown_as_0():
+    shown = {0.0: "0.000", 0.0123456: "0.012", 0.00049: "0.00049", -0.0002: "> -0.001"}
+    assert {number: show(number).plain for number in shown} == shown
+    assert float(show(1.23e-300).plain) == 1.2e-300

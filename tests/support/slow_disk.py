@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from tests.conftest import ROOT, do_without
@@ -46,6 +47,34 @@ class SlowDisk:
         """Returns the times at which it served requests (ns of the monotonic clock); `how`: r(ead)
         or w(rite)."""
         return [(begin, end) for begin, end, *_, kind in self.requests() if kind == how]
+
+
+def spent(
+    requests: Iterable[tuple[int, int, int, int, str]],
+    window: tuple[int, int],
+    part_of: Callable[[int, str], str],
+) -> dict[str, tuple[int, int]]:
+    """Returns the least and the most time (ns) within a window that each part took.
+
+    The least is what the disk spent on the part's requests; `part_of` tells the part of a request
+    by its offset and kind, and sees them in order. The most has the pauses before and after them,
+    too: then a request is on its way, or its end is noticed, however late on a busy machine.
+    """
+    least: Counter[str] = Counter()
+    pauses: Counter[str] = Counter()
+    last, free = None, window[0]
+    for begin, end, offset, _, kind in requests:
+        begin, end = max(begin, window[0]), min(end, window[1])
+        if begin >= end:
+            continue
+        part = part_of(offset, kind)
+        least[part] += end - begin
+        for beside in {part, last or part}:
+            pauses[beside] += begin - free
+        last, free = part, end
+    if last:
+        pauses[last] += window[1] - free
+    return {part: (time, time + pauses[part]) for part, time in least.items()}
 
 
 @contextlib.contextmanager

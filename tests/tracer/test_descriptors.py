@@ -3,6 +3,7 @@
 import os
 import subprocess
 import time
+from subprocess import PIPE
 
 import pytest
 
@@ -47,9 +48,11 @@ def shared():
     """An open file at position 7, and a process that shares it: (name, descriptor, process)."""
     fd = os.open(__file__, os.O_RDONLY)
     os.lseek(fd, 7, os.SEEK_SET)
-    with subprocess.Popen(["sleep", "100"], pass_fds=[fd]) as sleeper:
-        yield os.path.realpath(__file__), fd, sleeper.pid
-        sleeper.kill()
+    waiting = ["sh", "-c", "echo started; read word"]
+    with subprocess.Popen(waiting, stdin=PIPE, stdout=PIPE, pass_fds=[fd]) as other:
+        assert other.stdout.readline()  # it has closed the files of the dynamic loader
+        yield os.path.realpath(__file__), fd, other.pid
+        other.kill()
     os.close(fd)
 
 

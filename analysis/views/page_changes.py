@@ -12,6 +12,7 @@ from tracer.analysis.views.page_states import (
     ADD,
     ASKED,
     BATCH_FOLIOS,
+    BY_WINDOW,
     CACHED,
     DELETE,
     FRESH,
@@ -40,6 +41,8 @@ def delete(
         page = pages[place]
         if page["flags"] & FRESH:
             use["unused"] += 1
+        if page["flags"] & TAKEN_FOR_CACHED:
+            page["added"] = 0  # the time of a window is no event's number
         page["flags"] = KNOWN
         page["evicted"] = 0
         page["mapped"] = 0
@@ -83,7 +86,8 @@ def add(
     )
     for index in range(first, end):
         page = pages[base + index]
-        cold = cold or (reads and page["flags"] in (0, KNOWN | CACHED | TAKEN_FOR_CACHED))
+        unnamed = page["flags"] == 0 or page["flags"] & TAKEN_FOR_CACHED != 0
+        cold = cold or (reads and unnamed)
         # An access took it for cached, or it was evicted before its batch came.
         missed = (
             in_call
@@ -220,8 +224,9 @@ def access_of_call(
     for place in range(base + first, base + end):
         page = pages[place]
         own = page["by"] == tid
+        added = not page["flags"] & TAKEN_FOR_CACHED and page["added"] > thread["began"]
         use["accessed"] += 1
-        if adds and own and page["added"] > thread["began"]:
+        if adds and own and added:
             use["missed"] += 1
         if page["flags"] & CACHED or not page["flags"] & KNOWN:
             use_page(page, own)
@@ -260,10 +265,11 @@ def use_page(page: NDArray[np.void], own: bool) -> None:
     """Marks a page as used: it is in the cache. `own`: by the thread that brought it in."""
     if not page["flags"] & KNOWN:
         page["flags"] = KNOWN | CACHED | TAKEN_FOR_CACHED
-    elif own:
-        page["flags"] = KNOWN | CACHED | (page["flags"] & (TAKEN_FOR_CACHED | UNREAD))
     else:
-        page["flags"] = KNOWN | CACHED | (page["flags"] & (ASKED | TAKEN_FOR_CACHED | UNREAD))
+        kept = TAKEN_FOR_CACHED | UNREAD | BY_WINDOW
+        if not own:
+            kept |= ASKED
+        page["flags"] = KNOWN | CACHED | (page["flags"] & kept)
 
 
 @compiled

@@ -48,7 +48,7 @@ USE = np.dtype(
         ("by_tid", "i4"),
         ("file", "i4"),
         # Pages used: ACCESS, FAULT, MAP; written: ADD; removed: DELETE; or NOTHING. A MAP that is
-        # accessed below 0 takes back the use of pages.
+        # accessed below 0 takes back the use of pages, at the time of that use.
         ("kind", "i1"),
         ("first", "i8"),  # first of these pages
         ("pages", "i8"),
@@ -73,18 +73,19 @@ COUNTS = USE.names[9:] if USE.names else ()
 PAGE = np.dtype(
     [
         ("flags", "u1"),
-        ("by", "i4"),  # the thread that added it
-        ("added", "i8"),  # number of the event that added it
+        ("by", "i4"),  # the thread that added it; BY_WINDOW: whose window it was
+        ("added", "i8"),  # number of the event that added it; BY_WINDOW: ns, time of the window
         ("evicted", "i8"),  # pages evicted before it; 0: it was not evicted since it was added
         ("mapped", "i8"),  # number of the event that mapped it
         ("mapped_by", "i4"),  # the process that mapped it last
     ],
     align=True,
 )
-KNOWN, CACHED, FRESH, TAKEN_FOR_CACHED, ASKED, UNREAD = 1, 2, 4, 8, 16, 32
+KNOWN, CACHED, FRESH, TAKEN_FOR_CACHED, ASKED, UNREAD, BY_WINDOW = 1, 2, 4, 8, 16, 32, 64
 """Flags of a page: some event named it; it is in the cache; it was read and not used yet; nothing
 but an access told that it is in the cache; a call brought it in and has not accessed it yet; a read
-brought it in, and no bio that was held back has read it since."""
+brought it in, and no bio that was held back has read it since; nothing but an access told that it
+is in the cache, and it counts as mapped by a window around a fault."""
 
 THREAD = np.dtype(
     [

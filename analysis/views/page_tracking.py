@@ -126,7 +126,7 @@ class PageTracking:
             done += followed
             self._check()
             if followed == 0:
-                self._spare *= 4  # the next event alone may need more rows
+                self._spare *= 2  # the next event alone may need more rows
             yield uses[:made]
 
     def _check(self) -> None:
@@ -242,18 +242,16 @@ def _follow(
             counters[2] += end - first
             if counters[2] > _MOST_LOOKS:
                 return number, made
+            if kind == FAULT or (kind == ADD and thread["last"] == FAULT):
+                until = first + 1 if kind == FAULT else end
+                rows = take_back(pages, base[file], first, until, file, event["pid"], uses, made)
+                counters[3] += rows
+                made += rows
+                use = uses[made]
+                use["kind"] = NOTHING
             if kind == DELETE:
                 delete(pages, base[file], first, end, thread["reclaims"] != 0, counters, use)
             elif kind == ADD:
-                rows = take_back(
-                    pages, base[file], first, end, file, event["pid"], thread, uses, made
-                )
-                if rows > 0:
-                    _fill(uses, made, made + rows, event["ts"], file, pid, tid)
-                    counters[3] += rows
-                    made += rows
-                    use = uses[made]
-                    use["kind"] = NOTHING
                 if add(
                     pages, base[file], first, end, told, file, event["pid"], tid, now, thread,
                     counters, use,
@@ -292,7 +290,7 @@ def _follow(
             else:
                 fault(pages, base[file], first, file, event["pid"], tid, now, thread, use)
                 thread["asked"] = 0
-                if use["accessed"] != 0 or use["mapped"] != 0:
+                if use["accessed"] != 0:
                     thread["since"] = when
         if kind == DELETE:
             use["pid"], use["tid"] = files[file]["pid"], files[file]["tid"]
@@ -302,7 +300,7 @@ def _follow(
             use["pid"], use["tid"] = pid, user
         if (
             use["accessed"] or use["missed"] or use["read"] or use["evicted"] or use["removed"]
-            or use["mapped"] or use["written"] or use["disk_bytes"] or use["wait_ns"]
+            or use["written"] or use["disk_bytes"] or use["wait_ns"]
         ):  # fmt: skip
             use["ts"], use["file"] = when, file
             use["by_pid"], use["by_tid"] = event["pid"], tid
@@ -327,12 +325,14 @@ def _owner(
 
 @compiled
 def _wide(event: Any, thread: Any) -> int:
-    # Returns the pages of which each second one may need a row at this event.
+    # Returns twice the rows of pages that are mapped, or taken back, at this event.
     wide: Any = 0
     if thread["window"] > 0:
         wide += thread["window_end"] - thread["window_first"]
     if event["kind"] == ADD:
-        wide += min(max(event["pages"], 1), MOST_PAGES)
+        wide += 2 * min(max(event["pages"], 1), MOST_PAGES)
+    if event["kind"] == FAULT:
+        wide += 2
     return int(wide)
 
 
@@ -360,16 +360,4 @@ def _end_window(
         cold = files[file]["cold"] != 0
         rows = map_window(pages, base[file], cold, event["tid"], now, thread, uses, made)
     thread["window"] = 0
-    ts, pid = thread["window_ts"], thread["window_pid"]
-    _fill(uses, made, made + rows, ts, file, pid, event["tid"])
     return int(rows)
-
-
-@compiled
-def _fill(uses: Any, first: int, end: int, ts: int, file: int, pid: int, tid: int) -> None:
-    # Fills in the time, file and thread of rows.
-    for row in range(first, end):
-        use = uses[row]
-        use["ts"], use["file"] = ts, file
-        use["pid"] = use["by_pid"] = pid
-        use["tid"] = use["by_tid"] = tid

@@ -2,7 +2,7 @@
 
 - accessed: pages that a call reads, that a fault touches, or that are mapped around a fault. The
   latter (`mapped`) count when a thread maps them for the first time, used or not. A row with counts
-  below 0 takes back those of pages that turn out not to have been there.
+  below 0 takes back those of pages that turn out not to have been there, at the time of their use.
 - missed: those of them that the call or fault itself had to bring in.
 - read: all pages that calls and faults brought in. Those that are not missed are read ahead.
 - written: pages that came into the cache otherwise, mostly to be written to.
@@ -341,7 +341,8 @@ def _append(trace: Trace, uses: NDArray[np.void], row: int) -> int:
 
 
 _DOCS = {
-    "ts": "when the event was logged; of pages that a call reads or misses: when it began to read",
+    "ts": "when the event was logged; of pages that a call reads or misses: when it began to read;"
+    " of pages taken back: when they seemed to be mapped",
     "accessed": "pages that it uses: of a call, of a fault, or mapped around one",
     "mapped": "those of them that are mapped around a fault, whether they are used or not",
     "missed": "accessed pages that were not in the cache, and that the access itself brought in",

@@ -17,6 +17,7 @@ from tracer.analysis.views.page_states import (
     DELETE,
     FRESH,
     KNOWN,
+    NOTHING,
     TAKEN_FOR_CACHED,
     UNREAD,
 )
@@ -32,13 +33,25 @@ def delete(
     end: int,
     evicts: bool,
     counters: Ints,
-    use: NDArray[np.void],
-) -> None:
-    """Takes pages out of the cache."""
-    if not evicts:
-        use["kind"], use["first"], use["pages"] = DELETE, first, end - first
+    uses: NDArray[np.void],
+    made: int,
+) -> int:
+    """Takes pages out of the cache; returns the rows made of `uses`.
+
+    A row has a run of pages that the same thread had brought in.
+    """
+    rows: Any = 0
+    use = uses[made]
     for place in range(base + first, base + end):
         page = pages[place]
+        if rows == 0 or page["life"] != use["brought_by"]:
+            use = uses[made + rows]
+            use["brought_by"] = page["life"]
+            use["kind"] = NOTHING if evicts else DELETE
+            use["first"], use["pages"] = place - base, 0
+            rows += 1
+        use["pages"] += 1
+        page["life"] = 0
         if page["flags"] & FRESH:
             use["unused"] += 1
         if page["flags"] & TAKEN_FOR_CACHED:
@@ -52,6 +65,7 @@ def delete(
             page["evicted"] = counters[1]
         else:
             use["removed"] += 1
+    return int(rows)
 
 
 @compiled
@@ -64,6 +78,7 @@ def add(
     file: int,
     pid: int,
     tid: int,
+    life: int,
     now: int,
     thread: NDArray[np.void],
     counters: Ints,
@@ -98,6 +113,7 @@ def add(
             page["mapped"] = 0
         page["flags"] = KNOWN | CACHED
         page["by"] = tid
+        page["life"] = life
         page["added"] = now
         if reads:
             use["read"] += 1

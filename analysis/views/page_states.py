@@ -37,6 +37,7 @@ EVENT = np.dtype(
         ),  # access: 1 if it is of the same call as the one before; -1: not known;
         # inferred: 1 if its call brought pages in; bio: 1 if its reader and file are not known;
         # wait: 1 if its call queued a read itself
+        ("life", "i4"),  # add: `life` of the thread in the view threads; -1: not known
     ]
 )
 USE = np.dtype(
@@ -52,6 +53,9 @@ USE = np.dtype(
         ("kind", "i1"),
         ("first", "i8"),  # first of these pages
         ("pages", "i8"),
+        # The `life` of the thread that had brought in the pages that leave; -1: not known who it
+        # was; 0: they were there before, or none leave.
+        ("brought_by", "i4"),
         ("accessed", "i8"),
         ("mapped", "i8"),
         ("missed", "i8"),
@@ -67,7 +71,7 @@ USE = np.dtype(
         ("unplaced", "i8"),
     ]
 )
-COUNTS = USE.names[9:] if USE.names else ()
+COUNTS = USE.names[10:] if USE.names else ()
 """The counts of an event's effects, in pages except for the last three."""
 
 PAGE = np.dtype(
@@ -78,6 +82,7 @@ PAGE = np.dtype(
         ("evicted", "i8"),  # pages evicted before it; 0: it was not evicted since it was added
         ("mapped", "i8"),  # number of the event that mapped it
         ("mapped_by", "i4"),  # the process that mapped it last
+        ("life", "i4"),  # `life` of the thread that added it, as in EVENT; 0: no event added it
     ],
     align=True,
 )

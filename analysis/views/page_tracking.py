@@ -72,8 +72,8 @@ from tracer.probes.limits import PID_LIMIT
 _MOST_LOOKS = 1 << 35
 """Most looks at a page, of all events: 100 million events of 300 pages each."""
 _MOST_ROWS = 1 << 26
-"""Most rows of runs of pages around faults, beyond 8 for each event. The kernel maps 16 pages
-around a fault, unless told otherwise."""
+"""Most rows of runs of pages around faults, and of those that leave, beyond 8 for each event. The
+kernel maps 16 pages around a fault, unless told otherwise."""
 
 
 class PageTracking:
@@ -133,7 +133,7 @@ class PageTracking:
         if self._counters[2] > _MOST_LOOKS:
             raise BadTrace("the events of the page cache overlap too often", "the trace is damaged")
         if self._counters[3] > _MOST_ROWS + 8 * self._counters[0]:
-            raise BadTrace("the pages around faults have too many gaps", "the trace is damaged")
+            raise BadTrace("the pages of its events have too many gaps", "the trace is damaged")
 
     def finish(self, ts: int) -> Iterator[NDArray[np.void]]:
         """Yields the windows of which no later event tells, and the pages never used (`USE`).
@@ -250,11 +250,20 @@ def _follow(
                 use = uses[made]
                 use["kind"] = NOTHING
             if kind == DELETE:
-                delete(pages, base[file], first, end, thread["reclaims"] != 0, counters, use)
-            elif kind == ADD:
+                evicts = thread["reclaims"] != 0
+                rows = delete(pages, base[file], first, end, evicts, counters, uses, made)
+                for row in range(made, made + rows):
+                    use = uses[row]
+                    use["ts"], use["file"] = when, file
+                    use["pid"], use["tid"] = files[file]["pid"], files[file]["tid"]
+                    use["by_pid"], use["by_tid"] = event["pid"], tid
+                counters[3] += rows
+                made += rows
+                continue
+            if kind == ADD:
                 if add(
-                    pages, base[file], first, end, told, file, event["pid"], tid, now, thread,
-                    counters, use,
+                    pages, base[file], first, end, told, file, event["pid"], tid, event["life"],
+                    now, thread, counters, use,
                 ):  # fmt: skip
                     files[file]["cold"] = 1
                 when = time_of_addition(event, inferred, thread, use)
@@ -292,15 +301,12 @@ def _follow(
                 thread["asked"] = 0
                 if use["accessed"] != 0:
                     thread["since"] = when
-        if kind == DELETE:
-            use["pid"], use["tid"] = files[file]["pid"], files[file]["tid"]
-        else:
-            if kind not in (BIO, WAIT, RETURN):
-                files[file]["pid"], files[file]["tid"] = event["pid"], tid
-            use["pid"], use["tid"] = pid, user
+        if kind not in (BIO, WAIT, RETURN):
+            files[file]["pid"], files[file]["tid"] = event["pid"], tid
+        use["pid"], use["tid"] = pid, user
         if (
-            use["accessed"] or use["missed"] or use["read"] or use["evicted"] or use["removed"]
-            or use["written"] or use["disk_bytes"] or use["wait_ns"]
+            use["accessed"] or use["missed"] or use["read"] or use["written"]
+            or use["disk_bytes"] or use["wait_ns"]
         ):  # fmt: skip
             use["ts"], use["file"] = when, file
             use["by_pid"], use["by_tid"] = event["pid"], tid
@@ -325,11 +331,11 @@ def _owner(
 
 @compiled
 def _wide(event: Any, thread: Any) -> int:
-    # Returns twice the rows of pages that are mapped, or taken back, at this event.
+    # Returns twice the rows of pages that are mapped, taken back, or leave, at this event.
     wide: Any = 0
     if thread["window"] > 0:
         wide += thread["window_end"] - thread["window_first"]
-    if event["kind"] == ADD:
+    if event["kind"] in (ADD, DELETE):
         wide += 2 * min(max(event["pages"], 1), MOST_PAGES)
     if event["kind"] == FAULT:
         wide += 2

@@ -46,7 +46,10 @@ _DIRTY_BIN_NS = 10_000_000
 
 @dataclass(frozen=True)
 class Window:
-    """The time span to show, in ns; marks without an end of their own end at `last`."""
+    """The time span to show, in ns; marks without an end of their own end at `last`.
+
+    Slices that lie in it only in part are cut.
+    """
 
     start: int
     end: int
@@ -81,7 +84,7 @@ def draw(trace: Trace, window: Window) -> Iterator[Track | Marks]:
         for marks in part(trace, tracks, window):
             yield from tracks.taken()
             if len(marks):
-                yield marks.possible()
+                yield marks.possible().within(window.start, window.end)
 
 
 def _tracks_by_row(pids: pa.Array, tids: pa.Array, make: Any) -> Any:

@@ -35,10 +35,11 @@ def export(
 ) -> dict[str, int]:
     """Writes a trace to `output`: a file; for csv and parquet, a folder with one file per table.
 
-    Writes only rows between `start_s` and `end_s`, in seconds since the start of the recording. A
-    chrome or folded file is compressed if its name ends in .gz. Returns {"tracks", "marks"} for a
-    file, {"stacks", "waits"} for a folded one, rows by table for a folder. Raises UsageError if the
-    output exists and `force` is not given. If writing fails, the partial output is removed.
+    Writes only what lies between `start_s` and `end_s`, in seconds since the start of the
+    recording: rows of tables are whole, slices and waits are cut. A chrome or folded file is
+    compressed if its name ends in .gz. Returns {"tracks", "marks"} for a file, {"stacks", "waits"}
+    for a folded one, rows by table for a folder. Raises UsageError if the output exists and `force`
+    is not given. If writing fails, the partial output is removed.
     """
     if format not in FORMATS:
         raise UsageError(f"there is no format {format!r}", f"known: {', '.join(FORMATS)}")
@@ -78,8 +79,8 @@ def _window(trace: Trace, start_s: float | None, end_s: float | None) -> Window 
         return None
     clock = trace.manifest["clock"]
     begin = clock["start_ns"]
-    start = 0 if start_s is None else max(0, begin + round(start_s * 1e9))
-    end = LATEST_NS if end_s is None else begin + round(end_s * 1e9)
+    start = 0 if start_s is None else min(LATEST_NS, max(0, begin + round(start_s * 1e9)))
+    end = LATEST_NS if end_s is None else min(LATEST_NS, begin + round(end_s * 1e9))
     if end < start:
         raise UsageError("--to is before --from", "exchange the two values")
     return Window(start, end, min(end, clock["end_ns"] or end))

@@ -88,6 +88,22 @@ class Marks:
             kept &= np.isfinite(self.value)
         return self if kept.all() else self.where(kept)
 
+    def within(self, start: int, end: int) -> Marks:
+        """Returns possible marks without what lies before `start` or after `end`, in ns.
+
+        `dur_ns` of a slice that is cut has its whole duration. Instants and counters move to the
+        nearer of both times.
+        """
+        ts = np.clip(self.ts, start, end)
+        if self.dur is None:
+            return replace(self, ts=ts)
+        dur = np.clip(self.ts + self.dur, start, end) - ts
+        cut = dur < self.dur
+        if not cut.any():
+            return self
+        numbers = {**self.numbers, "dur_ns": (self.dur, cut)}
+        return replace(self, ts=ts, dur=dur, numbers=numbers)
+
     def instants(self) -> Marks:
         """Returns the slices as instants at their begin."""
         return replace(self, what=What.INSTANTS, dur=None)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
 from tracer.analysis.exchange.drawing import Window
-from tracer.analysis.exchange.marks import LATEST_NS, readable
+from tracer.analysis.exchange.marks import LATEST_NS, numbers_of, readable
 from tracer.analysis.exchange.streaming import query_batches, table_batches
 from tracer.analysis.views.flushes import flushes
 from tracer.analysis.views.requests import requests
@@ -31,11 +32,23 @@ VIEWS: dict[str, tuple[str, Callable[[Trace], str], str, str]] = {
 _FORMULA = (*"=+-@", *"\uff1d\uff0b\uff0d\uff20", "\t", "\r", "\n")
 """Characters with which a formula begins in a spreadsheet, with their full-width forms."""
 
+_TS = ("ts", "ts")
 TIME = {
     "phases": ("start", "end"), "loss": ("from", "to"), "syscalls": ("ts", "dur_ns"),
     "off_cpu": ("ts", "dur_ns"),
 }  # fmt: skip
 """Time columns of the tables that have more, or others, than `ts`."""
+
+# Any later row of the thread would show that this one is over.
+_UNENDED = f"""
+WITH latest AS (
+    SELECT tid, max(ts) AS ts FROM "$table" GROUP BY tid
+    HAVING max(ts) = max(ts) FILTER (WHERE dur_ns IS NULL)
+)
+SELECT l.tid, l.ts, coalesce(min(p.end_ns), {LATEST_NS}) AS until
+FROM latest l LEFT JOIN processes p ON p.tid = l.tid AND p.end_ns >= l.ts
+GROUP BY ALL ORDER BY l.tid
+"""
 
 
 def write_tables(trace: Trace, folder: Path, format: str, window: Window | None) -> dict[str, int]:
@@ -47,7 +60,10 @@ def write_tables(trace: Trace, folder: Path, format: str, window: Window | None)
     """
     rows = {}
     for name in trace.tables:
-        batches = (_within(name, batch, window) for batch in table_batches(trace, name))
+        unended = None
+        if window is not None and TIME.get(name, _TS)[1] == "dur_ns":
+            unended = _Unended(trace, name)
+        batches = (_within(name, batch, window, unended) for batch in table_batches(trace, name))
         rows[name] = _write(folder, name, format, batches, _schema(name))
     for name, (needs, make, begun, over) in VIEWS.items():
         if needs in trace.tables:
@@ -64,15 +80,41 @@ def _schema(name: str) -> pa.Schema:
     return ALL_TABLES[name].arrow_schema()
 
 
-def _within(name: str, batch: pa.RecordBatch, window: Window | None) -> pa.RecordBatch:
-    first, last = TIME.get(name, ("ts", "ts"))
+class _Unended:
+    """The ends of calls, or of intervals off the CPU, in which their thread or the recording ended.
+
+    Others without a duration count as moments: their ends were lost.
+    """
+
+    def __init__(self, trace: Trace, table: str) -> None:
+        trace.empty_if_missing("processes")
+        found = trace.arrow(_UNENDED.replace("$table", table))
+        self._tid, self._ts, self._until = (found[name].to_numpy() for name in found.column_names)
+
+    def ends(self, batch: pa.RecordBatch) -> pa.Array:
+        """Returns the end of each row, in ns; LATEST_NS if neither has it."""
+        ts, tid = batch.column("ts").to_numpy(), batch.column("tid").to_numpy()
+        dur, known = numbers_of(batch.column("dur_ns"))
+        most = LATEST_NS - 1
+        over = np.minimum(ts, most) + np.clip(dur, 0, most)
+        if len(self._tid):
+            places = np.minimum(np.searchsorted(self._tid, tid), len(self._tid) - 1)
+            cut = ~known & (self._tid[places] == tid) & (self._ts[places] == ts)
+            over[cut] = self._until[places[cut]]
+        return pa.array(over)
+
+
+def _within(
+    name: str, batch: pa.RecordBatch, window: Window | None, unended: _Unended | None
+) -> pa.RecordBatch:
+    first, last = TIME.get(name, _TS)
     if window is None or first not in batch.schema.names:
         return batch
     start, end = window.start, window.end
     begun = pc.coalesce(batch.column(first), pa.scalar(start, pa.int64()))
     over = begun
-    if last == "dur_ns":
-        over = pc.add(begun, pc.coalesce(batch.column(last), pa.scalar(0, pa.int64())))
+    if unended is not None:
+        over = unended.ends(batch)
     elif last != first:
         over = pc.coalesce(batch.column(last), pa.scalar(end, pa.int64()))
     return batch.filter(pc.and_(pc.less_equal(begun, end), pc.greater_equal(over, start)))

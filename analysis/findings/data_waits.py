@@ -28,7 +28,7 @@ _SAID = {
     _WORK: "spent on work for the samples, such as decoding",
     "files": "spent on opening files and looking them up on a disk",
     _READS: "spent on reads of a disk",
-    "cpu": "spent waiting for a CPU that another thread has",
+    "cpu": "spent waiting for a CPU",
     "throttled": "spent waiting because the cgroup has used up its CPU quota",
     "reclaim": "spent waiting for memory that others have to give up",
     "sync": "spent waiting until data is on a disk",
@@ -77,7 +77,10 @@ def cause_of_data_waits(trace: Trace, over: Window, workers: int) -> Cause | Non
     answer = ask(
         trace,
         f"SELECT 100 * sum(dur_ns) / sum(sum(dur_ns)) OVER () AS value, {_CAUSES} AS cause,"
-        " arg_max(detail, dur_ns) FILTER (kind = 'disk') AS device"
+        " arg_max(detail, dur_ns) FILTER (kind = 'disk') AS device,"
+        " coalesce(sum(dur_ns) FILTER (by_tid IS NULL), 0) / sum(dur_ns) AS nobodys,"
+        " coalesce(sum(dur_ns) FILTER (by_tid IS NULL AND certainty = 'exact'), 0) / sum(dur_ns)"
+        " AS idle"
         f" FROM (FROM critical_path WHERE {over.segments}) c"
         f" ASOF JOIN {fetches_of_steps(trace)} f"
         " ON c.step_pid = f.pid AND c.step_tid = f.tid AND c.ts >= f.ts"
@@ -90,7 +93,9 @@ def cause_of_data_waits(trace: Trace, over: Window, workers: int) -> Cause | Non
     said = f"{percent(answer.value)} of it {_SAID[cause]}"
     if cause == _WORK:
         return Cause(said, _more_workers_or_less_work(trace, workers))
-    if cause == _OTHERS:
+    if cause == "cpu" and answer.number("nobodys") == 0:
+        said += " that another thread has"
+    if cause == _OTHERS or (cause == "cpu" and answer.number("idle") > _HALF):
         return Cause(said, _MORE_WORKERS if workers else "load the data with workers")
     if cause == _READS:
         found = _reads(trace, over, said, answer.row["device"])

@@ -110,15 +110,15 @@ def _first_epoch(trace: Trace, over: Window) -> list[Finding]:
 def readers(trace: Trace) -> list[Finding]:
     """Returns the share of the workers' loading time that is spent in read calls.
 
-    The rest is decoding, copying, or page faults of mapped files. Needs the tables phases and
-    syscalls.
+    The rest is decoding, copying, or page faults of mapped files. Fetches that ended after the
+    recording do not count. Needs the tables phases and syscalls.
     """
     over = window(trace)
     if over is None:
         return []
     fetches = (
         'SELECT tid, start, "end" FROM phases WHERE name = \'fetch\' AND "end" > start'
-        f" AND {over.holds('start')} AND pid IN {_WORKERS}"
+        f' AND "end" <= {over.recorded} AND {over.holds("start")} AND pid IN {_WORKERS}'
     )
     loading = f'(SELECT sum("end" - start) FROM ({fetches}))'
     answer = ask(

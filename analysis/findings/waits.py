@@ -24,7 +24,7 @@ _LEAST = 2.0
 """Smallest percentage of the steps' time that a finding is made of."""
 
 _SAID = {
-    "cpu": "waits for a CPU that another thread has",
+    "cpu": "waits for a CPU",
     "throttled": "waits because its cgroup has used up its CPU quota",
     "reclaim": "waits for memory that others have to give up",
     "disk": "waits for reads of a disk",
@@ -52,12 +52,15 @@ _MENDS = {
 _WHO = "if(kind = 'sync' AND detail IS NOT NULL, detail, coalesce(by_comm, detail))"
 
 _QUERY = """WITH path AS ({path}), parts AS (
-    SELECT {who} AS who, sum(dur_ns) AS ns, sum(dur_ns) FILTER (certainty != 'exact') AS inferred
+    SELECT {who} AS who, sum(dur_ns) AS ns, sum(dur_ns) FILTER (certainty != 'exact') AS inferred,
+        sum(dur_ns) FILTER (by_tid IS NULL) AS nobodys,
+        sum(dur_ns) FILTER (by_tid IS NULL AND certainty = 'exact') AS idle
     FROM path WHERE {which} GROUP BY ALL
 )
 SELECT 100 * sum(ns) / (SELECT sum(dur_ns) FROM path) AS value,
     arg_max(who, ns) AS who, 100 * max(ns) FILTER (who IS NOT NULL) / sum(ns) AS part,
-    coalesce(sum(inferred), 0) / sum(ns) AS inferred
+    coalesce(sum(inferred), 0) / sum(ns) AS inferred,
+    coalesce(sum(nobodys), 0) / sum(ns) AS nobodys, coalesce(sum(idle), 0) / sum(ns) AS idle
 FROM parts HAVING sum(ns) > 0"""
 
 
@@ -99,6 +102,8 @@ def _of_kind(trace: Trace, over: Window, kind: str) -> list[Finding]:
         return []
     sentence = f"in {percent(answer.value)} of the steps' time, the thread that they depend on"
     sentence += f" {_SAID[kind]}"
+    if kind == "cpu" and answer.number("nobodys") == 0:
+        sentence += " that another thread has"
     if not pd.isna(answer.row["who"]):
         of = {"cpu": "has", "fault": "of", "disk": "of", "dirty": "of"}.get(kind, "for")
         who = answer.row["who"]
@@ -110,7 +115,7 @@ def _of_kind(trace: Trace, over: Window, kind: str) -> list[Finding]:
         sentence += (
             f" ({part} of it while {who} has it)" if of == "has" else f" ({part} of it {of} {who})"
         )
-    if kind in _MENDS:
+    if kind in _MENDS and not (kind == "cpu" and answer.number("idle") > 0.5):
         sentence += f": {_MENDS[kind]}"
     certainty = INFERRED if answer.number("inferred") > 0.5 else EXACT
     topic = f"steps: {kind}"

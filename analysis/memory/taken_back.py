@@ -1,7 +1,7 @@
 """Runs of pages without those that turn out not to have been there.
 
 A window around a fault may seem to map pages that are added to the cache only later. The rows that
-tell so take back the last use of each of these pages.
+tell so take back the last window's use of each of these pages.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def without_taken_back(rows: Rows, mapped: NDArray[np.bool_]) -> Rows:
     """Returns runs, in order of time, without the pages whose uses others of them take back.
 
     rows: first, index, pages, tenant, `taken_back` (True: this run takes back uses), and others,
-    which it keeps for what is left of a run. `mapped`: the runs whose pages can be taken back.
+    which it keeps for what is left of a run. `mapped`: the runs of windows.
     """
     back = rows["taken_back"]
     if not back.any():

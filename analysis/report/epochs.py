@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import pandas as pd
 
+from tracer.analysis.views.epoch_passes import epoch_passes
 from tracer.analysis.views.reads import READS, reads
 from tracer.analysis.views.steps import steps
 from tracer.analysis.views.threads import of_everybody
 from tracer.analysis.views.volumes import bios_on_one_level
 from tracer.store.trace import Trace
+
+_MARKS = """
+SELECT pid, epoch, start, "end" FROM phases
+WHERE name = 'epoch' AND "end" IS NOT NULL AND epoch IS NOT NULL
+"""
 
 
 def epochs(trace: Trace, dev: str | None = None) -> pd.DataFrame:
@@ -31,21 +37,7 @@ def epochs(trace: Trace, dev: str | None = None) -> pd.DataFrame:
     reading = "event = 'bio_queue' AND starts_with(rwbs, 'R')"
     frame = trace.sql(
         f"""
-        WITH marked AS (
-            SELECT pid, epoch, start, "end", coalesce(max("end") OVER (
-                PARTITION BY pid, epoch ORDER BY start, "end"
-                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-            ) > start, false) AS inside  -- another thread has marked this epoch already
-            FROM phases WHERE name = 'epoch' AND "end" IS NOT NULL AND epoch IS NOT NULL
-        ), numbered AS (
-            SELECT *, count(*) FILTER (NOT inside) OVER (
-                PARTITION BY pid, epoch ORDER BY start, "end" ROWS UNBOUNDED PRECEDING
-            ) AS pass
-            FROM marked
-        ), epoch AS (
-            SELECT pid, epoch, pass, min(start) AS start, max("end") AS ended
-            FROM numbered GROUP BY ALL
-        ), spent AS (
+        WITH epoch AS ({epoch_passes(_MARKS)}), spent AS (
             SELECT e.pid, e.epoch, e.pass, count(*) AS steps, sum(fetch_stall_ns) / 1e9 AS stall_s,
                 sum(compute_ns) / 1e9 AS compute_s,
                 sum(overhead_ns + checkpoint_ns) / 1e9 AS overhead_s

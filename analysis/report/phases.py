@@ -112,7 +112,7 @@ def _numbers(spans: Spans, lanes: pd.DataFrame, names: NDArray[Any]) -> dict[str
         found = found[works[process[found[:, 0]]]]
     # The epoch and the step of each dense number; -1: none.
     of_number = np.full((2, int(spans.number.max(initial=0)) + 2), -1, np.int64)
-    of_number[0, spans.number] = spans.epoch.dictionary_encode().indices.fill_null(-1)
+    of_number[0, spans.number] = spans.pass_epoch
     of_number[1, spans.number] = np.where(spans.step.is_valid(), spans.number, -1)
     counts = {}
     for column, codes in zip(("epochs", "steps"), of_number, strict=True):

@@ -37,7 +37,10 @@ SELECT coalesce(w.target, '') AS target, w.kind, w.dur_ns, CASE
         WHEN 'device' THEN if(w.kind = 'sync', NULL, w.detail) WHEN 'file' THEN w.detail
     END AS blamed
 FROM {{rows}} w
-LEFT JOIN (SELECT tid, bool_and(kernel) AS kernel FROM threads GROUP BY tid) k ON w.by_tid = k.tid
+-- Other threads have had the number, before or after, by other names or of other processes.
+LEFT JOIN (SELECT tid, pid, comm, bool_and(kernel) AS kernel FROM threads GROUP BY ALL) k
+    ON w.by_tid = k.tid AND w.by_pid IS NOT DISTINCT FROM k.pid
+    AND w.by_comm IS NOT DISTINCT FROM k.comm
 WHERE w.kind != '{RUN}'
 """
 

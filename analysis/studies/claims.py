@@ -5,13 +5,14 @@ whole interval lies outside them; or, if the claim is about a number, the interv
 number and is not within the bounds. `undecided`: neither. `not measured`: there is no value, and
 the verdict says why. Intervals are those of the mean over models and repeats
 (`tracer.analysis.studies.intervals`); if two places are compared, over pairs of the same model and
-repeat. A claim of several parts holds if all parts hold that were measured.
+repeat. A claim of several parts holds if all parts hold that were measured; its value is that of
+the first of these.
 """
 
 from __future__ import annotations
 
 import csv
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -79,9 +80,23 @@ def judge(runs: pd.DataFrame, paper: str | None = None) -> list[Verdict]:
     ]
 
 
-def _judge(claim: Claim, runs: pd.DataFrame, test: Test | None = None) -> Verdict:
-    test = test or TESTS[claim.id]
+def _judge(claim: Claim, runs: pd.DataFrame) -> Verdict:
+    """Returns the verdict with the value of the first part that was measured."""
+    test = TESTS[claim.id]
+    parts = [_judge_part(claim, runs, part) for part in (test, *test.others)]
+    first = next((part for part in parts if part.verdict != UNMEASURED), parts[0])
+    if first.verdict == UNMEASURED:
+        return first
+    found = {part.verdict for part in parts}
+    told = [first.why, *(_said(part) for part in parts if part is not first)]
+    return replace(
+        first,
+        verdict=next(one for one in (DIFFERS, UNDECIDED, AGREES) if one in found),
+        why=". ".join(told),
+    )
 
+
+def _judge_part(claim: Claim, runs: pd.DataFrame, test: Test) -> Verdict:
     def unmeasured(why: str) -> Verdict:
         return Verdict(
             claim.id, claim.claim, claim.paper_value, test.measured, None, None, None, 0,
@@ -100,15 +115,10 @@ def _judge(claim: Claim, runs: pd.DataFrame, test: Test | None = None) -> Verdic
         return unmeasured(one if len(known.values) else _why_none(test, runs, compared))
     value, low, high = interval(known.values, known.possible)
     verdict = _within(test, low, high)
-    told = [f"{_WORDS[verdict]} ({_bounds(test)}); {known.said()}"]
-    for part in test.others:
-        other = _judge(claim, runs, part)
-        verdict = _both(verdict, other.verdict)
-        said = other.why if other.value is None else f"{_said(other)}, {other.why}"
-        told.append(f"{other.measured}: {said}")
     return Verdict(
         claim.id, claim.claim, claim.paper_value, test.measured,
-        value, low, high, len(known.values), verdict, ". ".join(told),
+        value, low, high, len(known.values), verdict,
+        f"{_WORDS[verdict]} ({_bounds(test)}); {known.said()}",
     )  # fmt: skip
 
 
@@ -127,15 +137,11 @@ _WORDS = {
 }
 
 
-def _both(one: str, other: str) -> str:
-    """Returns the verdict of a claim of two parts: both must hold; unmeasured parts are ignored."""
-    if UNMEASURED in (one, other):
-        return one if other == UNMEASURED else other
-    return next(v for v in (DIFFERS, UNDECIDED, AGREES) if v in (one, other))
-
-
-def _said(verdict: Verdict) -> str:
-    return f"{verdict.value:.3g} [{verdict.low:.3g}, {verdict.high:.3g}]"
+def _said(part: Verdict) -> str:
+    value = ""
+    if part.value is not None:
+        value = f"{part.value:.3g} [{part.low:.3g}, {part.high:.3g}], "
+    return f"{part.measured}: {value}{part.why}"
 
 
 def _why_none(test: Test, runs: pd.DataFrame, compared: Compared) -> str:

@@ -246,7 +246,10 @@ def _written(trace: Trace, dev: str | None) -> dict[str, Any]:
 
 
 def _causes(trace: Trace, dev: str | None) -> dict[str, Any]:
-    shares = fault_causes(trace)["percent"]
+    causes = fault_causes(trace)
+    if causes[["file", "symbol"]].isna().all(axis=None):
+        return {}
+    shares = causes["percent"]
     return {"top_cause_percent": shares.max(), "top_causes_percent": shares.head(_TOP).sum()}
 
 

@@ -56,10 +56,15 @@ def _used(trace: Trace, axis: Axis, page: int) -> Lane:
 
 def _cached(trace: Trace, axis: Axis, page: int) -> Lane:
     """Draws the growth of the cache. Columns: series (target), at_s, value (MiB)."""
+    moved = (
+        "SELECT ts, target, read + written AS pages FROM page_uses WHERE read + written > 0"
+        " UNION ALL SELECT ts, brought_by, -(evicted + removed) FROM page_uses"
+        " WHERE evicted + removed > 0"
+    )
     query = (
-        f"SELECT target, {axis.bin('ts')} AS bin,"
-        f" sum(read + written - evicted - removed) * {page} / {_MIB} AS grown FROM page_uses"
-        f" WHERE {_of_targets(trace)} AND {axis.within('ts')} GROUP BY ALL ORDER BY target, bin"
+        f"SELECT target, {axis.bin('ts')} AS bin, sum(pages) * {page} / {_MIB} AS grown"
+        f" FROM ({moved}) WHERE {_of_targets(trace)} AND {axis.within('ts')}"
+        " GROUP BY ALL ORDER BY target, bin"
     )
     found = trace.sql(query)
     frame = pd.concat(
@@ -82,9 +87,9 @@ def _cached(trace: Trace, axis: Axis, page: int) -> Lane:
         "MiB",
         Kind.LINES,
         frame,
-        "Pages brought in since the recording began, without those taken out. A page that is taken"
-        " out counts for the target that used its file last. Below 0: pages left that were there"
-        " before, or that another process had brought in.",
+        "Pages that each target brought in since the recording began, without those of them that"
+        " were taken out, by anybody. Below 0: pages left that were there before; they count for"
+        " the target that used their file last.",
         query,
     )
 

@@ -12,10 +12,12 @@ from tracer.analysis.views.page_states import (
     ADD,
     ASKED,
     BATCH_FOLIOS,
+    BY_WINDOW,
     CACHED,
     DELETE,
     FRESH,
     KNOWN,
+    NOTHING,
     TAKEN_FOR_CACHED,
     UNREAD,
 )
@@ -31,15 +33,29 @@ def delete(
     end: int,
     evicts: bool,
     counters: Ints,
-    use: NDArray[np.void],
-) -> None:
-    """Takes pages out of the cache."""
-    if not evicts:
-        use["kind"], use["first"], use["pages"] = DELETE, first, end - first
+    uses: NDArray[np.void],
+    made: int,
+) -> int:
+    """Takes pages out of the cache; returns the rows made of `uses`.
+
+    A row has a run of pages that the same thread had brought in.
+    """
+    rows: Any = 0
+    use = uses[made]
     for place in range(base + first, base + end):
         page = pages[place]
+        if rows == 0 or page["life"] != use["brought_by"]:
+            use = uses[made + rows]
+            use["brought_by"] = page["life"]
+            use["kind"] = NOTHING if evicts else DELETE
+            use["first"], use["pages"] = place - base, 0
+            rows += 1
+        use["pages"] += 1
+        page["life"] = 0
         if page["flags"] & FRESH:
             use["unused"] += 1
+        if page["flags"] & TAKEN_FOR_CACHED:
+            page["added"] = 0  # the time of a window is no event's number
         page["flags"] = KNOWN
         page["evicted"] = 0
         page["mapped"] = 0
@@ -49,6 +65,7 @@ def delete(
             page["evicted"] = counters[1]
         else:
             use["removed"] += 1
+    return int(rows)
 
 
 @compiled
@@ -61,6 +78,7 @@ def add(
     file: int,
     pid: int,
     tid: int,
+    life: int,
     now: int,
     thread: NDArray[np.void],
     counters: Ints,
@@ -83,7 +101,8 @@ def add(
     )
     for index in range(first, end):
         page = pages[base + index]
-        cold = cold or (reads and page["flags"] in (0, KNOWN | CACHED | TAKEN_FOR_CACHED))
+        unnamed = page["flags"] == 0 or page["flags"] & TAKEN_FOR_CACHED != 0
+        cold = cold or (reads and unnamed)
         # An access took it for cached, or it was evicted before its batch came.
         missed = (
             in_call
@@ -94,6 +113,7 @@ def add(
             page["mapped"] = 0
         page["flags"] = KNOWN | CACHED
         page["by"] = tid
+        page["life"] = life
         page["added"] = now
         if reads:
             use["read"] += 1
@@ -220,8 +240,9 @@ def access_of_call(
     for place in range(base + first, base + end):
         page = pages[place]
         own = page["by"] == tid
+        added = not page["flags"] & TAKEN_FOR_CACHED and page["added"] > thread["began"]
         use["accessed"] += 1
-        if adds and own and page["added"] > thread["began"]:
+        if adds and own and added:
             use["missed"] += 1
         if page["flags"] & CACHED or not page["flags"] & KNOWN:
             use_page(page, own)
@@ -260,10 +281,11 @@ def use_page(page: NDArray[np.void], own: bool) -> None:
     """Marks a page as used: it is in the cache. `own`: by the thread that brought it in."""
     if not page["flags"] & KNOWN:
         page["flags"] = KNOWN | CACHED | TAKEN_FOR_CACHED
-    elif own:
-        page["flags"] = KNOWN | CACHED | (page["flags"] & (TAKEN_FOR_CACHED | UNREAD))
     else:
-        page["flags"] = KNOWN | CACHED | (page["flags"] & (ASKED | TAKEN_FOR_CACHED | UNREAD))
+        kept = TAKEN_FOR_CACHED | UNREAD | BY_WINDOW
+        if not own:
+            kept |= ASKED
+        page["flags"] = KNOWN | CACHED | (page["flags"] & kept)
 
 
 @compiled

@@ -11,7 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tracer.analysis.views.page_changes import use_page
-from tracer.analysis.views.page_states import CACHED, FAULT, KNOWN, MAP, TAKEN_FOR_CACHED
+from tracer.analysis.views.page_states import (
+    BY_WINDOW,
+    CACHED,
+    FAULT,
+    KNOWN,
+    MAP,
+    TAKEN_FOR_CACHED,
+)
 from tracer.probes.compiled import compiled
 
 
@@ -27,18 +34,14 @@ def fault(
     thread: NDArray[np.void],
     use: NDArray[np.void],
 ) -> None:
-    """Uses the page of a fault."""
+    """Uses the page of a fault. If a window was taken to map it, `take_back` goes before."""
     page = pages[base + index]
     repeated = thread["last"] == FAULT and thread["file"] == file and thread["first"] == index
-    taken = page["flags"] & TAKEN_FOR_CACHED and page["mapped"] > 0 and page["mapped_by"] == pid
-    if repeated and thread["mended"] > 0:
-        pass
-    elif taken:
-        use["mapped"] -= 1  # a window was taken to map it
-    else:
+    if not repeated or thread["mended"] == 0:
         use["accessed"] += 1
         use["kind"], use["first"], use["pages"] = FAULT, index, 1
     thread["mended"] = 0
+    page["flags"] = (page["flags"] | BY_WINDOW) ^ BY_WINDOW
     if page["flags"] & CACHED and not page["flags"] & TAKEN_FOR_CACHED:
         use_page(page, page["by"] == tid)
         thread["missing"] = 0
@@ -71,7 +74,7 @@ def map_window(
     cached, except if the file is `cold`: a page of it was read that was not there before. If one is
     not cached, its fault or its addition tells so later.
     """
-    pid = thread["window_pid"]
+    ts, pid, file = thread["window_ts"], thread["window_pid"], thread["window"] - 1
     first, end = base + thread["window_first"], base + thread["window_end"]
     new = False
     for place in range(first, end):
@@ -91,11 +94,15 @@ def map_window(
         if page["mapped_by"] == pid and page["mapped"] > thread["remapped"]:
             continue
         if place != following:
+            _begin_run(uses[made + rows], place - base, ts, file, pid, tid)
             rows += 1
         following = place + 1
-        _count(uses[made + rows - 1], place - base, 1)
+        _count(uses[made + rows - 1], 1)
         use_page(page, page["by"] == tid)
         page["mapped"], page["mapped_by"] = now, pid
+        if page["flags"] & TAKEN_FOR_CACHED:
+            page["flags"] |= BY_WINDOW
+            page["added"], page["by"] = ts, tid
     thread["last"] = MAP
     return int(rows)
 
@@ -108,36 +115,41 @@ def take_back(
     end: int,
     file: int,
     pid: int,
-    thread: NDArray[np.void],
     uses: NDArray[np.void],
     made: int,
 ) -> int:
-    """Takes back the uses of pages that a window was taken to map, but that are added only now.
+    """Takes back the uses of pages that a window was taken to map: they turn out to be missing.
 
-    Returns the rows made of `uses`: each has a run of pages, and counts below 0.
+    Returns the rows made of `uses`: each has a run of pages of one window, its time and its thread,
+    and counts below 0.
     """
     rows: Any = 0
-    if thread["last"] != FAULT:
-        return 0
-    waited_for = thread["missing"] - 1 if thread["file"] == file else -1
     following: Any = -1
+    use = uses[made]
     for index in range(first, end):
         page = pages[base + index]
-        taken = page["flags"] & TAKEN_FOR_CACHED and page["mapped"] > thread["remapped"]
-        if index == waited_for or not taken or page["mapped_by"] != pid:
+        if not page["flags"] & BY_WINDOW or page["mapped_by"] != pid:
             continue
-        if index != following:
+        if index != following or page["added"] != use["ts"] or page["by"] != use["tid"]:
+            use = uses[made + rows]
+            _begin_run(use, index, page["added"], file, pid, page["by"])
             rows += 1
         following = index + 1
-        _count(uses[made + rows - 1], index, -1)
+        _count(use, -1)
     return int(rows)
 
 
 @compiled
-def _count(use: NDArray[np.void], index: int, change: int) -> None:
-    # Adds a page to the run of a row, or begins the run. A row without a count may hold others.
-    if use["accessed"] == 0:
-        use["kind"], use["first"], use["pages"] = MAP, index, 0
+def _begin_run(use: NDArray[np.void], index: Any, ts: Any, file: Any, pid: Any, tid: Any) -> None:
+    # An event that did nothing may have left its pages here.
+    use["kind"], use["first"], use["pages"] = MAP, index, 0
+    use["ts"], use["file"] = ts, file
+    use["pid"] = use["by_pid"] = pid
+    use["tid"] = use["by_tid"] = tid
+
+
+@compiled
+def _count(use: NDArray[np.void], change: int) -> None:
     use["pages"] += 1
     use["accessed"] += change
     use["mapped"] += change

@@ -37,6 +37,7 @@ EVENT = np.dtype(
         ),  # access: 1 if it is of the same call as the one before; -1: not known;
         # inferred: 1 if its call brought pages in; bio: 1 if its reader and file are not known;
         # wait: 1 if its call queued a read itself
+        ("life", "i4"),  # add: `life` of the thread in the view threads; -1: not known
     ]
 )
 USE = np.dtype(
@@ -48,10 +49,13 @@ USE = np.dtype(
         ("by_tid", "i4"),
         ("file", "i4"),
         # Pages used: ACCESS, FAULT, MAP; written: ADD; removed: DELETE; or NOTHING. A MAP that is
-        # accessed below 0 takes back the use of pages.
+        # accessed below 0 takes back the use of pages, at the time of that use.
         ("kind", "i1"),
         ("first", "i8"),  # first of these pages
         ("pages", "i8"),
+        # The `life` of the thread that had brought in the pages that leave; -1: not known who it
+        # was; 0: they were there before, or none leave.
+        ("brought_by", "i4"),
         ("accessed", "i8"),
         ("mapped", "i8"),
         ("missed", "i8"),
@@ -67,24 +71,26 @@ USE = np.dtype(
         ("unplaced", "i8"),
     ]
 )
-COUNTS = USE.names[9:] if USE.names else ()
+COUNTS = USE.names[10:] if USE.names else ()
 """The counts of an event's effects, in pages except for the last three."""
 
 PAGE = np.dtype(
     [
         ("flags", "u1"),
-        ("by", "i4"),  # the thread that added it
-        ("added", "i8"),  # number of the event that added it
+        ("by", "i4"),  # the thread that added it; BY_WINDOW: whose window it was
+        ("added", "i8"),  # number of the event that added it; BY_WINDOW: ns, time of the window
         ("evicted", "i8"),  # pages evicted before it; 0: it was not evicted since it was added
         ("mapped", "i8"),  # number of the event that mapped it
         ("mapped_by", "i4"),  # the process that mapped it last
+        ("life", "i4"),  # `life` of the thread that added it, as in EVENT; 0: no event added it
     ],
     align=True,
 )
-KNOWN, CACHED, FRESH, TAKEN_FOR_CACHED, ASKED, UNREAD = 1, 2, 4, 8, 16, 32
+KNOWN, CACHED, FRESH, TAKEN_FOR_CACHED, ASKED, UNREAD, BY_WINDOW = 1, 2, 4, 8, 16, 32, 64
 """Flags of a page: some event named it; it is in the cache; it was read and not used yet; nothing
 but an access told that it is in the cache; a call brought it in and has not accessed it yet; a read
-brought it in, and no bio that was held back has read it since."""
+brought it in, and no bio that was held back has read it since; nothing but an access told that it
+is in the cache, and it counts as mapped by a window around a fault."""
 
 THREAD = np.dtype(
     [

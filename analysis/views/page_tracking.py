@@ -72,8 +72,8 @@ from tracer.probes.limits import PID_LIMIT
 _MOST_LOOKS = 1 << 35
 """Most looks at a page, of all events: 100 million events of 300 pages each."""
 _MOST_ROWS = 1 << 26
-"""Most rows of runs of pages around faults, beyond 8 for each event. The kernel maps 16 pages
-around a fault, unless told otherwise."""
+"""Most rows of runs of pages around faults, and of those that leave, beyond 8 for each event. The
+kernel maps 16 pages around a fault, unless told otherwise."""
 
 
 class PageTracking:
@@ -126,14 +126,14 @@ class PageTracking:
             done += followed
             self._check()
             if followed == 0:
-                self._spare *= 4  # the next event alone may need more rows
+                self._spare *= 2  # the next event alone may need more rows
             yield uses[:made]
 
     def _check(self) -> None:
         if self._counters[2] > _MOST_LOOKS:
             raise BadTrace("the events of the page cache overlap too often", "the trace is damaged")
         if self._counters[3] > _MOST_ROWS + 8 * self._counters[0]:
-            raise BadTrace("the pages around faults have too many gaps", "the trace is damaged")
+            raise BadTrace("the pages of its events have too many gaps", "the trace is damaged")
 
     def finish(self, ts: int) -> Iterator[NDArray[np.void]]:
         """Yields the windows of which no later event tells, and the pages never used (`USE`).
@@ -242,21 +242,28 @@ def _follow(
             counters[2] += end - first
             if counters[2] > _MOST_LOOKS:
                 return number, made
+            if kind == FAULT or (kind == ADD and thread["last"] == FAULT):
+                until = first + 1 if kind == FAULT else end
+                rows = take_back(pages, base[file], first, until, file, event["pid"], uses, made)
+                counters[3] += rows
+                made += rows
+                use = uses[made]
+                use["kind"] = NOTHING
             if kind == DELETE:
-                delete(pages, base[file], first, end, thread["reclaims"] != 0, counters, use)
-            elif kind == ADD:
-                rows = take_back(
-                    pages, base[file], first, end, file, event["pid"], thread, uses, made
-                )
-                if rows > 0:
-                    _fill(uses, made, made + rows, event["ts"], file, pid, tid)
-                    counters[3] += rows
-                    made += rows
-                    use = uses[made]
-                    use["kind"] = NOTHING
+                evicts = thread["reclaims"] != 0
+                rows = delete(pages, base[file], first, end, evicts, counters, uses, made)
+                for row in range(made, made + rows):
+                    use = uses[row]
+                    use["ts"], use["file"] = when, file
+                    use["pid"], use["tid"] = files[file]["pid"], files[file]["tid"]
+                    use["by_pid"], use["by_tid"] = event["pid"], tid
+                counters[3] += rows
+                made += rows
+                continue
+            if kind == ADD:
                 if add(
-                    pages, base[file], first, end, told, file, event["pid"], tid, now, thread,
-                    counters, use,
+                    pages, base[file], first, end, told, file, event["pid"], tid, event["life"],
+                    now, thread, counters, use,
                 ):  # fmt: skip
                     files[file]["cold"] = 1
                 when = time_of_addition(event, inferred, thread, use)
@@ -292,17 +299,14 @@ def _follow(
             else:
                 fault(pages, base[file], first, file, event["pid"], tid, now, thread, use)
                 thread["asked"] = 0
-                if use["accessed"] != 0 or use["mapped"] != 0:
+                if use["accessed"] != 0:
                     thread["since"] = when
-        if kind == DELETE:
-            use["pid"], use["tid"] = files[file]["pid"], files[file]["tid"]
-        else:
-            if kind not in (BIO, WAIT, RETURN):
-                files[file]["pid"], files[file]["tid"] = event["pid"], tid
-            use["pid"], use["tid"] = pid, user
+        if kind not in (BIO, WAIT, RETURN):
+            files[file]["pid"], files[file]["tid"] = event["pid"], tid
+        use["pid"], use["tid"] = pid, user
         if (
-            use["accessed"] or use["missed"] or use["read"] or use["evicted"] or use["removed"]
-            or use["mapped"] or use["written"] or use["disk_bytes"] or use["wait_ns"]
+            use["accessed"] or use["missed"] or use["read"] or use["written"]
+            or use["disk_bytes"] or use["wait_ns"]
         ):  # fmt: skip
             use["ts"], use["file"] = when, file
             use["by_pid"], use["by_tid"] = event["pid"], tid
@@ -327,12 +331,14 @@ def _owner(
 
 @compiled
 def _wide(event: Any, thread: Any) -> int:
-    # Returns the pages of which each second one may need a row at this event.
+    # Returns twice the rows of pages that are mapped, taken back, or leave, at this event.
     wide: Any = 0
     if thread["window"] > 0:
         wide += thread["window_end"] - thread["window_first"]
-    if event["kind"] == ADD:
-        wide += min(max(event["pages"], 1), MOST_PAGES)
+    if event["kind"] in (ADD, DELETE):
+        wide += 2 * min(max(event["pages"], 1), MOST_PAGES)
+    if event["kind"] == FAULT:
+        wide += 2
     return int(wide)
 
 
@@ -360,16 +366,4 @@ def _end_window(
         cold = files[file]["cold"] != 0
         rows = map_window(pages, base[file], cold, event["tid"], now, thread, uses, made)
     thread["window"] = 0
-    ts, pid = thread["window_ts"], thread["window_pid"]
-    _fill(uses, made, made + rows, ts, file, pid, event["tid"])
     return int(rows)
-
-
-@compiled
-def _fill(uses: Any, first: int, end: int, ts: int, file: int, pid: int, tid: int) -> None:
-    # Fills in the time, file and thread of rows.
-    for row in range(first, end):
-        use = uses[row]
-        use["ts"], use["file"] = ts, file
-        use["pid"] = use["by_pid"] = pid
-        use["tid"] = use["by_tid"] = tid

@@ -2,7 +2,7 @@
 
 - accessed: pages that a call reads, that a fault touches, or that are mapped around a fault. The
   latter (`mapped`) count when a thread maps them for the first time, used or not. A row with counts
-  below 0 takes back those of pages that turn out not to have been there.
+  below 0 takes back those of pages that turn out not to have been there, at the time of their use.
 - missed: those of them that the call or fault itself had to bring in.
 - read: all pages that calls and faults brought in. Those that are not missed are read ahead.
 - written: pages that came into the cache otherwise, mostly to be written to.
@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from tracer.analysis.views.calls_around import LATEST
 from tracer.analysis.views.calls_by_kind import LOOKUPS, READ
 from tracer.analysis.views.context import COLUMNS, make_in_context
+from tracer.analysis.views.file_numbers import FileNumbers
 from tracer.analysis.views.held_back import BY_KERNEL, OF_DATA, held_back
 from tracer.analysis.views.inferred_accesses import (
     EVENTS as INFERRED,
@@ -35,7 +36,9 @@ from tracer.analysis.views.inferred_accesses import (
     accesses_are_logged,
     infer_accesses,
 )
+from tracer.analysis.views.lives import Lives, lives_of
 from tracer.analysis.views.page_states import (
+    ADD,
     BEGIN,
     BIO,
     COUNTS,
@@ -151,39 +154,12 @@ SELECT u.ts, nullif(u.pid, 0) AS pid, nullif(u.tid, 0) AS tid, u.by_pid, u.by_ti
     -- A file that was made after this use has the number of the one that was used.
     if(n.born_ns > u.ts, NULL, n.path) AS path,
     {", ".join(f"u.{name}" for name in COUNTS)},
+    CASE WHEN u.evicted + u.removed > 0 THEN if(u.brought_by = 0, u.target, b.target) END
+        AS brought_by,
     $inferred AS inferred, u.comm, u.role, u.target, u.container, u.phase, u.stage, u.epoch, u.step
-FROM {IN_CONTEXT} u LEFT JOIN page_files f USING (file)
+FROM {IN_CONTEXT} u LEFT JOIN page_files f USING (file) LEFT JOIN threads b ON u.brought_by = b.life
 LEFT JOIN (FROM files WHERE root IS NULL) n ON f.dev = n.dev AND f.ino = n.ino
 """
-
-
-class _Files:
-    """The numbers of files by device and inode."""
-
-    def __init__(self, files: pa.Table) -> None:
-        """Takes dev and ino of the files, in the order of their numbers."""
-        self._of: dict[str, tuple[NDArray[np.uint64], NDArray[np.int64]]] = {}
-        devs = np.array(files["dev"].to_pylist(), object)
-        inos = files["ino"].to_numpy()
-        for dev in dict.fromkeys(devs):
-            mine = np.flatnonzero(devs == dev)
-            order = mine[np.argsort(inos[mine])]
-            self._of[dev] = inos[order], order
-
-    def numbers(self, dev: pa.Array, ino: pa.Array) -> NDArray[np.int64]:
-        """Returns the number of each row's file; -1 for none."""
-        found = np.full(len(dev), NOTHING, np.int64)
-        names = dev.dictionary_encode() if not isinstance(dev, pa.DictionaryArray) else dev
-        codes = names.indices.fill_null(NOTHING).to_numpy(zero_copy_only=False)
-        wanted = ino.fill_null(0).to_numpy(zero_copy_only=False)
-        for code, name in enumerate(names.dictionary.to_pylist()):
-            if name in self._of:
-                inos, numbers = self._of[name]
-                rows = np.flatnonzero(codes == code)
-                places = np.minimum(np.searchsorted(inos, wanted[rows]), len(inos) - 1)
-                same = inos[places] == wanted[rows]
-                found[rows[same]] = numbers[places[same]]
-        return found
 
 
 def _in_memory(trace: Trace) -> pa.Table:
@@ -221,7 +197,7 @@ def _build(trace: Trace) -> None:
         files["base"].to_numpy(), files["pages"].to_numpy(), page, reclaimers,
         bool(trace.rows(told)), inferred,
     )  # fmt: skip
-    numbers = _Files(files)
+    numbers = FileNumbers(files)
     others = _others(trace, numbers, page)
     if inferred:
         others = _with_accesses(trace, numbers, others)
@@ -229,11 +205,11 @@ def _build(trace: Trace) -> None:
     trace.execute(
         f"CREATE OR REPLACE TEMP TABLE {_EVENTS} (ts BIGINT, pid INTEGER, tid INTEGER,"
         " by_pid INTEGER, by_tid INTEGER, file BIGINT, kind TINYINT, first BIGINT, pages BIGINT,"
-        f" {counts}, row BIGINT)"
+        f" brought_by INTEGER, {counts}, row BIGINT)"
     )
     last = row = 0
     returns = _Returns(trace, not inferred)
-    for events in _in_order(trace, numbers, others, returns):
+    for events in _in_order(trace, numbers, lives_of(trace), others, returns):
         last = int(events["ts"][-1])
         for uses in tracking.add(events):
             row = _append(trace, uses, row)
@@ -245,7 +221,7 @@ def _build(trace: Trace) -> None:
     trace.execute(_MADE.replace("$inferred", str(inferred)))
 
 
-def _with_accesses(trace: Trace, files: _Files, others: NDArray[np.void]) -> NDArray[np.void]:
+def _with_accesses(trace: Trace, files: FileNumbers, others: NDArray[np.void]) -> NDArray[np.void]:
     """Returns the rare events with those inferred from calls and faults, in order of time."""
     rows = trace.arrow(_INFERRED)
     events = _events(rows)
@@ -270,7 +246,7 @@ def _unplaced(trace: Trace) -> NDArray[np.void]:
     return uses
 
 
-def _others(trace: Trace, files: _Files, page: int) -> NDArray[np.void]:
+def _others(trace: Trace, files: FileNumbers, page: int) -> NDArray[np.void]:
     """Returns the rare events of other tables, in order of time."""
     queries = [_BIOS.replace("$once", bios_on_one_level(trace, None, OF_DATA)), _BRACKETS]
     if all(table in trace.tables for table in WAITS.needs):
@@ -312,13 +288,16 @@ class _Returns:
 
 
 def _in_order(
-    trace: Trace, files: _Files, others: NDArray[np.void], returns: _Returns
+    trace: Trace, files: FileNumbers, lives: Lives, others: NDArray[np.void], returns: _Returns
 ) -> Iterator[NDArray[np.void]]:
     """Yields all events in order of time; at one time, those of the page cache first."""
     done = 0
     for batch in trace.batches(_ROWS, beside=True):
         events = _events(batch)
         events["file"] = files.numbers(batch.column("dev"), batch.column("ino"))
+        adds = np.flatnonzero(events["kind"] == ADD)
+        found = lives.of(events["tid"][adds].astype(np.int64), events["ts"][adds])
+        events["life"][adds] = np.where(found < 0, NOTHING, found + 1)
         last = int(events["ts"].max(initial=0))
         upto = done + int(np.searchsorted(others["ts"][done:], last))
         both = np.concatenate([events, others[done:upto], returns.until(last)])
@@ -341,7 +320,8 @@ def _append(trace: Trace, uses: NDArray[np.void], row: int) -> int:
 
 
 _DOCS = {
-    "ts": "when the event was logged; of pages that a call reads or misses: when it began to read",
+    "ts": "when the event was logged; of pages that a call reads or misses: when it began to read;"
+    " of pages taken back: when they seemed to be mapped",
     "accessed": "pages that it uses: of a call, of a fault, or mapped around one",
     "mapped": "those of them that are mapped around a fault, whether they are used or not",
     "missed": "accessed pages that were not in the cache, and that the access itself brought in",
@@ -359,6 +339,10 @@ _DOCS = {
     "unplaced": "bytes that it reads from a file or a place that is not known; such a row has no "
     "file, and exists only if accesses are inferred",
 }
+_BROUGHT_BY = (
+    "target that had brought in the evicted or removed pages; if they were there before the"
+    " recording, the one that used the file last; null: others"
+)
 _UNITS = {"disk_bytes": "bytes", "wait_ns": "ns", "unplaced": "bytes"}
 INFERRED_COLUMN = Column(
     "inferred",
@@ -381,6 +365,7 @@ PAGE_USES = View(
         INO,
         Column("path", Type.TEXT, "name at the end of the recording; null: not known"),
         *(Column(name, Type.INT64, _DOCS[name], _UNITS.get(name, "pages")) for name in COUNTS),
+        Column("brought_by", Type.TEXT, _BROUGHT_BY),
         INFERRED_COLUMN,
         *COLUMNS,
     ),

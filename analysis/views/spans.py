@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from tracer.analysis.views.arrays import arrays_of
+from tracer.analysis.views.epoch_passes import epoch_passes
 from tracer.analysis.views.nesting import NEVER, Ints
 from tracer.analysis.views.phase_times import make_phase_times
 from tracer.store.trace import Trace
@@ -24,17 +25,29 @@ SELECT pid, tid, row_number() OVER (ORDER BY pid, tid) - 1 AS lane FROM (
 )
 """
 
+_MARKS = f"""
+SELECT pid, epoch, start, greatest(coalesce(until, {NEVER}), start) AS "end" FROM phase_times
+WHERE name = 'epoch' AND epoch IS NOT NULL
+"""
+
 _SPANS = f"""
 SELECT lane, p.start, greatest(coalesce(until, {NEVER}), p.start) AS "end", code,
     coalesce(p.epoch, 0) AS epoch, p.epoch IS NULL AS no_epoch,
     coalesce(p.step, 0) AS step, p.step IS NULL AS no_step{{number}}
-FROM phase_times p JOIN phase_lanes USING (pid, tid) JOIN phase_names USING (name)
+FROM phase_times p JOIN phase_lanes USING (pid, tid) JOIN phase_names USING (name){{passes}}
 ORDER BY lane, p.start, 3 DESC, row
 """
 
 _NUMBER = """,
     CASE WHEN p.epoch IS NULL AND p.step IS NULL THEN -1
-        ELSE dense_rank() OVER (ORDER BY p.epoch, p.step) END AS number
+        ELSE dense_rank() OVER (ORDER BY p.epoch, coalesce(e.pass, 1), p.step) END AS number,
+    CASE WHEN p.epoch IS NULL THEN -1
+        ELSE dense_rank() OVER (ORDER BY p.epoch, coalesce(e.pass, 1)) END AS pass_epoch
+"""
+
+_PASSES = f"""
+ASOF LEFT JOIN ({epoch_passes(_MARKS)}) e
+    ON p.pid = e.pid AND p.epoch = e.epoch AND p.start >= e.start
 """
 
 
@@ -53,7 +66,12 @@ class Spans:
     name: Ints
     """Code of the phase's name in the table `phase_names`."""
     number: Ints
-    """Code of the phase's epoch and step; -1: it has neither. Empty: it was not requested."""
+    """Code of the phase's epoch and step; -1: it has neither. Empty: it was not requested.
+
+    Epochs and steps of a process that begins anew with its numbers have other codes.
+    """
+    pass_epoch: Ints
+    """Likewise, of its epoch alone."""
     epoch: pa.Array
     step: pa.Array
 
@@ -61,7 +79,7 @@ class Spans:
 def read_spans(trace: Trace, numbers: bool = True) -> Spans:
     """Returns the phases of a trace and makes the tables `phase_names` and `phase_lanes`.
 
-    Without `numbers`, the array `number` is empty.
+    Without `numbers`, the arrays `number` and `pass_epoch` are empty.
     """
     make_phase_times(trace)
     trace.execute(_NAMES)
@@ -72,17 +90,19 @@ def read_spans(trace: Trace, numbers: bool = True) -> Spans:
         "no_epoch": "bool",
         "step": "int64",
         "no_step": "bool",
-        **({"number": "int64"} if numbers else {}),
+        **({"number": "int64", "pass_epoch": "int64"} if numbers else {}),
     }
-    query = _SPANS.format(number=_NUMBER if numbers else "")
+    told, passes = (_NUMBER, _PASSES) if numbers else ("", "")
+    query = _SPANS.format(number=told, passes=passes)
     lane, start, end, name, epoch, no_epoch, step, no_step, *more = arrays_of(trace, query, kinds)
-    number = more[0] if numbers else np.empty(0, np.int64)
+    number, pass_epoch = more if numbers else [np.empty(0, np.int64)] * 2
     return Spans(
         lane,
         start,
         end,
         name,
         number,
+        pass_epoch,
         pa.array(epoch, mask=no_epoch),
         pa.array(step, mask=no_step),
     )

@@ -46,7 +46,7 @@ from tracer.analysis.views.lives import Lives
 from tracer.analysis.views.requests import OPERATION
 from tracer.analysis.views.sleeps import Marks, Sleeps
 from tracer.analysis.views.sync_parts import AWAITED
-from tracer.analysis.views.threads import make_threads, owns, whole_machine
+from tracer.analysis.views.threads import make_threads, of_everybody, owns
 from tracer.analysis.views.throttled import split_throttled
 from tracer.analysis.views.view import View, apart
 from tracer.analysis.views.wait_causes import Causes
@@ -166,10 +166,10 @@ def _build(trace: Trace) -> None:
     ):
         trace.empty_if_missing(table)
     make_threads(trace)
-    everybody = not trace.manifest["targets"] or whole_machine(trace)
+    # A thread of several targets has no name of one.
     trace.execute(
         "CREATE OR REPLACE TEMP TABLE waiting_threads AS FROM threads"
-        f" WHERE target IS NOT NULL OR {everybody}"
+        f" WHERE target IS NOT NULL OR coalesce(job, false) OR {of_everybody(trace)}"
     )
     trace.execute(_EVIDENCE)
     make_wait_tables(trace)

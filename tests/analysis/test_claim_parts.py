@@ -139,7 +139,10 @@ def test_causes_are_shares_of_all_faults_and_unknown_without_names():
     none = of_causes(pd.DataFrame([(None, 100.0)], columns=["symbol", "percent"]))
     assert "faults_by_causes_percent" not in none
     assert none["faults_by_causes_percent_why"] == "the function of no page fault is known"
-    nothing = verdict("P8", causes(faults_by_causes_percent=np.nan).assign(
+    unknown = dict.fromkeys(
+        ("faults_by_causes_percent", "top_causes_percent", "top_cause_percent"), np.nan
+    )
+    nothing = verdict("P8", causes(**unknown).assign(
         faults_by_causes_percent_why="the function of no page fault is known"))  # fmt: skip
     assert (nothing.verdict, nothing.why) == (
         claims.UNMEASURED, "the function of no page fault is known",
@@ -210,6 +213,30 @@ def test_faults_under_a_memory_limit_with_swap_are_a_part_of_their_own():
     alone = verdict("P2", usual.assign(major_faults=1.0))
     assert (alone.verdict, alone.value) == (claims.AGREES, found.value)
     assert "this study has no runs for it" in alone.why
+
+
+@pytest.mark.parametrize(
+    ("ratio", "major", "expected"),
+    [(3.0, 0.8, claims.AGREES), (3.0, 0.1, claims.DIFFERS), (1.5, 0.8, claims.DIFFERS)],
+)
+def test_a_claim_is_judged_by_its_other_parts_if_the_first_was_not_measured(ratio, major, expected):
+    """All runs have a memory limit and swap."""
+    frame = study("faults", {"host": 100.0, "1": 100.0 * ratio}, memory="300m", swap="2g")
+    found = verdict("P2", frame.assign(major_faults=major * frame["faults"]))
+    assert found.verdict == expected
+    assert (found.value, found.values) == (pytest.approx(ratio), 12)
+    assert found.measured == "page faults, container / host, both with a memory limit and swap"
+    assert "page faults, container / host: this study has no runs for it" in found.why
+    assert "share of major faults in a container with a memory limit and swap: 0." in found.why
+
+
+def test_one_run_of_each_part_is_no_measurement():
+    frame = study("faults", {"host": 100.0, "1": 300.0}, memory="300m", swap="2g")
+    first = (frame["repeat"] == 0) & (frame["model"] == MODELS[0])
+    alone = frame[first & (frame["memory"] == "300m")]
+    found = verdict("P2", alone.assign(major_faults=0.8 * alone["faults"]))
+    assert (found.verdict, found.value, found.values) == (claims.UNMEASURED, None, 0)
+    assert found.measured == "page faults, container / host"
 
 
 def steps(ratios, **factors):

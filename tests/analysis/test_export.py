@@ -165,7 +165,7 @@ class TestPerfetto:
         assert [(s.start, s.end) for s in found.on(*served)] == [(140, 160), (160, 250)]
         queued = found.on(*found.named("requests queued"))
         assert [(s.start, s.end) for s in queued] == [(90, 140), (100, 150), (110, 160)]
-        assert not later.instants and [(s.start, s.end) for s in later.slices] == [(160, 250)]
+        assert not later.instants and [(s.start, s.end) for s in later.slices] == [(170, 250)]
 
     def test_each_of_many_requests_in_flight_has_its_own_times(self, tmp_path):
         rows, true = [], set()
@@ -221,6 +221,30 @@ class TestPerfetto:
         assert {s.name for s in found.slices} >= {"fsync", "backward", "step", "train"}
         assert not {s.name for s in found.slices} & {"forward", "checkpoint"}
 
+    def test_slices_end_with_the_window(self, trace, tmp_path):
+        found = drawn(trace, tmp_path, start_s=200e-9, end_s=350e-9)
+        (thread,) = (u for u, t in found.tracks.items() if t.thread.tid == 7)
+        assert [(s.name, s.start, s.end, s.notes["dur_ns"]) for s in found.on(thread)] == [
+            ("train", 200, 350, 1000),
+            ("epoch", 200, 350, 1000),
+            ("step", 200, 350, 400),
+            ("backward", 200, 350, 250),
+        ]
+        (fsync,) = found.on(*found.named("system calls"))
+        assert (fsync.start, fsync.end, fsync.notes) == (200, 340, {"ret": -5, "dur_ns": 300})
+        served = found.on(*found.named("requests in service"))
+        spans = {(s.start, s.end, s.notes["dur_ns"]) for s in served}
+        assert spans == {(200, 300, 150), (200, 250, 90)}
+        (whole,) = found.on(*found.named("write-back: sync"))
+        assert (whole.start, whole.end) == (210, 260) and "dur_ns" not in whole.notes
+
+    def test_counters_of_a_while_lie_in_the_window(self, trace, tmp_path):
+        found = drawn(trace, tmp_path, start_s=0.010000001, end_s=0.035)
+        (folios,) = found.named("folios made dirty, per 10 ms")
+        ms = 1_000_000
+        expected = [(10 * ms + 1, 1), (20 * ms, 0), (30 * ms, 1), (35 * ms, 0)]
+        assert found.counters[folios] == expected
+
     @pytest.mark.slow
     def test_many_names_begin_their_numbers_anew(self, tmp_path):
         rows = [call(10 * n, f"call {n}", 5) for n in range(70_000)]
@@ -249,6 +273,11 @@ class TestChrome:
         counters = [e["args"]["value"] for e in found if e["name"] == "cpu.busy (share)"]
         assert counters == [0.5, 0.75]
         assert any(e["args"]["name"] == HOSTILE for e in found if e["ph"] == "M")
+
+    def test_slices_end_with_the_window(self, trace, tmp_path):
+        export(trace, "chrome", tmp_path / "out", start_s=200e-9, end_s=350e-9)
+        (fsync,) = (e for e in self.events(tmp_path / "out") if e["name"] == "fsync")
+        assert (fsync["ts"], fsync["dur"], fsync["args"]["dur_ns"]) == (0.2, 0.14, 300)
 
     def test_a_request_that_did_not_complete_is_an_instant(self, tmp_path):
         with make_trace(tmp_path / "t", STUCK) as trace:
@@ -312,6 +341,43 @@ class TestTables:
                 export(trace, "csv", tmp_path / f"{at}", **window)
                 found.append(pd.read_csv(tmp_path / f"{at}/requests.csv")["sector"].tolist())
         assert found == [[], [32, 64], [64, 128], [64]]
+
+    def test_a_call_that_did_not_end_lies_in_all_times_until_its_thread_ends(self, tmp_path):
+        """The return of futex was lost. Thread 9 ends at 40; 10 ends at 33, then another has it."""
+        calls = [
+            call(10, "read", None, None), call(20, "futex", None, None, tid=8),
+            call(30, "exit_group", None, None, tid=9), call(32, "exit", None, None, tid=10),
+            call(60, "poll", 5, tid=8), call(80, "write", 5, tid=10),
+        ]  # fmt: skip
+        lives = [(7, 0, None), (8, 0, None), (9, 0, 40), (10, 0, 33), (10, 70, None)]
+        tables = {
+            "processes": [
+                {"pid": 7, "tid": tid, "start_ns": since, "end_ns": until}
+                for tid, since, until in lives
+            ],
+            "syscalls": calls,
+            "off_cpu": [{"ts": 12, "dur_ns": None, "pid": 7, "tid": 7}],
+        }
+        found = {}
+        with make_trace(tmp_path / "t", tables) as trace:
+            for at in (5, 15, 20, 35, 50, 62, 90):
+                window = {"start_s": at * 1e-9, "end_s": at * 1e-9}
+                said = export(trace, "csv", tmp_path / f"{at}", **window)
+                names = pd.read_csv(tmp_path / f"{at}/syscalls.csv")["name"].tolist()
+                found[at] = names, said["off_cpu"]
+        assert found == {
+            5: ([], 0), 15: (["read"], 1), 20: (["read", "futex"], 1),
+            35: (["read", "exit_group"], 1), 50: (["read"], 1), 62: (["read", "poll"], 1),
+            90: (["read"], 1),
+        }  # fmt: skip
+
+    def test_a_call_that_did_not_end_lies_in_all_later_times_if_no_thread_is_known(self, tmp_path):
+        with make_trace(tmp_path / "t", {"syscalls": [call(10, "read", None, None)]}) as trace:
+            found = [
+                export(trace, "csv", tmp_path / f"{at}", start_s=at * 1e-9)["syscalls"]
+                for at in (5, 900)
+            ]
+        assert found == [1, 1]
 
 
 class TestOutput:

@@ -70,6 +70,19 @@ def test_a_run_is_measured_once_and_on_its_own_device(tmp_path):
     assert measure(tmp_path, DEV) == found
 
 
+def test_faults_of_which_no_file_or_function_is_known_have_no_cause(tmp_path):
+    rows = [{"ts": n, "pid": 7, "tid": 7, "kind": "minor", "user": True} for n in range(3)]
+    processes = [{"pid": 7, "tid": 7, "role": "target", "target": "job"}]
+    causes = {"top_cause_percent": None, "top_causes_percent": None}
+    for name, told in {"none": [], "unknown": rows}.items():
+        tables = {"processes": processes, "page_faults": told}
+        with make_trace(tmp_path / name, tables) as trace:
+            assert of_trace(trace, only=causes) == causes
+    tables["page_faults"] = [{**rows[0], "ip_file": "/lib/libc.so"}]
+    with make_trace(tmp_path / "known", tables) as trace:
+        assert of_trace(trace, only=causes) == dict.fromkeys(causes, 100)
+
+
 def test_the_runs_of_a_folder_are_a_frame_and_the_failed_ones_apart(tmp_path):
     (tmp_path / "study.json").write_text('{"name": "mine", "paper": "001"}')
     for name, facts in {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.support.traces import make_trace, split_table
+from tracer.analysis.views.page_uses import PAGE_USES
 from tracer.analysis.views.reads import READS
 from tracer.store.trace import Trace
 
@@ -180,6 +181,92 @@ def test_a_call_or_fault_belongs_to_the_epoch_in_which_it_began_to_read(tmp_path
         # Nobody had asked for these pages.
         (23, 0, 0, 0, 0, 1, 1), (23, 1, 2, 0, 2, 1, 1),
     ]  # fmt: skip
+
+
+def by_epoch(folder, events, *names):
+    """Sums of `reads` by epoch. The job has three; they begin at 0, 100 and 200."""
+    phases = [
+        {"name": "epoch", "pid": JOB, "tid": JOB, "epoch": n, "start": 100 * n, "end": 100 * n + 99}
+        for n in range(3)
+    ]
+    tables = {"page_cache": events, "phases": phases}
+    return by_file(folder, tables, *names, keys="epoch")
+
+
+PAGES_USED = ("accessed", "mapped", "missed", "hit", "read")
+HALF_A_WINDOW = [row(10, JOB, "map", 0, 16), row(150, JOB, "map", 0, 16)]
+"""Pages 0 to 7 of a window are mapped; in the next epoch, the job touches page 8."""
+
+
+def test_pages_that_a_window_lacked_are_used_in_the_epoch_of_their_fault_only(tmp_path):
+    events = [
+        *HALF_A_WINDOW, row(151, JOB, "fault", 8), row(152, JOB, "read_ahead", 8, 8),
+        *(row(153 + n, JOB, "add", 8 + n) for n in range(8)), row(170, JOB, "map", 0, 16),
+    ]  # fmt: skip
+    found = by_epoch(tmp_path, events, *PAGES_USED)
+    assert found == [(0, 8, 8, 0, 8, 0), (1, 8, 7, 1, 7, 8)]
+
+
+def test_a_page_with_a_mark_is_used_by_its_fault_not_by_its_window(tmp_path):
+    """The kernel does not map the page at which it reads ahead."""
+    events = [*HALF_A_WINDOW, row(151, JOB, "fault", 8), row(152, JOB, "async_read_ahead", 8)]
+    found = by_epoch(tmp_path, events, *PAGES_USED)
+    assert found == [(0, 15, 15, 0, 15, 0), (1, 1, 0, 0, 1, 0)]
+
+
+def test_pages_of_a_window_that_no_event_names_stay_with_its_epoch(tmp_path):
+    beyond = [row(152, JOB, "fault", 40), row(153, JOB, "add", 40)]
+    found = by_epoch(tmp_path, HALF_A_WINDOW[:1] + beyond, *PAGES_USED)
+    assert found == [(0, 16, 16, 0, 16, 0), (1, 1, 0, 1, 0, 1)]
+
+
+def test_pages_of_two_windows_leave_the_epoch_of_each(tmp_path):
+    """Half of the first window and all of the second come as one folio, read around a fault."""
+    events = [
+        row(10, JOB, "map", 0, 16), row(110, JOB, "map", 16, 16),
+        row(240, JOB, "fault", 40), row(241, JOB, "read_ahead", 8, 40),
+        row(242, JOB, "add", 8, 32), row(243, JOB, "add", 40),
+    ]  # fmt: skip
+    found = by_epoch(tmp_path, events, *PAGES_USED)
+    assert found == [(0, 8, 8, 0, 8, 0), (1, 0, 0, 0, 0, 0), (2, 1, 0, 1, 0, 33)]
+
+
+def test_pages_of_two_threads_windows_are_taken_back_from_the_thread_of_each(tmp_path):
+    """The windows have the same time. A process that is no target touches such a page, too."""
+    second = {"pid": JOB}
+    events = [
+        row(10, JOB, "map", 0, 16), row(10, 8, "map", 16, 16, **second),
+        row(20, JOB, "fault", 60), row(21, 8, "fault", 61, **second),
+        row(50, 9, "fault", 2), row(51, 9, "fault", 3),
+        row(140, JOB, "fault", 40), row(141, JOB, "add", 8, 16), row(142, JOB, "add", 40),
+    ]  # fmt: skip
+    processes = [THE_JOB, THE_JOB | {"tid": 8}]
+    tables = {"page_cache": events, "processes": processes, "files": SIZE}
+    with make_trace(tmp_path / "t", tables, targets=ONE) as trace:
+        PAGE_USES.make(trace)
+        found = trace.rows(
+            "SELECT tid, ts < 100, sum(accessed)::BIGINT, sum(mapped)::BIGINT FROM page_uses"
+            " GROUP BY ALL ORDER BY ALL"
+        )
+    assert found == [(JOB, False, 1, 0), (JOB, True, 9, 8), (8, True, 9, 8), (9, True, 2, 0)]
+
+
+def test_a_page_that_no_window_mapped_is_taken_back_from_none(tmp_path):
+    """It was read by a call, so its fault waits for nothing. Every fault counts."""
+    faults = [row(20 + n, JOB, "fault", page) for n, page in enumerate((3, 9, 3))]
+    events = [row(10, JOB, "access", 0, 16), *faults]
+    assert counts(tmp_path, events, "accessed", "mapped") == (16 + 3, 0)
+
+
+def test_a_page_is_taken_back_once(tmp_path):
+    """Two threads touch pages that their process seemed to map; one reads both, and two more."""
+    second = {"pid": JOB}
+    events = [
+        row(10, JOB, "map", 0, 16), row(20, JOB, "fault", 20), row(30, JOB, "fault", 5),
+        row(31, 8, "fault", 6, **second), row(32, 8, "read_ahead", 4, 4, **second),
+        *(row(33 + n, 8, "add", 4 + n, **second) for n in range(4)),
+    ]  # fmt: skip
+    assert counts(tmp_path, events, "accessed", "mapped") == (16 - 4 + 3, 16 - 4)
 
 
 def test_bytes_of_another_call_tell_of_no_pages(tmp_path):

@@ -1,6 +1,7 @@
 """Report tables over small traces with known answers."""
 
 import json
+from itertools import product
 
 import pytest
 
@@ -214,6 +215,38 @@ def test_phases_have_counts_numbers_and_costs(tmp_path):
     assert (train["faults"], step["faults"], found["forward"]["faults"]) == (1, 1, 0)
     assert (train["written_pages"], step["written_pages"]) == (2, 2)
     assert (found["inference"]["unfinished"], found["inference"]["total_s"]) == (1, None)
+
+
+def test_epochs_and_steps_of_each_fold_count(tmp_path):
+    """Each of three folds begins its epochs and steps at 0 again.
+
+    Two threads of the job mark each epoch. Another job trains once, at the same time; its first
+    step was marked before its epoch.
+    """
+    rows = [{"name": "train", "start": 0, "end": 100, "pid": JOB, "tid": JOB}]
+    for fold, epoch in product(range(3), range(2)):
+        begin, mark = 20 * fold + 10 * epoch, {"pid": JOB, "tid": JOB, "epoch": epoch}
+        rows.append({**mark, "name": "epoch", "start": begin, "end": begin + 9})
+        rows.append({**mark, "name": "epoch", "start": begin + 1, "end": begin + 8, "tid": 60})
+        for n in (0, 1):
+            times = {"start": begin + 2 + n, "end": begin + 3 + n}
+            rows.append({**mark, **times, "name": "step", "step": 2 * epoch + n})
+    other = {"pid": 80, "tid": 80, "epoch": 0}
+    rows += [
+        {**other, "name": "step", "step": 0, "start": 1, "end": 3},
+        {**other, "name": "epoch", "start": 4, "end": 90},
+        {**other, "name": "step", "step": 1, "start": 5, "end": 50},
+    ]
+    with make_trace(tmp_path / "t", {"phases": rows}) as trace:
+        found = {
+            row["name"]: (row["count"], row["processes"], row["epochs"], row["steps"])
+            for row in tables.records(tables.phases(trace))
+        }
+    assert found == {
+        "train": (1, 1, 6, 12),
+        "epoch": (13, 2, 6 + 1, 12 + 1),
+        "step": (14, 2, 6 + 1, 12 + 2),
+    }
 
 
 def test_costs_that_were_not_recorded_are_null(tmp_path):

@@ -76,24 +76,69 @@ def test_the_cache_grows_by_what_is_read_and_shrinks_by_what_leaves(lanes):
     assert pages.tolist() == pytest.approx([5, 5, 9, 9, 7, 7, 7, 7, 7, 7])
 
 
-def test_the_growth_of_targets_that_share_a_file_adds_up_and_the_note_says_whose_it_is(tmp_path):
+def growth(folder, rows, processes, targets):
+    """The growth of each target in MiB, and that of the query that the page shows."""
+    tables = {"page_cache": rows, "processes": processes}
+    with make_trace(folder / "t", tables, targets=targets) as trace:
+        lane = page_cache_lanes(trace, TENTHS)[1]
+        asked = trace.sql(lane.query)
+    found = {name: part["value"].tolist() for name, part in lane.frame.groupby("series")}
+    last = asked.groupby("target", dropna=False)["grown"].sum().tolist()
+    assert last == pytest.approx([values[-1] for values in found.values()])
+    return found
+
+
+PEERS = {"pid": PEER, "tid": PEER, "role": "target", "target": "peer", "comm": "python"}
+BOTH = [*TARGETS, {"name": "peer", "role": "target", "kind": "pid", "pid": PEER}]
+
+
+def test_a_page_that_leaves_counts_for_the_target_that_brought_it_in(tmp_path):
+    """The targets share file 12, which another program reads in part, too."""
     rows = [
         *read(10, 0, 256),
         event(120, "access", 0, 256, pid=PEER),
+        *read(130, 256, 64, pid=OTHER),
+        event(140, "access", 256, 64, pid=PEER),
         *read(230, 0, 512, pid=PEER, ino=13),
         *(event(450 + n / 1000, "delete", n) for n in range(256)),
+        event(470, "delete", 256, 64),  # brought in by no target
         event(650, "delete", 0, 256, ino=13),
     ]  # 1 MiB of the peer's own file is left
-    peer = {"pid": PEER, "tid": PEER, "role": "target", "target": "peer", "comm": "python"}
-    targets = [*TARGETS, {"name": "peer", "role": "target", "kind": "pid", "pid": PEER}]
-    tables = {"page_cache": rows, "processes": [*PROCESSES, peer]}
-    with make_trace(tmp_path / "t", tables, targets=targets) as trace:
-        lane = page_cache_lanes(trace, TENTHS)[1]
-    found = {name: part["value"].tolist() for name, part in lane.frame.groupby("series")}
-    assert found["job"] == pytest.approx([1] * 10)
-    assert found["peer"] == pytest.approx([0, 0, 2, 2, 1, 1, 0, 0, 0, 0])
-    assert "counts for the target that used its file last" in lane.note
-    assert "or that another process had brought in" in lane.note
+    found = growth(tmp_path, rows, [*PROCESSES, PEERS], BOTH)
+    assert found["job"] == pytest.approx([1] * 4 + [0] * 6)
+    assert found["peer"] == pytest.approx([0, 0, 2, 2, 2, 2, 1, 1, 1, 1])
+
+
+def test_pages_of_several_targets_that_leave_at_once_count_for_each(tmp_path):
+    """The last 64 pages of the file were there before the recording. The job used it last."""
+    rows = [
+        *read(10, 0, 128), *read(120, 128, 64, pid=PEER),
+        event(230, "access", 192, 64), event(350, "delete", 0, 256),
+        # The pages come once more.
+        *read(450, 0, 64, pid=PEER), event(550, "delete", 0, 64, pid=OTHER),
+    ]  # fmt: skip
+    found = growth(tmp_path, rows, [*PROCESSES, PEERS], BOTH)
+    quarter = 64 * PAGE / MIB
+    grown = [2, 2, 2, -1, -1, -1, -1, -1, -1, -1]
+    assert found["job"] == pytest.approx([quarter * n for n in grown])
+    grown = [0, 1, 1, 0, 1, 0, 0, 0, 0, 0]
+    assert found["peer"] == pytest.approx([quarter * n for n in grown])
+
+
+def test_pages_are_those_of_the_thread_that_had_the_number_when_they_came(tmp_path):
+    """A program ends after its read, and a thread of the job has its number then."""
+    processes = [
+        PROCESSES[0],
+        {**PROCESSES[1], "end_ns": 100 * MS},
+        {**PROCESSES[0], "tid": OTHER, "start_ns": 200 * MS},
+    ]
+    mine = [{**one, "pid": JOB} for one in read(250, 0, 256, pid=OTHER, ino=13)]
+    rows = [
+        *read(10, 0, 256, pid=OTHER), *mine,
+        event(350, "delete", 0, 256), event(450, "delete", 0, 128, ino=13),
+    ]  # fmt: skip
+    found = growth(tmp_path, rows, processes, TARGETS)
+    assert found == {"job": pytest.approx([0, 0, 1, 1, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5])}
 
 
 def test_files_that_targets_read_are_rows(lanes):

@@ -87,6 +87,28 @@ def test_each_wait_is_charged_to_whom_it_was_for(table):
     }
 
 
+def test_a_thread_of_the_kernel_is_told_from_the_program_that_has_its_number_later(tmp_path):
+    """On a CPU, the job waits for kworker 50, and later for a program."""
+    processes = [one for one in PROCESSES if one["pid"] != 50]
+    processes += [
+        {"pid": 50, "tid": 50, "role": "other", "comm": "kworker/50:1", "ppid": 2, "end_ns": 330},
+        {"pid": 50, "tid": 50, "role": "other", "comm": "tar", "ppid": 1, "start_ns": 400},
+    ]
+    away = [off(310, 12, JOB, "R", ran=50, delay=12), off(410, 19, JOB, "R+", ran=50, delay=19)]
+    step = {"start": 205, "end": 430, "pid": JOB, "tid": JOB, "name": "step", "step": 0}
+    tables = {**TABLES, "processes": processes, "off_cpu": away, "phases": [step]}
+    with make_trace(tmp_path / "t", tables, targets=TARGETS) as trace:
+        found = waits_table(trace)
+    told = {
+        (r.kind, r.whose, r.blamed): (r.waits, round(r.total_s * 1e9), round(r.path_s * 1e9))
+        for r in found.itertuples()
+    }
+    assert told == {
+        ("cpu", "kernel", "kworker"): (1, 12, 12),
+        ("cpu", "process", "tar"): (1, 19, 19),
+    }
+
+
 def test_the_sums_are_those_of_the_waits(table):
     found, of_view = table
     sums = (found.groupby("target")["total_s"].sum() * 1e9).round().astype(int).to_dict()

@@ -121,6 +121,24 @@ def test_waits_and_paths_go_through_every_program(tmp_path):
         assert by.loc[by["phase"] == "train", "stall_s"].tolist() == [6]
 
 
+@pytest.mark.parametrize(
+    ("targets", "processes"),
+    [
+        ([], OF_JOB),
+        ([], [{**one, "role": "target"} if one["pid"] == 7 else one for one in PROGRAMS]),
+        ([ONE], [*OF_JOB, {**OF_JOB[0], "target": "twin"}]),
+    ],
+    ids=["targets of processes alone", "roles alone", "a thread of two targets"],
+)
+def test_waits_are_those_of_targets_if_anything_names_one(tmp_path, targets, processes):
+    away = [
+        off(12, 4, 7, waker=POSTGRES), off(20, 4, POSTGRES, waker=7), off(50, 1, KERNEL, waker=0)
+    ]  # fmt: skip
+    with trace_of(tmp_path / "t", targets, processes, off_cpu=away) as trace:
+        found = trace.rows(f"SELECT ts, tid FROM {waits(trace)}")
+    assert found == [(12 * S, 7)]
+
+
 def written(pid, page, pages=1):
     ts = 20 * S + page
     at = {"pid": pid, "tid": pid, "dev": "8:0"}

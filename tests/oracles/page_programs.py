@@ -93,7 +93,8 @@ class Programs(Kernel):
             self.tables["files"].append({"dev": dev, "ino": ino, "path": path, "size": file.bytes})
         if self.chance(0.5):
             # No event tells which pages around a fault were there before the recording.
-            share = 1 if self.weights["faults"] else numbers.choice([0.2, 0.9, 1])
+            whole = self.weights["faults"] and not self.options.get("parts")
+            share = 1 if whole else numbers.choice([0.2, 0.9, 1])
             file.folios = {page: (page, 1) for page in range(size) if self.chance(share)}
         if self.chance(0.2):
             first = numbers.randrange(size)

@@ -126,6 +126,17 @@ def test_an_epoch_that_ends_amid_calls_has_no_count_below_0():
         assert added_up(sums(rows)) == added_up(true_sums(programs))
 
 
+def test_pages_that_windows_lack_leave_no_count_of_an_epoch_below_0():
+    """Parts of mapped files are cached before the recording, and many epochs pass."""
+    weights = ONLY_FAULTS | {"mark": 6}
+    for cases in batches(CASES_OF_A_TRACE)[::2]:
+        _, tables = played(cases, weights=weights, reclaims=0, parts=True)
+        rows = rows_of_view(READS, tables, targets=TARGETS)
+        assert any(row["mapped"] for row in rows)
+        for row in rows:
+            assert min(row["hit"], row["mapped"], row["read_ahead"]) >= 0
+
+
 def added_up(rows: dict[Any, Row]) -> dict[Any, Counter]:
     """Sums over the epochs."""
     found: dict[Any, Counter] = defaultdict(Counter)

@@ -180,6 +180,15 @@ def test_a_wait_for_a_cpu_and_one_in_the_job_itself(found):
     assert "80 % of it spent waiting for a CPU that another thread has" in sentence
 
 
+@pytest.mark.parametrize(
+    ("ran", "mend"), [(0, "use more workers"), (None, "use fewer threads or workers")]
+)
+def test_a_wait_for_a_cpu_that_was_idle_or_of_which_nobody_knows_who_had_it(found, ran, mend):
+    """Another thread has it for a quarter of the wait."""
+    off_cpu = [off(10, 3, state="R+", ran=ran, delay=3), off(14, 1, state="R+", ran=60, delay=1)]
+    assert f"80 % of it spent waiting for a CPU: {mend}" in said(found, off_cpu=off_cpu)
+
+
 def test_without_the_scheduler_s_events_nothing_is_claimed(found):
     assert ": the one process that loads data does not keep up" in said(found)
     assert "spent" not in said(found)

@@ -127,4 +127,6 @@ def test_a_competitor_is_charged_with_its_own_part_of_the_waits_for_a_cpu(found,
     )
     cpu = by_topic["steps: cpu"]
     assert (round(cpu.value, 6), cpu.certainty) == (40, certainty)
-    assert "(25 % of it while postgres has it)" in cpu.sentence
+    assert "waits for a CPU (25 % of it while postgres has it)" in cpu.sentence
+    # Fewer threads do not help where the CPU was idle.
+    assert ("use fewer threads or workers" in cpu.sentence) is (ran is None)

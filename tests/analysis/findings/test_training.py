@@ -111,6 +111,19 @@ def test_waiting_for_data_and_who_makes_one_wait(found):
     )
 
 
+def test_a_fetch_that_ends_after_the_recording_does_not_count(found):
+    """Half of each of the others is reading; the last one ends 40 s after the recording."""
+    times = ((0, 10, 5), (20, 10, 5), (40, 50, 9))
+    fetches = [
+        phase("fetch", start, start + length, pid=WORKER, step=n)
+        for n, (start, length, _) in enumerate(times)
+    ]
+    reads = [call("read", start, reading, WORKER) for start, _, reading in times]
+    clock = {"name": "mono", "start_ns": 0, "end_ns": 50 * S}
+    by_topic = found({"phases": [*TRAIN, *fetches], "syscalls": reads}, clock=clock)
+    assert by_topic["loaders"].value == 50
+
+
 def test_an_epoch_0_after_other_epochs_is_not_the_first_epoch(found):
     again = [
         row | {"start": row["start"] + 100 * S, "end": row["end"] + 100 * S, "epoch": 0}

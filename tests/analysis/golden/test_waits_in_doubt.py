@@ -118,6 +118,7 @@ def test_after_a_loss_a_reclaim_counts_only_if_its_end_follows(tmp_path):
         960  | 20 | 30 | reclaim | -    | - | -      | exact
         1100 | 40 | 30 | other   | -    | - | -      | unknown
         """,
+        targets=[{"name": "machine", "role": "target", "kind": "machine", "pid": 0}],
     )
 
 

@@ -141,6 +141,23 @@ def test_pages_that_were_taken_to_be_mapped_are_not_used_if_they_come_later(tmp_
     assert found.enough_bytes["job"] == 6 * PAGE
 
 
+def test_pages_that_a_window_lacked_are_used_in_the_epoch_of_their_fault(tmp_path):
+    """The first 8 pages of a window are cached; the next epoch begins with the fault of page 8."""
+    made = PageEvents()
+    made.add_event(JOB, "map", 0, 16, MAPPED)
+    made.read(0, ino=OTHERS)
+    made.end_epoch(0)
+    made.add_event(JOB, "fault", 8, 1, MAPPED)
+    made.add_event(JOB, "read_ahead", 8, 8, MAPPED)
+    for page in range(8, 16):
+        made.add_event(JOB, "add", page, 1, MAPPED)
+    made.end_epoch(1)
+    found = answered(made, tmp_path)
+    assert epochs(found, "job") == {0: 8 + 1, 1: 1}
+    for model in BOUNDS:
+        assert epochs(found, "job", model) == {0: 8 + 1, 1: 1}, model
+
+
 # Epochs in which nothing is read
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tracer.analysis.flushlayer import one_capacity
-from tracer.analysis.flushlayer.answers.question import Question, about_input, input_facts
+from tracer.analysis.flushlayer.answers.question import Capacity, Question, about_input, input_facts
 from tracer.analysis.flushlayer.curves.every_capacity import (
     PAGE_BYTES,
     curve,
@@ -42,7 +42,7 @@ def answer(question: Question, by_identity: Mapping[Identity, Accesses]) -> dict
         **_row(question, accesses, pages),
         "sweep": [
             {"capacity_share": share}
-            | _row(question, accesses, math.ceil(share * accesses.unique_written))
+            | _row(question, accesses, Capacity(share=share).of(accesses.unique_written))
             for share in SHARES
         ],
         "identities": identities,

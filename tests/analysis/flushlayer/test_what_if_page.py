@@ -120,6 +120,7 @@ def test_a_trace_without_write_backs_has_a_page_that_says_so():
     facts = {
         "model": "curve", "policy": "lru", "buffer": "write-only", "medium": "m", "disk": "d",
         "identity": "block", "requests": 0, "unique_pages": 0, "by_reason": {}, "exact": True,
+        "every_size": True,
         "curve": [{"capacity_pages": 0, "capacity_bytes": 0, "improvement": float("nan"),
                    "improvement_with_drain": float("nan")}],
         "needed": [{"improvement": 0.8, "capacity_bytes": None}], "most": None,

@@ -137,7 +137,7 @@ def _curve(out: Console, facts: dict[str, Any]) -> None:
         [
             row["improvement"],
             *(
-                "not reachable" if row[key] is None else show_size(row[key])
+                _needed(row[key], facts["every_size"])
                 for key in ("capacity_bytes", "capacity_bytes_with_drain")
             ),
         ]
@@ -146,6 +146,12 @@ def _curve(out: Console, facts: dict[str, Any]) -> None:
     print_table(
         out, "Capacity that an improvement needs", ["improvement", "capacity", "with drain"], rows
     )
+
+
+def _needed(size: int | None, every_size: bool) -> str:
+    if size is None:
+        return "not reachable"
+    return show_size(size) if every_size else f"at most {show_size(size)}"
 
 
 def _timed(out: Console, facts: dict[str, Any]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pandas as pd
 import plotly.graph_objects as go
 
@@ -103,7 +105,7 @@ def sweep_heat(frame: pd.DataFrame, value: str, title: str) -> go.Figure:
     figure = go.Figure(
         go.Heatmap(
             z=grid.to_numpy(),
-            x=[f"{float(size) / _MIB:.3g}" for size in sizes],
+            x=_sizes(sizes),
             y=list(grid.index),
             colorscale=HEAT,
             colorbar={"title": title, "tickformat": ".0%"},
@@ -113,3 +115,14 @@ def sweep_heat(frame: pd.DataFrame, value: str, title: str) -> go.Figure:
     figure.update_xaxes(title="size of the layer, MiB", type="category")
     figure.update_yaxes(autorange="reversed", type="category")
     return look(figure, max(120, 24 * len(grid)))
+
+
+def _sizes(sizes: Sequence[int]) -> list[str]:
+    """Returns labels of distinct sizes (bytes) in MiB: three digits, or more to tell all apart."""
+    found: list[str] = []
+    for digits in range(3, 18):
+        # Whole MiB are never rounded: 1025 is not 1.02e+03.
+        found = [f"{size / _MIB:.{max(digits, len(str(int(size) // _MIB)))}g}" for size in sizes]
+        if len(set(found)) == len(found):
+            break
+    return found

@@ -171,13 +171,15 @@ def _paper(facts: dict[str, Any]) -> list[Part]:
         for name, found in facts["identities"].items()
     )
     sweep = pd.DataFrame(facts["sweep"])
+    every_size = all(found["every_size"] for found in facts["identities"].values())
     return [
         Part("capacities", "By the size of the layer",
              f"Table: pages identified by {facts['identity']}.",
              draw.by_capacity(curves, _PAPERS), _table(sweep)),
         Part("identities", "By the identity of pages", facts["papers_number"], None,
              _table(identities)),
-        Part("needed", "Size needed for the paper's improvements", "Without the final drain.",
+        Part("needed", "Size needed for the paper's improvements",
+             f"Without the final drain.{_least(every_size)}",
              draw.by_improvement(needed), None),
     ]  # fmt: skip
 
@@ -188,9 +190,15 @@ def _curve(facts: dict[str, Any]) -> list[Part]:
     exact = "Exact at every size." if facts["exact"] else "Only simulated sizes are shown."
     return [
         Part("curve", "By the size of the layer", exact, draw.by_capacity(curve, _PAPERS), None),
-        Part("needed", "Size needed by improvement", "Empty: no size reaches it.", None,
-             _table(needed)),
+        Part("needed", "Size needed by improvement",
+             f"Empty: no size reaches it.{_least(facts['every_size'])}", None, _table(needed)),
     ]  # fmt: skip
+
+
+def _least(every_size: bool) -> str:
+    return (
+        "" if every_size else " The least of the sizes that were simulated: a smaller one may do."
+    )
 
 
 def _timed(facts: dict[str, Any]) -> list[Part]:

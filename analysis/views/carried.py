@@ -72,15 +72,21 @@ WITH uppers AS (
         ((sector + nr_sector - 1) // {_SECTORS_A_PAGE})::BIGINT + 1)) AS page
     FROM uppers WHERE dev IN (SELECT dev FROM splitting)
 ), within AS (
-    SELECT s.row, s.dev, t.id FROM (
+    SELECT s.row, s.dev, t.id, t.sector FROM (
         SELECT *, (sector // {_SECTORS_A_PAGE})::BIGINT AS page FROM same) s
     ASOF JOIN touched t ON s.dev = t.dev AND s.page = t.page AND s.row >= t.id
     WHERE s.sector >= t.sector AND s.sector < t.sector + t.nr_sector
 )
-SELECT s.row AS id, greatest(s.id, w.id) AS top FROM same s LEFT JOIN within w USING (row, dev)
+SELECT s.row AS id, greatest(s.id, w.id) AS top,
+    CAST(CASE WHEN w.id > coalesce(s.id, -1) THEN s.sector - w.sector ELSE 0 END AS HUGEINT)
+        AS ahead
+FROM same s LEFT JOIN within w USING (row, dev)
 WHERE s.id IS NOT NULL OR w.id IS NOT NULL
 """
-_UP = "UPDATE carried SET top = c.top FROM carried c WHERE carried.top = c.id"
+_UP = """
+UPDATE carried SET top = c.top, ahead = carried.ahead + c.ahead FROM carried c
+WHERE carried.top = c.id
+"""
 
 # bcache hands on what a thread writes in that thread: to the device behind, at the same place, and
 # to its cache, at any place. A thread may have sent several writes before the copies of the first
@@ -93,7 +99,7 @@ WITH writes AS MATERIALIZED (
 ), uppers AS (
     SELECT * FROM writes WHERE dev IN (SELECT dev FROM stacked_caches)
 ), behind AS (
-    SELECT l.row, u.row AS top FROM (
+    SELECT l.row, u.row AS top, 0::HUGEINT AS ahead FROM (
         SELECT w.row, w.tid, w.nr_sector, c.dev, w.sector - c.first AS sector
         FROM writes w JOIN stacked_caches c ON c.in_order
             AND w.dev = c.disk AND w.sector >= c.first AND w.sector < c."end") l
@@ -122,23 +128,40 @@ WITH writes AS MATERIALIZED (
         until AS (PARTITION BY tid, disk, first, run, is_upper ORDER BY row
             ROWS UNBOUNDED PRECEDING)
 ), in_caches AS (
-    SELECT l.row, u.row AS top FROM (SELECT * FROM summed WHERE NOT is_upper AND adds_up) l
+    SELECT l.row, u.row AS top, l.done - u.done AS ahead
+    FROM (SELECT * FROM summed WHERE NOT is_upper AND adds_up) l
     ASOF JOIN (SELECT * FROM summed WHERE is_upper) u
         ON l.tid = u.tid AND l.disk = u.disk AND l.first = u.first AND l.run = u.run
         AND l.done >= u.done
 )
-SELECT c.row, max(c.top) FROM (SELECT * FROM behind UNION ALL SELECT * FROM in_caches) c
+SELECT c.row, max(c.top), arg_max(c.ahead, c.top)
+FROM (SELECT * FROM behind UNION ALL SELECT * FROM in_caches) c
 ANTI JOIN carried k ON c.row = k.id GROUP BY c.row
+"""
+
+_UPPER = """
+CREATE OR REPLACE TEMP TABLE upper_places AS
+SELECT c.id AS row, c.top AS upper_row, t.dev AS upper_dev,
+    try_cast(t.sector + c.ahead AS UBIGINT) AS upper_sector
+FROM carried c JOIN submissions t ON c.top = t.id WHERE upper_sector IS NOT NULL
+"""
+_NO_UPPER = """
+CREATE OR REPLACE TEMP TABLE upper_places (
+    row BIGINT, upper_row BIGINT, upper_dev VARCHAR, upper_sector UBIGINT)
 """
 
 
 def make_carried(trace: Trace) -> bool:
-    """Makes the table `carried`; returns whether it has a row.
+    """Makes the tables `carried` and `upper_places`; returns whether they have a row.
 
-    Columns: id (a write bio's row in the table block) and top (that of the bio to the uppermost
-    device whose data it carries). Needs the tables block and `submissions`.
+    `carried`: id (a write bio's row in the table block), top (that of the bio to the uppermost
+    device whose data it carries) and ahead (the sectors of that bio before its own). Without a
+    stacked device there is no such table. `upper_places`: row and upper_row (the same rows),
+    upper_dev and upper_sector (the place of its data on the uppermost device). Needs the tables
+    block and `submissions`.
     """
     if not make_stacked(trace):
+        trace.execute(_NO_UPPER)
         return False
     make_partitions(trace)
     trace.execute(_HANDED, _CARRIED)
@@ -148,5 +171,6 @@ def make_carried(trace: Trace) -> bool:
         if not trace.rows("SELECT 1 FROM carried a JOIN carried b ON a.top = b.id LIMIT 1"):
             break
         trace.execute(_UP)
+    trace.execute(_UPPER)
     trace.drop("stacked", "stacked_loops", "stacked_caches", "handed")
     return bool(trace.rows("SELECT 1 FROM carried LIMIT 1"))

@@ -62,6 +62,10 @@ class FilePages:
     index: NDArray[np.int64]
     files: pd.DataFrame
 
+    def chosen(self, pages: NDArray[np.bool_]) -> FilePages:
+        """Returns the files of some of the pages."""
+        return FilePages(self.file[pages], self.index[pages], self.files)
+
 
 def file_pages(trace: Trace, pages: pd.DataFrame) -> FilePages:
     """Returns the file of each page that was written back.

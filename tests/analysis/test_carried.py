@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.traces import make_trace
-from tracer.analysis.flushlayer.trace.accesses import page_writebacks
+from tracer.analysis.flushlayer.trace.accesses import Identity, page_writebacks
 from tracer.analysis.report.writeback import FLUSHED_PAGES
 from tracer.analysis.views.flushes import flushes
 
@@ -33,7 +33,7 @@ def stacked(dev, *on, **more):
     return {"dev": dev, "bytes": 1 << 30, "on": list(on), **more}
 
 
-def trace_of(folder, top, block, *uppers, file_writes=()):
+def trace_of(folder, top, block, *uppers, file_writes=(), extents=()):
     """A job's fsync of a file on the device `top`, and these events of the block layer."""
     fsync = {"ts": 5, "tid": JOB, "pid": JOB, "nr": 74, "name": "fsync", "dur_ns": 1000}
     named = {"tid": JOB, "pid": JOB, "dev": top, "ino": FILE}
@@ -46,6 +46,7 @@ def trace_of(folder, top, block, *uppers, file_writes=()):
             {"ts": 7, "event": "writepages_start", **named},
             *file_writes,
         ],
+        "extents": list(extents),
         "block": block,
     }
     disks = [
@@ -55,7 +56,8 @@ def trace_of(folder, top, block, *uppers, file_writes=()):
         *uppers,
     ]
     mounts = [{"dev": top, "path": "/", "type": "ext4", "source": "x"}]
-    return make_trace(folder, tables, disks=disks, mounts=mounts)
+    systems = [{"dev": top, "block_bytes": 4096}]
+    return make_trace(folder, tables, disks=disks, mounts=mounts, file_systems=systems)
 
 
 KNOWN = ("fsync", FILE, JOB)
@@ -166,9 +168,9 @@ BEHIND = {"backing_dev": DISK, "backing_offset": 16}
 """bcache on a disk: its superblock takes the first sectors."""
 
 
-def cached(folder, *block, on=(DISK, CACHE), behind=BEHIND, file_writes=()):
+def cached(folder, *block, on=(DISK, CACHE), behind=BEHIND, **told):
     bcache = stacked(BCACHE, *on, **behind)
-    return trace_of(folder / "t", BCACHE, list(block), bcache, file_writes=file_writes)
+    return trace_of(folder / "t", BCACHE, list(block), bcache, **told)
 
 
 def of_metadata(bio):
@@ -254,3 +256,94 @@ def test_a_trace_that_does_not_tell_the_device_behind_a_cache_counts_once_all_th
     with trace_of(tmp_path / "t", BCACHE, block, stacked(BCACHE, DISK, CACHE)) as trace:
         assert told(trace)[1] == (DISK, ("other", None, None), True)
         assert page_writebacks(trace, all_writers=True).by_device == {BCACHE: 1}
+
+
+def extent(dev, first, pages, ts=3):
+    """The event that pages of the device have the file's pages, from the first on."""
+    place = {"file_block": 0, "disk_block": first, "blocks": pages}
+    return {"ts": ts, "tid": JOB, "event": "known", "dev": dev, "ino": FILE, **place}
+
+
+def by_file(trace, *devices):
+    """The pages of the file that each write to these devices has, and the number of them."""
+    found = page_writebacks(trace, list(devices), Identity.FILE, all_writers=True)
+    return found.page.tolist(), found.by_mapping["file"]
+
+
+def test_a_page_below_is_that_of_the_file_above_also_where_it_was_rewritten_elsewhere(tmp_path):
+    block = [
+        row
+        for ts, sector in ((10, 80), (20, 160))
+        for row in (
+            bio(ts, MAPPED, sector, 16, tid=JOB),
+            remap(ts + 1, DISK, sector, MAPPED, sector, 16),
+            remap(ts + 2, DISK, AT + sector, PART, sector, 16),
+            bio(ts + 3, DISK, AT + sector, 16),
+        )
+    ]
+    # The device's own write to the place of the first page.
+    block += [bio(30, DISK, AT + 80)]
+    extents = extent(MAPPED, 10, 2), extent(MAPPED, 20, 2, ts=15)
+    with trace_of(tmp_path / "t", MAPPED, block, stacked(MAPPED, PART), extents=extents) as trace:
+        assert by_file(trace, MAPPED) == ([0, 1, 0, 1], 4)
+        assert by_file(trace, PART) == by_file(trace, DISK) == ([0, 1, 0, 1, 2], 4)
+
+
+def test_the_parts_of_a_write_have_their_own_pages_of_the_file_on_each_level(tmp_path):
+    block = [bio(10, TOP, 80, 64, tid=JOB), remap(11, MAPPED, 880, TOP, 80, 64)]
+    block += [bio(12, MAPPED, 880, 64)]
+    block += [remap(13, DISK, 8, MAPPED, 880, 32), bio(14, DISK, 8, 32)]
+    block += [remap(15, MIRROR, 8, MAPPED, 912, 32), bio(16, MIRROR, 8, 32)]
+    # The second half of the file moves to the first disk.
+    block += [bio(20, TOP, 320, 32, tid=JOB), remap(21, MAPPED, 1120, TOP, 320, 32)]
+    block += [bio(22, MAPPED, 1120, 32), remap(23, DISK, 200, MAPPED, 1120, 32)]
+    block += [bio(24, DISK, 200, 32)]
+    moved = extent(TOP, 40, 4, ts=18) | {"file_block": 4}
+    uppers = stacked(TOP, MAPPED), stacked(MAPPED, DISK, MIRROR)
+    extents = extent(TOP, 10, 8), moved
+    with trace_of(tmp_path / "t", TOP, block, *uppers, extents=extents) as trace:
+        again = [*range(8), *range(4, 8)]
+        assert by_file(trace, TOP) == by_file(trace, MAPPED) == (again, 12)
+        assert by_file(trace, DISK, MIRROR) == (again, 12)
+        assert by_file(trace, MIRROR) == ([0, 1, 2, 3], 4)
+
+
+def test_copies_on_several_devices_are_pages_of_their_own(tmp_path):
+    block = []
+    for ts in (10, 20):
+        block += [bio(ts, MAPPED, 80, tid=JOB), remap(ts + 1, DISK, 80, MAPPED, 80)]
+        block += [remap(ts + 2, MIRROR, 80, MAPPED, 80)]
+        block += [bio(ts + 3, DISK, 80), bio(ts + 4, MIRROR, 80)]
+    uppers, extents = stacked(MAPPED, DISK, MIRROR), [extent(MAPPED, 10, 1)]
+    with trace_of(tmp_path / "t", MAPPED, block, uppers, extents=extents) as trace:
+        assert by_file(trace, MIRROR) == ([0, 0], 2)
+        assert by_file(trace, DISK, MIRROR) == ([0, 1, 0, 1], 4)
+        assert by_file(trace, MAPPED, MIRROR, DISK) == ([0, 1, 2, 0, 1, 2], 6)
+
+
+def test_a_cache_at_any_place_has_the_files_pages(tmp_path):
+    block = [bio(10, BCACHE, 80, 16, tid=JOB), bio(11, DISK, 96, 16, tid=JOB)]
+    block += [bio(12, CACHE, 640, tid=JOB), bio(13, CACHE, 1280, tid=JOB)]
+    block += [bio(20, BCACHE, 80, 16, tid=JOB), bio(21, CACHE, 2048, 16, tid=JOB)]
+    with cached(tmp_path, *block, extents=[extent(BCACHE, 10, 2)]) as trace:
+        assert by_file(trace, CACHE) == ([0, 1, 0, 1], 4)
+        assert by_file(trace, DISK) == ([0, 1], 2)
+
+
+def test_a_loop_device_on_a_partition_has_the_files_pages_below(tmp_path):
+    loop = stacked(LOOP, PART, backing_file="/dev/sda1", backing_ino=None, backing_offset=0)
+    block = [bio(10, LOOP, 80, tid=JOB), bio(11, DISK, AT + 80)]
+    block += [bio(20, LOOP, 160, tid=JOB), bio(21, DISK, AT + 160)]
+    extents = extent(LOOP, 10, 1), extent(LOOP, 20, 1, ts=15)
+    with trace_of(tmp_path / "t", LOOP, block, loop, extents=extents) as trace:
+        assert by_file(trace, DISK) == ([0, 0], 2)
+
+
+def test_places_at_the_end_of_the_number_range_have_no_file(tmp_path):
+    far = (1 << 64) - 16
+    block = [bio(10, MAPPED, far, 64, tid=JOB), remap(11, DISK, 8, MAPPED, far + 8, 8)]
+    block += [bio(12, DISK, 8)]
+    extents = [extent(MAPPED, 1, 8)]
+    with trace_of(tmp_path / "t", MAPPED, block, stacked(MAPPED, DISK), extents=extents) as trace:
+        assert by_file(trace, DISK) == ([0], 0)
+        assert told(trace)[1] == (DISK, KNOWN, True)

@@ -113,6 +113,13 @@ def test_a_page_on_two_pages_of_the_device_is_one(by_file):
     assert found.page.tolist() == [0, 1]
 
 
+def test_a_sector_beyond_every_device_is_of_no_file(by_file):
+    # Its byte has 65 bits, of which the lower ones are those of the file's page.
+    found = by_file([bio(10, 100), bio(20, (1 << 52) + 100)], extents=[extent(9, 11, 0, 100, 1)])
+    assert found.by_mapping == {"file": 1, "no file": 0, "not mapped": 1}
+    assert found.page.tolist() == [0, 1]
+
+
 def test_xfs_counts_its_allocation_groups_apart(by_file):
     # Groups of 1000 blocks are numbered from 1024 on: block 5 of group 2 is the device's 2005.
     xfs = {"dev": "254:0", "block_bytes": 4096, "group_blocks": 1000}

@@ -20,7 +20,8 @@ def answer(question: Question, accesses: Accesses, wanted: float | None = None) 
     Keys: requests (N), those of `input_facts`, curve (rows of `curve.improvements`), needed (the
     least capacity in pages and bytes that reaches `wanted` and each of the paper's numbers, without
     and with the final drain; None: no capacity reaches it), most, most_with_drain (the largest
-    improvements), exact (False: only some capacities were run), assumptions.
+    improvements), exact (False: only some capacities were run), every_size (False: a
+    needed capacity is the least of those that were run; a smaller one may do), assumptions.
     """
     found, frame = curves(question, accesses)
     targets = sorted({*PAPERS, *(() if wanted is None else (wanted,))})
@@ -28,6 +29,7 @@ def answer(question: Question, accesses: Accesses, wanted: float | None = None) 
         "requests": found.writes,
         **input_facts(accesses),
         "exact": find_policy(question.policy).one_pass,
+        "every_size": model.runs_every_size(question.policy, accesses.unique),
         "curve": model.thinned(frame).to_dict("records"),
         "needed": [_needed(frame, target) for target in targets],
         "most": known(frame["improvement"].max()),
@@ -36,6 +38,7 @@ def answer(question: Question, accesses: Accesses, wanted: float | None = None) 
             *one_capacity.assumptions(
                 question.medium, question.disk, question.policy, question.buffer
             ),
+            *model.about_sizes(question.policy, accesses.unique),
             *about_input(accesses),
         ],
     }

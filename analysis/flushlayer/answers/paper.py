@@ -7,11 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from tracer.analysis.flushlayer import one_capacity
-from tracer.analysis.flushlayer.answers.question import Question, about_input, input_facts
+from tracer.analysis.flushlayer.answers.question import Capacity, Question, about_input, input_facts
 from tracer.analysis.flushlayer.curves.every_capacity import (
     PAGE_BYTES,
+    about_sizes,
     curve,
     improvements,
+    runs_every_size,
     smallest_capacity,
     thinned,
 )
@@ -20,6 +22,8 @@ from tracer.sizes import show_share
 
 SHARES = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0)
 _CURVE_ROWS = 200
+_MOST_DIGITS = 13
+"""Decimals of a percentage below which numbers of 64 bits are not exact."""
 PAPERS = (0.77, 0.82, 0.90)
 """The least, the mean and the largest improvement in Park & Bahn 2023, abstract and Figure 6."""
 
@@ -42,7 +46,7 @@ def answer(question: Question, by_identity: Mapping[Identity, Accesses]) -> dict
         **_row(question, accesses, pages),
         "sweep": [
             {"capacity_share": share}
-            | _row(question, accesses, math.ceil(share * accesses.unique_written))
+            | _row(question, accesses, Capacity(share=share).of(accesses.unique_written))
             for share in SHARES
         ],
         "identities": identities,
@@ -52,6 +56,7 @@ def answer(question: Question, by_identity: Mapping[Identity, Accesses]) -> dict
             *one_capacity.assumptions(
                 question.medium, question.disk, question.policy, question.buffer
             ),
+            *about_sizes(question.policy, max(of.unique for of in by_identity.values())),
             *about_input(accesses),
         ],
     }
@@ -69,13 +74,22 @@ def papers_number(identities: Mapping[str, Mapping[str, Any]]) -> str:
             if needed[key] is None:
                 column = "most" if key == "capacity_pages" else "most_with_drain"
                 most = found[column]
-                said = "nothing was written" if most is None else f"at most {show_share(most, 0)}"
+                said = "nothing was written" if most is None else _short_of(mean, most)
                 ways.append(f"not reached {how} the final drain ({said})")
             else:
-                size = needed[key] * PAGE_BYTES / (1 << 20)
-                ways.append(f"{size:.3g} MiB {how} the final drain")
+                size = f"{needed[key] * PAGE_BYTES / (1 << 20):.3g} MiB"
+                size = size if found["every_size"] else f"at most {size}"
+                ways.append(f"{size} {how} the final drain")
         parts.append(f"with pages identified by {name}: {', '.join(ways)}")
     return f"Layer size that reaches the paper's mean of {mean:.0%}, {'; '.join(parts)}."
+
+
+def _short_of(wanted: float, most: float) -> str:
+    """Returns words for the largest share, in the digits that tell it from the wanted one."""
+    for digits in range(_MOST_DIGITS):
+        if show_share(most, digits) != show_share(wanted, digits):
+            return f"at most {show_share(most, digits)}"
+    return f"just short of {show_share(wanted, 0)}"
 
 
 def _identity(question: Question, accesses: Accesses, pages: int) -> dict[str, Any]:
@@ -83,8 +97,9 @@ def _identity(question: Question, accesses: Accesses, pages: int) -> dict[str, A
 
     Keys: requests, unique_pages, mapping (pages of files, of no file, not mapped; empty by block),
     the row of this layer, most and most_with_drain (the largest improvements), curve
-    (rows of `curve.improvements`, thinned), and needed: for each of PAPERS the least capacity_pages
-    that reaches it, without and with the drain; None: no capacity reaches it.
+    (rows of `curve.improvements`, thinned), needed: for each of PAPERS the least capacity_pages
+    that reaches it, without and with the drain; None: no capacity reaches it; and every_size
+    (False: these are the least of those that were run; smaller ones may do).
     """
     found = curve(question.policy, accesses.page, accesses.unique, op=question.operations(accesses))
     frame = improvements(found, question.medium.write_ns, question.disk.write_ns)
@@ -97,6 +112,7 @@ def _identity(question: Question, accesses: Accesses, pages: int) -> dict[str, A
         **_row(question, accesses, pages),
         "most": most,
         "most_with_drain": most_with_drain,
+        "every_size": runs_every_size(question.policy, accesses.unique),
         "curve": thinned(frame, _CURVE_ROWS).to_dict("records"),
         "needed": [
             {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 from tracer.analysis.flushlayer.curves.every_capacity import PAGE_BYTES
@@ -49,12 +50,14 @@ class Capacity:
             raise UsageError(f"a capacity share of {self.share} cannot be", "give e.g. 0.25")
 
     def of(self, unique: int) -> int:
-        """Returns the size in pages for `unique` distinct pages."""
+        """Returns the size in pages for `unique` distinct pages; a share is rounded up."""
         if self.bytes is not None:
             return self.bytes // PAGE_BYTES
         if self.pages is not None:
             return self.pages
-        return math.ceil((DEFAULT_SHARE if self.share is None else self.share) * unique)
+        # A number of 64 bits is not what was written: 0.07 * 100 is above 7.
+        share = Fraction(str(DEFAULT_SHARE if self.share is None else self.share))
+        return math.ceil(share * unique)
 
     def said(self, unique: int) -> str:
         """Returns a sentence on the capacity and its origin."""

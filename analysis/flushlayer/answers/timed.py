@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, get_args
 
 import numpy as np
@@ -26,6 +26,7 @@ from tracer.analysis.flushlayer.trace.recorded import recorded_requests
 from tracer.analysis.flushlayer.trace.sync_calls import sync_calls
 from tracer.analysis.flushlayer.trace.writers import TARGETS
 from tracer.analysis.views.wait_times import KINDS
+from tracer.store.devices import Devices
 from tracer.store.manifest import duration_s
 from tracer.store.trace import Trace
 
@@ -108,6 +109,7 @@ def answer(
             " waited for; open replay: a bio comes at its recorded time, which includes the old"
             " disk's feedback",
             *_not_completed(requests),
+            *on_one_disk(trace, accesses),
             *([_parts(names["tenant"])] if shares else []),
             *_without_others(accesses),
             *about_input(accesses),
@@ -178,10 +180,10 @@ def _everybody_a_tenant(
 
 
 def _parts(tenants: list[str]) -> str:
-    shown = ", ".join(tenants[:_MOST_NAMED]) + (", ..." if len(tenants) > _MOST_NAMED else "")
     return (
-        f"the layer is divided into {len(tenants)} equal parts, for {shown}; {OTHER} has the writes"
-        " without a tenant: the journal, metadata, files of several tenants or of an unknown one"
+        f"the layer is divided into {len(tenants)} equal parts, for {_named(tenants)}; {OTHER} has"
+        " the writes without a tenant: the journal, metadata, files of several tenants or of an"
+        " unknown one"
     )
 
 
@@ -197,6 +199,31 @@ def _not_completed(requests: Requests) -> list[str]:
         f"the completion of {count:,} of {len(requests):,} bios is not known (device mapper, md and"
         " bcache hand bios on): in closed replay, nobody waits for these"
     ]
+
+
+def on_one_disk(trace: Trace, accesses: Accesses) -> list[str]:
+    """Returns sentences on devices that lie on one disk: the model gives each a disk of its own."""
+    devices = Devices(trace.manifest)
+    bios = accesses.bios
+    on: dict[str, list[str]] = {}
+    for dev in [] if bios is None else bios.names["device"]:
+        for disk in devices.layers(dev):
+            if not devices.below(disk):
+                on.setdefault(disk, []).append(dev)
+    shared: dict[tuple[str, ...], list[str]] = {}
+    for disk, devs in on.items():
+        if len(devs) > 1:
+            shared.setdefault(tuple(devs), []).append(disk)
+    return [
+        f"{_named(devs)} lie on {_named(disks)}, but each has a disk of its own in the simulation,"
+        " so none of them waits for another"
+        + ("" if devices.partitions.keys() & devs else f" (--dev {disks[0]} simulates that disk)")
+        for devs, disks in shared.items()
+    ]
+
+
+def _named(names: Sequence[str]) -> str:
+    return ", ".join(names[:_MOST_NAMED]) + (", ..." if len(names) > _MOST_NAMED else "")
 
 
 def _without_others(accesses: Accesses) -> list[str]:

@@ -96,6 +96,22 @@ def spread(unique: int, count: int = 64) -> NDArray[np.int64]:
     return spaced.astype(np.int64)
 
 
+def runs_every_size(policy: str, unique: int) -> bool:
+    """Returns whether `curve` by default runs every capacity from 1 to `unique` pages."""
+    return find_policy(policy).one_pass or len(spread(unique)) == unique
+
+
+def about_sizes(policy: str, unique: int) -> list[str]:
+    """Returns a sentence on the capacities that `curve` by default runs, unless it runs all."""
+    if runs_every_size(policy, unique):
+        return []
+    return [
+        f"{policy} takes a simulation for each size: {len(spread(unique))} of the {unique:,} sizes"
+        " were simulated, and the size that an improvement needs is the least of these that reaches"
+        " it; a smaller one may reach it, too"
+    ]
+
+
 def improvements(
     curve: Curve, medium_ns: float, disk_ns: float, page_bytes: int = PAGE_BYTES
 ) -> pd.DataFrame:

@@ -264,19 +264,44 @@ def _to_medium(w: Any, m: int) -> None:
 
 @compiled_lean
 def _drop(w: Any, m: int) -> None:
-    """Removes the pages of a bio from the layers: the bio bypasses them, so their copy is stale."""
+    """Removes the pages of a bio from the layers: the bio bypasses them, so their copy is stale.
+
+    A page with dirty sectors that the bio does not write stays, with these.
+    """
     bio = w.bio
     for k in range(bio[m].pages):
         page: Any = np.int64(w.page[bio[m].first + k])
         home = w.slot[page].home
-        # A write of part of a page does not replace the dirty sectors in the rest of the page.
-        sectors = _page_begin(bio, m, k + 1) - _page_begin(bio, m, k)
-        if home >= 0 and (not w.slot[page].dirty or sectors >= w.slot[page].span):
-            if w.slot[page].dirty:
-                w.layer[home].overwritten += 1
-                bio[m].hits += 1
-                clean(w, page)
-            leave(w, page)
+        if home < 0:
+            continue
+        if w.slot[page].dirty:
+            if _cut(w, page, _page_begin(bio, m, k), _page_begin(bio, m, k + 1)):
+                continue
+            w.layer[home].overwritten += 1
+            bio[m].hits += 1
+            clean(w, page)
+        leave(w, page)
+
+
+@compiled_lean
+def _cut(w: Any, page: int, begin: int, end: int) -> bool:
+    """Cuts the sectors from begin to end off the dirty part of a page; returns whether any is left.
+
+    The part stays one range: a cut in its middle takes nothing off.
+    """
+    # A file's page may have moved on the disk: its sectors are compared by their place in the page.
+    slot = w.slot
+    first = slot[page].place % PAGE_SECTORS
+    last = first + slot[page].span
+    begin, end = begin % PAGE_SECTORS, begin % PAGE_SECTORS + end - begin
+    if begin <= first and end >= last:
+        return False
+    if begin <= first < end:
+        slot[page].place += end - first
+        slot[page].span = last - end
+    elif begin < last <= end:
+        slot[page].span = begin - first
+    return True
 
 
 @compiled_lean

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tracer.analysis.flushlayer.trace.file_paths import file_paths
 from tracer.analysis.flushlayer.trace.page_count import check_pages
 from tracer.analysis.flushlayer.trace.writers import Writers, taken, writers
-from tracer.analysis.views.file_pages import NO_FILE, NOT_MAPPED, file_pages
+from tracer.analysis.views.file_pages import NO_FILE, NOT_MAPPED, FilePages, file_pages
 from tracer.analysis.views.flushes import flushes
 from tracer.analysis.views.in_phase import with_phase
 from tracer.analysis.views.requests import OPERATION
@@ -21,10 +21,11 @@ from tracer.analysis.views.submissions import SECTORS_PER_PAGE
 from tracer.analysis.views.threads import make_threads, owns
 from tracer.analysis.views.volumes import below_others, on_devices
 from tracer.analysis.views.whose import everybody_because
+from tracer.store.devices import EVERYWHERE
 from tracer.store.trace import Trace
 
 PATH_NOT_KNOWN = "path not known"
-_SECTOR, _PAGE = 512, 4096
+_SECTOR = 512
 _SUBMITTER = "CASE WHEN target IS NOT NULL THEN 'target' WHEN role IS NOT NULL THEN 'other' END"
 """SQL: the owner of a read or a flush, by the thread that submitted it."""
 _WITH_THREAD = f"block_rows_in_phase b LEFT JOIN threads o ON {owns('o', 'b')}"
@@ -134,6 +135,8 @@ def page_writebacks(
     access. `devices` limits the bios to some disks, partitions or file systems (MAJOR:MINOR, or a
     name of btrfs); a flush concerns a whole disk. Without `devices`, what a stacked device (loop,
     device mapper, md, bcache) hands on to the devices below counts once, on the uppermost one.
+    A write below a stacked device has the file of the write above it. If several of `devices` have
+    its data, the page of each of them is a page of its own.
 
     Raises the errors of `check_pages` for too many pages, and BadTrace if the trace does not record
     the start of a partition.
@@ -143,28 +146,30 @@ def page_writebacks(
     check_pages(trace, pages)
     again = rows.pop("below").to_numpy(bool)
     below = _sums(rows["dev"][again], pages[again].astype(np.int64))
-    rows, pages = rows[~again].reset_index(drop=True), pages[~again]
     own = rows["own"].to_numpy(bool)
+    own_pages = int(pages[own & ~again].sum())
+    rows = rows[~own & ~again].reset_index(drop=True)
+    counts = pages[~own & ~again].astype(np.int64)
+    bio, number = _each_page(rows, counts)
+    mapped = None
+    if identity is not Identity.BLOCK:
+        mapped = file_pages(trace, _places(rows, bio, number))
+        once = _once(bio, mapped)
+        bio, number, mapped = bio[once], number[once], mapped.chosen(once)
+        counts = np.bincount(bio, minlength=len(rows))
     why = everybody_because(trace, all_writers)
-    found_writers = writers(rows[~own], pages[~own], why)
-    chosen = ~own & taken(rows, why)
-    kept = rows[chosen].reset_index(drop=True)
-    counts = pages[chosen].astype(np.int64)
-    bio, number = _each_page(kept, counts)
+    found_writers = writers(rows, counts, why)
+    chosen = taken(rows, why)
+    of_taken = chosen[bio]
+    kept, counts = rows[chosen].reset_index(drop=True), counts[chosen]
+    bio, number = np.repeat(np.arange(len(kept)), counts), number[of_taken]
     device_codes = pd.factorize(kept["dev"])[0]
     by_mapping: dict[str, int] = {}
     keys = _keys(device_codes[bio], number)
-    if identity is not Identity.BLOCK:
-        mapped = file_pages(trace, _places(kept, bio, number))
+    if mapped is not None:
+        mapped = mapped.chosen(of_taken)
+        copies = _copies(kept, bio, mapped)
         files, index = mapped.file, mapped.index
-        # A page of a file may lie on two pages of the device if blocks are smaller than pages.
-        again = np.zeros(len(bio), bool)
-        again[1:] = (
-            (files[1:] >= 0) & (files[1:] == files[:-1])
-            & (index[1:] == index[:-1]) & (bio[1:] == bio[:-1])
-        )  # fmt: skip
-        bio, files, index, keys = bio[~again], files[~again], index[~again], keys[~again]
-        counts = np.bincount(bio, minlength=len(kept))
         found = files >= 0
         by_mapping = {
             "file": int(found.sum()),
@@ -179,7 +184,8 @@ def page_writebacks(
         elif identity is Identity.INDEX:
             files[found] = 0
         beyond = keys.max(initial=0) + 1
-        keys = np.where(found, beyond + _keys(files, index.astype(np.uint64)), keys)
+        of = pd.factorize(files + (copies << 32))[0]
+        keys = np.where(found, beyond + _keys(of, index.astype(np.uint64)), keys)
     dense, names = pd.factorize(keys)
     writes = counts * kept["write"].to_numpy(bool)
     return Accesses(
@@ -187,7 +193,7 @@ def page_writebacks(
         len(names),
         _sums(kept["reason"], writes),
         _sums(kept["dev"], writes),
-        int(pages[own].sum()),
+        own_pages,
         identity,
         by_mapping,
         _bios(kept, counts, device_codes),
@@ -211,22 +217,26 @@ def _rows(trace: Trace, devices: list[str] | None, reads: bool, flushes_too: boo
         "SELECT ts, row, dev, sector, page, pages, rwbs, pid, reason,"
         " coalesce(container, target) AS tenant, phase, own, true AS write,"
         f" nr_sector, whose, coalesce({below}, false) AS below,"
-        " dirtier IS NULL AND (reason = 'journal' OR contains(rwbs, 'M')) AS of_all"
-        f" FROM {view} WHERE pages > 0 AND {chosen}"
+        " dirtier IS NULL AND (reason = 'journal' OR contains(rwbs, 'M')) AS of_all,"
+        " coalesce(upper_row, row) AS upper_row, coalesce(upper_dev, dev) AS upper_dev,"
+        " coalesce(upper_sector, sector) AS upper_sector"
+        f" FROM {view} LEFT JOIN upper_places USING (row) WHERE pages > 0 AND {chosen}"
     )
     if reads:
         query += (
-            f" UNION ALL SELECT ts, row, dev, sector, sector // {SECTORS_PER_PAGE} AS page,"
-            f" (sector + nr_sector - 1) // {SECTORS_PER_PAGE} - sector // {SECTORS_PER_PAGE} + 1,"
-            " rwbs, b.pid, NULL, coalesce(o.container, o.target), stage, false, false, nr_sector,"
-            f" {_SUBMITTER}, {below_too}, false FROM {_WITH_THREAD}"
-            f" WHERE event = 'bio_queue' AND nr_sector > 0 AND {OPERATION} = 'read' AND {chosen}"
+            f" UNION ALL SELECT ts, row, dev, sector, (sector // {SECTORS_PER_PAGE})::UBIGINT,"
+            f" ((sector + nr_sector - 1) // {SECTORS_PER_PAGE}"
+            f" - sector // {SECTORS_PER_PAGE} + 1)::BIGINT, rwbs, b.pid, NULL,"
+            " coalesce(o.container, o.target), stage, false, false, nr_sector,"
+            f" {_SUBMITTER}, {below_too}, false, row, dev, sector FROM {_WITH_THREAD}"
+            " WHERE event = 'bio_queue' AND nr_sector > 0 AND sector IS NOT NULL"
+            f" AND {OPERATION} = 'read' AND {chosen}"
         )
     if flushes_too:
         query += (
-            " UNION ALL SELECT ts, row, dev, 0, 0, 0, rwbs, b.pid, NULL,"
+            " UNION ALL SELECT ts, row, dev, 0::UBIGINT, 0::UBIGINT, 0::BIGINT, rwbs, b.pid, NULL,"
             " coalesce(o.container, o.target), stage, false, true,"
-            f" 0, {_SUBMITTER}, {below_too}, true FROM {_WITH_THREAD}"
+            f" 0, {_SUBMITTER}, {below_too}, true, row, dev, 0::UBIGINT FROM {_WITH_THREAD}"
             " WHERE event = 'bio_queue' AND nr_sector = 0"
             f" AND rwbs LIKE 'F%' AND {on_devices(trace, devices, whole=True)}"
         )
@@ -253,13 +263,41 @@ def _each_page(
     return bio, rows["page"].to_numpy(np.uint64)[bio] + within.astype(np.uint64)
 
 
+def _copies(rows: pd.DataFrame, bio: NDArray[np.int64], mapped: FilePages) -> NDArray[np.int64]:
+    """Returns the number of accesses before each one that have the same data on other devices."""
+    upper = rows["upper_row"].to_numpy(np.int64)
+    if (upper == rows["row"].to_numpy(np.int64)).all():
+        return np.zeros(len(bio), np.int64)
+    data = pd.DataFrame({"upper": upper[bio], "file": mapped.file, "index": mapped.index})
+    found: NDArray[np.int64] = np.asarray(data.groupby(["upper", "file", "index"]).cumcount())
+    return found
+
+
+def _once(bio: NDArray[np.int64], mapped: FilePages) -> NDArray[np.bool_]:
+    """Returns whether each page of a bio is not the page of the file before it.
+
+    A page of a file may lie on two pages of the device if blocks are smaller than pages.
+    """
+    files, index = mapped.file, mapped.index
+    found = np.ones(len(bio), np.bool_)
+    found[1:] = (
+        (files[1:] < 0) | (files[1:] != files[:-1])
+        | (index[1:] != index[:-1]) | (bio[1:] != bio[:-1])
+    )  # fmt: skip
+    return found
+
+
 def _places(rows: pd.DataFrame, bio: NDArray[np.int64], number: NDArray[np.uint64]) -> pd.DataFrame:
-    begin = rows["sector"].to_numpy(np.uint64)[bio] * np.uint64(_SECTOR)
+    """Returns the place of each page on the uppermost device: the file system is there."""
+    sector = rows["sector"].to_numpy(np.uint64)[bio]
+    ahead = np.maximum(number * np.uint64(SECTORS_PER_PAGE), sector) - sector
+    # No device has the sectors beyond: a trace may name any.
+    upper = np.minimum(rows["upper_sector"].to_numpy(np.uint64)[bio], np.uint64(EVERYWHERE))
     return pd.DataFrame(
         {
             "ts": rows["ts"].to_numpy(np.int64)[bio],
-            "dev": rows["dev"].to_numpy()[bio],
-            "byte": np.maximum(begin, number * np.uint64(_PAGE)),
+            "dev": rows["upper_dev"].to_numpy()[bio],
+            "byte": (upper + ahead) * np.uint64(_SECTOR),
             "data": _data(rows)[bio],
         }
     )

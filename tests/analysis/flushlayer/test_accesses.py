@@ -57,3 +57,16 @@ def test_sectors_at_the_end_of_the_number_range(tmp_path):
     events = [bio(1, (1 << 64) - 8, 8), bio(2, (1 << 63), 8), bio(3, (1 << 64) - 8, 8)]
     with make_trace(tmp_path / "t", {"block": events}) as trace:
         assert page_writebacks(trace).page.tolist() == [0, 1, 0]
+
+
+def test_reads_and_flushes_leave_pages_at_the_end_of_the_number_range_apart(tmp_path):
+    far = [(1 << 64) - 8, 1 << 63, (1 << 63) + 8]
+    events = [bio(ts, sector, 8) for ts, sector in enumerate(far)]
+    events += [bio(10 + ts, sector, 8, "R") for ts, sector in enumerate([*far, (1 << 63) + 16])]
+    events += [bio(20, 0, 0, "FF"), bio(21, None, 8, "R")]
+    with make_trace(tmp_path / "t", {"block": events}) as trace:
+        found = page_writebacks(trace, reads=True, flushes_too=True)
+        assert found.page.tolist() == [0, 1, 2, 0, 1, 2, 3]
+        assert found.bios.sector.tolist() == [*far, *far, (1 << 63) + 16, 0]
+        assert page_writebacks(trace, flushes_too=True).page.tolist() == [0, 1, 2]
+        assert page_writebacks(trace, reads=True).page.tolist() == [0, 1, 2, 0, 1, 2, 3]

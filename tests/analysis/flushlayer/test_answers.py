@@ -7,6 +7,7 @@ import math
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.conftest import ROOT
@@ -80,6 +81,14 @@ class TestCapacity:
     def test_pages_of_ten_distinct_ones(self, given, pages, said):
         assert given.of(10) == pages
         assert said in given.said(10)
+
+    @pytest.mark.parametrize(
+        ("share", "unique", "pages"),
+        [(0.07, 100, 7), (0.05, 140, 7), (0.29, 100, 29), (0.071, 100, 8), (1 / 3, 3, 1),
+         (0.0, 9, 0), (5e-324, 1, 1), (1e6, 1 << 31, 10**6 << 31), (np.float64(0.07), 100, 7)],
+    )  # fmt: skip
+    def test_a_share_is_the_decimal_number_that_was_written(self, share, unique, pages):
+        assert Capacity(share=share).of(unique) == pages
 
     @pytest.mark.parametrize(
         "wrong",

@@ -1,7 +1,12 @@
 """Writes smaller than a page: each touches a page, and what is transferred are its own bytes."""
 
+import dataclasses
+import itertools
+
+import numpy as np
 import pytest
 
+from tests.support.bios import bios
 from tests.support.traces import make_trace
 from tracer.analysis.flushlayer import devices
 from tracer.analysis.flushlayer.answers import timed as answers
@@ -58,6 +63,44 @@ def test_the_layer_takes_and_hands_on_the_true_bytes(asked):
     assert (layer.written, layer.overwritten, layer.destaged, layer.resident) == (4, 1, 2, 1)
 
 
+PARTS = [(first, count) for first in range(8) for count in range(1, 9 - first)]
+"""The sectors of a page that a write of less than two pages can cover."""
+
+
+def test_a_write_around_the_layer_leaves_the_dirty_sectors_that_it_does_not_replace(asked):
+    pairs = list(itertools.product(PARTS, PARTS))
+    dirty = [bio(n, 8 * n + first, count) for n, ((first, count), _) in enumerate(pairs)]
+    past = [bio(MS + n, 8 * n + first, count, "W") for n, (_, (first, count)) in enumerate(pairs)]
+    # As many pages as the layer has drive all others out.
+    last = [bio(2 * MS + n, 8 * (len(pairs) + n), 8) for n in range(len(pairs))]
+    _, _, requests = asked(*dirty, *past, *last)
+    left = [
+        {*range(one, one + ones)} - {*range(other, other + others)}
+        for (one, ones), (other, others) in pairs
+    ]
+    outcome = simulate(requests, Disk(HDD), Layer(len(pairs), PCM, buffer="sync-only"), "open")
+    [layer] = outcome.layers
+    assert layer.overwritten == sum(not sectors for sectors in left)
+    assert layer.destaged == sum(bool(sectors) for sectors in left)
+    assert layer.resident == len(pairs)
+    # From the first sector that is left to the last one.
+    spans = [max(sectors) - min(sectors) + 1 for sectors in left if sectors]
+    assert outcome.disks[0].bytes_written == 512 * (sum(n for _, (_, n) in pairs) + sum(spans))
+
+
+@pytest.mark.parametrize(
+    ("first", "count", "replaced"), [(0, 8, 1), (2, 3, 1), (4, 4, 0), (3, 1, 0)]
+)
+def test_a_write_of_a_file_page_that_has_moved_replaces_the_same_sectors(first, count, replaced):
+    written = bios([(0, "write", 0, 1), (20 * MS, "write", 5, 1)], waited=[True, False])
+    requests = dataclasses.replace(
+        written, sector=np.array([2, 40 + first]), sectors=np.array([3, count]),
+        page=np.zeros(2, np.int32), unique=1,
+    )  # fmt: skip
+    [layer] = simulate(requests, Disk(HDD), Layer(4, PCM, buffer="sync-only")).layers
+    assert (layer.overwritten, layer.resident) == (replaced, 1 - replaced)
+
+
 def test_a_read_of_512_bytes_reads_512_bytes(asked):
     _, _, requests = asked(bio(1, 0, 8), bio(20 * MS, 2, 1, "R"), bio(40 * MS, 64, 1, "R"))
     outcome = simulate(requests, Disk(HDD), Layer(4, PCM), "open")
@@ -66,8 +109,6 @@ def test_a_read_of_512_bytes_reads_512_bytes(asked):
 
 def test_pages_that_are_not_those_of_the_sectors_are_refused(asked):
     _, _, requests = asked(bio(1, 0, 8))
-    import dataclasses
-
     with pytest.raises(BadTrace, match="number of pages does not fit its sectors"):
         dataclasses.replace(requests, sectors=requests.sectors * 100)
 

@@ -90,10 +90,37 @@ def test_names_are_escaped_in_pages():
     assert "&lt;script&gt;alert(1)" in page
 
 
+def test_each_size_of_a_sweep_has_a_column_of_its_own():
+    pages = [1, 3150, 3155, 256 * 1024, 256 * 1025, 256 * 1028]
+    shares = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
+    sizes = [4096 * n for n in pages]
+    (heat,) = draw.sweep_heat(
+        pd.DataFrame({"capacity_bytes": sizes, "improvement": shares}), "improvement", ""
+    ).data
+    assert heat.z.tolist() == [shares]
+    assert len({*heat.x}) == len(pages)
+    named = [min(pages, key=lambda n: abs(n / 256 - float(label))) for label in heat.x]
+    assert named == pages
+    assert list(heat.x[3:]) == ["1024", "1025", "1028"]
+
+
+def test_sizes_of_two_traces_that_differ_little_are_two_columns():
+    frame = pd.DataFrame(
+        {"trace": ["a", "b"], "capacity_bytes": [4096 * 3150, 4096 * 3155],
+         "improvement": [0.5, 0.6]}
+    )  # fmt: skip
+    (heat,) = draw.sweep_heat(frame, "improvement", "").data
+    assert list(heat.x) == ["12.3", "12.32"]
+    assert [[value if value == value else None for value in row] for row in heat.z.tolist()] == [
+        [0.5, None], [None, 0.6],
+    ]  # fmt: skip
+
+
 def test_a_trace_without_write_backs_has_a_page_that_says_so():
     facts = {
         "model": "curve", "policy": "lru", "buffer": "write-only", "medium": "m", "disk": "d",
         "identity": "block", "requests": 0, "unique_pages": 0, "by_reason": {}, "exact": True,
+        "every_size": True,
         "curve": [{"capacity_pages": 0, "capacity_bytes": 0, "improvement": float("nan"),
                    "improvement_with_drain": float("nan")}],
         "needed": [{"improvement": 0.8, "capacity_bytes": None}], "most": None,

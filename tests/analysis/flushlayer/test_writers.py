@@ -4,7 +4,7 @@ import pytest
 
 from tests.support.traces import make_trace
 from tracer.analysis.findings.writeback import waited_for
-from tracer.analysis.flushlayer.trace.accesses import page_writebacks
+from tracer.analysis.flushlayer.trace.accesses import Identity, page_writebacks
 from tracer.analysis.report.writeback import flushed_pages
 from tracer.analysis.views.flushes import flushes
 
@@ -92,6 +92,39 @@ def test_the_targets_pages_are_taken_and_the_rest_is_counted(trace):
         " is not known, 64 of journal and metadata whose writer is not known (--all-writers"
         " includes them)",
     ]
+
+
+@pytest.mark.parametrize(("identity", "each"), [("block", 3), ("file", 2)])
+def test_pages_of_small_blocks_count_alike_where_they_are_taken_and_left_out(
+    tmp_path, identity, each
+):
+    # Blocks of 1 KiB: two pages of each file lie on three pages of the device, for they begin in
+    # the middle of one.
+    tables = {
+        "processes": PROCESSES,
+        "dirty": [],
+        "file_writes": [
+            {"ts": 1, "tid": tid, "pid": tid, "event": "direct_start", "dev": DEV, "ino": ino}
+            for tid, ino in ((JOB, 11), (OTHER, 12))
+        ],
+        "extents": [
+            {"ts": 2, "tid": JOB, "event": "known", "dev": DEV, "ino": ino, "file_block": 0,
+             "disk_block": block, "blocks": 8}
+            for ino, block in ((11, 2), (12, 102))
+        ],
+        "block": [
+            bio(ts, tid, 0, 2) | {"sector": 2 * block}
+            for ts, tid, block in ((10, JOB, 2), (20, OTHER, 102))
+        ],
+    }  # fmt: skip
+    systems = [{"dev": DEV, "block_bytes": 1024}]
+    with make_trace(tmp_path / "t", tables, targets=[TARGET], file_systems=systems) as trace:
+        found = page_writebacks(trace, identity=Identity(identity))
+    told = found.writers
+    assert (len(found), told.pages, told.left_out) == (each, 2 * each, each)
+    assert sum(found.by_reason.values()) == told.pages - told.left_out
+    assert sum(found.by_mapping.values()) == (each if identity == "file" else 0)
+    assert (told.data.target, told.data.other) == (each, each)
 
 
 def test_all_writers_take_everything(trace):

@@ -26,10 +26,11 @@ _MACHINE = (Scope.MACHINE,)
 _HALF = 50.0
 _HELD_BACK = ", without the time for which a limit on the speed of a disk holds reads back"
 
-# A thread of the kernel may issue a request that another one has queued.
+# A thread of the kernel may issue a request that another one has queued. No bio is queued for the
+# rest of a split one, but the scheduler takes it.
 _ASKED = """(
     SELECT coalesce(b.pid, r.pid) AS pid, coalesce(b.tid, r.tid) AS tid, r.operation, r.nr_sector,
-        coalesce(r.queue_ns, r.issue_ns) AS since, r.issue_ns, r.complete_ns AS until,
+        coalesce(r.queue_ns, r.insert_ns, r.issue_ns) AS since, r.issue_ns, r.complete_ns AS until,
         coalesce(b.held_back, false) AS held_back
     FROM (FROM requests WHERE {once}) r LEFT JOIN (
         SELECT ts, sector, any_value(pid) AS pid, any_value(tid) AS tid,

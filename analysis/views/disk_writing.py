@@ -6,15 +6,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracer.analysis.views.requests import REQUESTS
+from tracer.analysis.views.rest_queues import make_rest_queues
 from tracer.analysis.views.stretches import NO_TIME, Ints, Stretches, in_any, joined
 from tracer.store.trace import Trace
 
 _REQUESTS = """
 SELECT dense_rank() OVER (ORDER BY coalesce(dev, '')) AS disk, operation = 'read' AS read,
-    least(coalesce(queue_ns, issue_ns), issue_ns) AS queued, issue_ns AS issued,
+    least(coalesce(r.queue_ns, q.queue_ns, issue_ns), issue_ns) AS queued, issue_ns AS issued,
     coalesce(complete_ns, {ended}) AS completed
-FROM requests WHERE operation IN ('read', 'write', 'flush') AND issue_ns < {ended}
+FROM requests r LEFT JOIN rest_queues q USING (row)
+WHERE operation IN ('read', 'write', 'flush') AND issue_ns < {ended}
 ORDER BY disk, issue_ns
 """
 
@@ -34,14 +35,16 @@ class DiskUse:
 def disk_use(trace: Trace, ended: int, not_known: Stretches) -> DiskUse:
     """Returns the use of disks until `ended` (ns). The times `not_known` count as all three kinds.
 
-    A request without a recorded completion lasts until `ended`. A write may delay a read that is
-    under way at the same time. It may also delay the first read after it, because the write moved
-    the disk's arm. A delayed read counts from the time at which both exist until its completion.
+    A request without a recorded completion lasts until `ended`. The rest of a split bio is queued
+    since the whole bio is. A write may delay a read that is under way at the same time. It may also
+    delay the first read after it, because the write moved the disk's arm. A delayed read counts
+    from the time at which both exist until its completion.
 
     Needs the table block, which may be empty.
     """
-    REQUESTS.make(trace)
+    make_rest_queues(trace)
     rows = trace.arrow(_REQUESTS.format(ended=ended))
+    trace.drop("rest_queues")
     disk, read, queued, issued, completed = (
         rows[name].to_numpy() for name in ("disk", "read", "queued", "issued", "completed")
     )

@@ -9,8 +9,8 @@ A part lasts from one mark to the next one of the same thread:
 - flush: from the first bio that has the device empty its cache, mostly the commit record. On a file
   system without barriers the record is the commit's last bio, and ends the part `data`.
 
-A bio is written when a completion covers its first sector. Bios whose completion is not known do
-not count.
+A bio is written when completions have covered all of its sectors, since a device may take it in
+several requests. Bios whose completion is not known do not count.
 
 With the mount option journal_async_commit, the record is written before the data has arrived; the
 part `data` is then too short.
@@ -18,6 +18,12 @@ part `data` is then too short.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from tracer.analysis.views.covering import Ints, Sectors, last_cover, meets, stops
 from tracer.analysis.views.data_owners import make_no_owners, split_by_owner
 from tracer.analysis.views.volumes import make_partitions
 from tracer.store.trace import Trace
@@ -51,7 +57,7 @@ WITH bios AS (
         AND tid IN (SELECT tid FROM commits)
 ), writes AS (
     SELECT c.tid, c.logging, c.ended, b.ts, b.row, coalesce(p.disk, b.dev) AS disk, b.sector,
-        b.ts < c.logging AS data, starts_with(b.rwbs, 'F') AS flushes
+        b.nr_sector, b.ts < c.logging AS data, starts_with(b.rwbs, 'F') AS flushes
     FROM bios b ASOF JOIN (FROM commits WHERE ended > flushing) c
         ON b.tid = c.tid AND b.ts >= c.flushing
     LEFT JOIN partitions p ON b.dev = p.dev
@@ -64,20 +70,9 @@ FROM writes WINDOW by_commit AS (PARTITION BY tid, logging)
 
 _WRITTEN = """
 CREATE OR REPLACE TEMP TABLE commits_written AS
-WITH ends AS (
-    SELECT b.ts, b.sector, b.sector + b.nr_sector::UBIGINT AS upto, coalesce(p.disk, b.dev) AS disk
-    FROM block b LEFT JOIN partitions p USING (dev) WHERE event = 'complete' AND nr_sector > 0
-), in_commits AS (
-    SELECT e.*, c.tid, c.logging, c.ended
-    FROM (FROM ends JOIN (SELECT DISTINCT tid, disk FROM commit_writes) USING (disk)) e
-    ASOF JOIN (FROM commits WHERE ended > flushing) c ON e.tid = c.tid AND e.ts >= c.flushing
-    WHERE e.ts < c.ended
-), done AS (
-    SELECT w.tid, w.logging, w.row, w.data, w.ts AS queued, min(e.ts) AS ts
-    FROM commit_writes w JOIN in_commits e ON e.tid = w.tid AND e.logging = w.logging
-        AND e.ended = w.ended AND e.disk = w.disk AND e.ts > w.ts
-        AND w.sector >= e.sector AND w.sector < e.upto
-    WHERE NOT w.record GROUP BY ALL
+WITH done AS (
+    SELECT w.tid, w.logging, w.data, w.ts AS queued, e.ts
+    FROM commit_writes w JOIN bio_ends e USING (row) WHERE e.ts < w.ended
 ), records AS (
     SELECT tid, logging, min(ts) AS record, bool_or(flushes) AS flushes FROM commit_writes
     WHERE record GROUP BY ALL
@@ -85,6 +80,19 @@ WITH ends AS (
 SELECT r.*, max(d.ts) FILTER (d.data) AS data, max(d.ts) FILTER (d.queued < r.record) AS own
 FROM records r LEFT JOIN done d USING (tid, logging) GROUP BY ALL
 """
+
+_BIOS = """
+SELECT disk, row, ts, sector, nr_sector FROM commit_writes
+WHERE NOT record AND disk IS NOT NULL AND sector IS NOT NULL AND nr_sector > 0 ORDER BY ts, row
+"""
+_COMPLETIONS = """
+SELECT coalesce(p.disk, b.dev) AS disk, ts, sector, nr_sector
+FROM block_rows b LEFT JOIN partitions p USING (dev)
+WHERE event = 'complete' AND nr_sector > 0 AND sector IS NOT NULL
+    AND coalesce(p.disk, b.dev) IN (SELECT disk FROM commit_writes)
+ORDER BY ts, row
+"""
+_NEVER = (1 << 63) - 1
 
 # Of several marks at one time, the last one.
 _MARKS = f"""
@@ -156,6 +164,71 @@ def split(trace: Trace) -> None:
         return
     trace.empty_if_missing("block")
     make_partitions(trace)
-    trace.execute(_COMMITS, _WRITES, _WRITTEN, _MARKS, _PIECES, _SPLIT)
+    trace.execute(_COMMITS, _WRITES)
+    _keep_bio_ends(trace)
+    trace.execute(_WRITTEN, _MARKS, _PIECES, _SPLIT)
     split_by_owner(trace)
-    trace.drop("commits", "commit_writes", "commits_written", "commit_marks", "sync_pieces")
+    trace.drop("commits", "commit_writes", "bio_ends", "commits_written", "commit_marks")
+    trace.drop("sync_pieces")
+
+
+def _keep_bio_ends(trace: Trace) -> None:
+    """Makes the table bio_ends: row of a bio in `commit_writes`, and ts when all of it was written.
+
+    The records of commits are left out, and so are bios with a sector that no completion covers.
+    """
+    bios = trace.sql(_BIOS)
+    rows, ends = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    if len(bios):
+        begin = bios["sector"].to_numpy(np.uint64)
+        stop = stops(begin, bios["nr_sector"].to_numpy(np.int64))
+        of_disk = _completions(trace, np.sort(begin), np.sort(stop))
+        for disk, mine in bios.groupby("disk", sort=False).indices.items():
+            done = of_disk.get(str(disk))
+            if done is None:
+                continue
+            queued = bios["ts"].to_numpy(np.int64)[mine]
+            written = last_cover(
+                begin[mine],
+                stop[mine],
+                np.searchsorted(queued, done.ts),
+                done.first,
+                done.end,
+                done.ts,
+                _NEVER,
+            )
+            rows.append(bios["row"].to_numpy(np.int64)[mine][written < _NEVER])
+            ends.append(written[written < _NEVER])
+    trace.keep("bio_ends", pa.table({"row": np.concatenate(rows), "ts": np.concatenate(ends)}))
+
+
+class _Done(NamedTuple):
+    """Completions on a disk in order of time: ts (ns), first sector, the one behind the last."""
+
+    ts: Ints
+    first: Sectors
+    end: Sectors
+
+
+def _completions(trace: Trace, begins: Sectors, ends: Sectors) -> dict[str, _Done]:
+    """Returns the completions on each disk that may be of bios in `commit_writes`.
+
+    `begins` are the bios' first sectors, `ends` the ones behind them, each in ascending order.
+    """
+    disks, times, firsts, lasts = [], [], [], []
+    for batch in trace.batches(_COMPLETIONS):
+        first = batch["sector"].to_numpy()
+        end = stops(first, batch["nr_sector"].to_numpy())
+        near = meets(first, end, begins, ends)
+        disks.append(batch["disk"].filter(pa.array(near)))
+        times.append(batch["ts"].to_numpy()[near])
+        firsts.append(first[near])
+        lasts.append(end[near])
+    if not disks:
+        return {}
+    names = pa.chunked_array(disks).to_pandas()
+    ts, first, end = (np.concatenate(arrays) for arrays in (times, firsts, lasts))
+    return {
+        str(disk): _Done(ts[mine], first[mine], end[mine])
+        for disk, mine in names.groupby(names, sort=False).indices.items()
+    }

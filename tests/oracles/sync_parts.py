@@ -163,18 +163,21 @@ def ends(bios: list[Row], block: list[Row]) -> list[int]:
 
 
 def completed(bio: Row, block: list[Row]) -> int | None:
-    """Returns when the first sector of a bio was complete; None: no event tells."""
-    return min(
-        (
+    """Returns when all sectors of a bio were complete; None: no event tells it of one of them."""
+    found = []
+    for sector in range(bio["sector"], bio["sector"] + bio["nr_sector"]):
+        covering = [
             one["ts"]
             for one in block
             if one["event"] == "complete"
             and one["dev"] == bio["dev"]
             and one["ts"] > bio["ts"]
-            and one["sector"] <= bio["sector"] < one["sector"] + one["nr_sector"]
-        ),
-        default=None,
-    )
+            and one["sector"] <= sector < one["sector"] + one["nr_sector"]
+        ]
+        if not covering:
+            return None
+        found.append(min(covering))
+    return max(found)
 
 
 def is_flush(bio: Row) -> bool:

@@ -1,5 +1,6 @@
 """The waits of kind `sync` and the naive ones agree on jobs and journals drawn at random."""
 
+import itertools
 import random
 from typing import Any
 
@@ -128,12 +129,16 @@ class Case:
                 earlier = done.pop()
                 ts, first = max(ts, earlier[0]), earlier[1]
                 last = max(last, earlier[2])
-            until = ts + 1 + numbers.choice([3, 10, 60])
-            for when in self.times(ts + 1, until, 1):
-                at = numbers.choice([WORKER, TENANT, JOURNALS[journal]])
-                disk = dev if numbers.random() < 0.95 else self.disks[1 - journal]
-                more = {"dev": disk, "rwbs": "WS", "sector": first, "nr_sector": last - first}
-                self.log("block", at, when, "complete", **more)
+            cuts = [first, last]
+            if last - first > 8 and numbers.random() < 0.4:  # the device takes it in two requests
+                cuts.insert(1, first + 8)
+            for begun, ended in itertools.pairwise(cuts):
+                until = ts + 1 + numbers.choice([3, 10, 60])
+                for when in self.times(ts + 1, until, 1):
+                    at = numbers.choice([WORKER, TENANT, JOURNALS[journal]])
+                    disk = dev if numbers.random() < 0.95 else self.disks[1 - journal]
+                    more = {"dev": disk, "rwbs": "WS", "sector": begun, "nr_sector": ended - begun}
+                    self.log("block", at, when, "complete", **more)
 
     # The jobs
 

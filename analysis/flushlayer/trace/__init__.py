@@ -1,9 +1,9 @@
 """A trace as input of the models.
 
-accesses.py     the page write-backs as dense page ids, in time order
-writers.py      the writers whose pages are taken, and counts of pages left out
-page_count.py   the limit of the number of pages
-recorded.py     the bios as input of the timed model, with issuers and completions
-next_end.py     the next request that covers a sector
-sync_calls.py   the system calls that wait for bios
+accesses.py       the page write-backs as dense page ids, in time order
+writers.py        the writers whose pages are taken, and counts of pages left out
+page_count.py     the limit of the number of pages
+recorded.py       the bios as input of the timed model, with issuers and completions
+last_requests.py  the last request of each bio, which completes it
+sync_calls.py     the system calls that wait for bios
 """

@@ -15,31 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tracer.analysis.flushlayer.timed.requests import Requests
+from tracer.analysis.flushlayer.timed.state import FLUSH, READ, WRITE
 from tracer.analysis.flushlayer.trace.accesses import Accesses, Bios
-from tracer.analysis.flushlayer.trace.next_end import next_ends
-from tracer.analysis.views.requests import OPERATION, REQUESTS
+from tracer.analysis.flushlayer.trace.last_requests import LastRequests, last_requests
 from tracer.analysis.views.stalls import STALLS
 from tracer.analysis.views.submissions import SECTORS_PER_PAGE
-from tracer.analysis.views.volumes import make_partitions
 from tracer.store.trace import Trace
 
-_WRITE, _READ, _FLUSH = 0, 1, 2
 _JOURNAL = "journal"
-_ENDS = f"""
-SELECT row, dev AS disk, sector, nr_sector AS sectors, coalesce(complete_ns, -1) AS done_ns,
-    CASE operation WHEN 'write' THEN {_WRITE} WHEN 'read' THEN {_READ} ELSE {_FLUSH} END
-        AS operation, false AS ending
-FROM requests
-WHERE operation = 'flush' OR (operation IN ('write', 'read') AND sector IS NOT NULL
-    AND nr_sector > 0)
-UNION ALL
--- The final completion of a write that is followed by a flush.
-SELECT row, coalesce(p.disk, b.dev), sector, 0, ts, {_WRITE}, true
-FROM block_rows b LEFT JOIN partitions p ON b.dev = p.dev
-WHERE event = 'complete' AND sector IS NOT NULL AND coalesce(nr_sector, 0) <= 0
-    AND {OPERATION} = 'write'
-ORDER BY row
-"""
 
 
 def recorded_requests(trace: Trace, accesses: Accesses) -> Requests:
@@ -52,9 +35,9 @@ def recorded_requests(trace: Trace, accesses: Accesses) -> Requests:
     bios = accesses.bios
     if bios is None:
         raise ValueError("the accesses have no bios")
-    done = completions(trace, bios)
+    last = last_requests(trace, bios)
     chain = issuers(trace, bios)
-    leads = ~_continued(bios, chain, done)
+    leads = ~_continued(bios, chain, last)
     pages = np.add.reduceat(bios.pages, np.flatnonzero(leads)) if len(bios) else bios.pages
     all_pages = np.zeros(len(bios), np.int32)
     all_pages[leads] = pages
@@ -66,8 +49,8 @@ def recorded_requests(trace: Trace, accesses: Accesses) -> Requests:
     first_of_two = np.zeros(len(of), bool)
     first_of_two[:-1] = of[:-1] == of[1:]
     only_flush = first_of_two | (bios.pages[of] == 0)
-    op = np.where(bios.write[of], _WRITE, _READ)
-    op[only_flush] = _FLUSH
+    op = np.where(bios.write[of], WRITE, READ)
+    op[only_flush] = FLUSH
     ts = bios.ts[of]
     return Requests(
         ts=ts,
@@ -86,70 +69,26 @@ def recorded_requests(trace: Trace, accesses: Accesses) -> Requests:
         phase=bios.phase[of],
         chain=chain[of],
         # The end of the flush is not recorded; the write comes after it.
-        done=np.where(first_of_two, ts, done[of]),
+        done=np.where(first_of_two, ts, last.done[of]),
     )
 
 
-def _continued(bios: Bios, chain: NDArray[np.int64], done: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _continued(bios: Bios, chain: NDArray[np.int64], last: LastRequests) -> NDArray[np.bool_]:
     """Returns whether each bio continues the bio before it, on the device and in one request.
 
     Bios of different tenants, reasons or phases stay apart, and so do those that nobody waits for.
     """
     found = np.zeros(len(bios), np.bool_)
     ends = bios.sector + bios.sectors.astype(np.uint64)
-    found[1:] = (done[1:] >= 0) & (bios.pages[1:] > 0) & (bios.sector[1:] == ends[:-1])
+    found[1:] = (last.row[1:] >= 0) & (bios.pages[1:] > 0) & (bios.sector[1:] == ends[:-1])
     # Bios that meet inside a page stay apart, because each touches that page; the simulation merges
     # them.
     found[1:] &= bios.sector[1:] % np.uint64(SECTORS_PER_PAGE) == 0
     alike = (bios.tenant, bios.reason, bios.phase, bios.waited)
-    for values in (done, chain, bios.device, bios.write, *alike):
+    for values in (last.row, chain, bios.device, bios.write, *alike):
         found[1:] &= values[1:] == values[:-1]
     found[1:] &= ~(bios.flush[1:] | bios.fua[1:] | bios.flush[:-1] | bios.fua[:-1])
     return found
-
-
-def completions(trace: Trace, bios: Bios) -> NDArray[np.int64]:
-    """Returns the time in ns at which each bio was complete; -1: not recorded.
-
-    A bio is complete when its request is. That is the first request of its device and operation
-    that covers its first sector and was issued after the bio was queued. Requests and their
-    completions are those of the view `requests`. A bio without pages belongs to the next flush of
-    its device. If the kernel follows a FUA write with a flush of its own, the bio is complete when
-    the kernel ends it: at a completion without length at its sector.
-    """
-    REQUESTS.make(trace)
-    make_partitions(trace)
-    disks = dict(trace.rows("SELECT dev, disk FROM partitions"))
-    numbers: dict[str, int] = {}
-    of_device = [
-        numbers.setdefault(disks.get(name, name), len(numbers)) for name in bios.names["device"]
-    ]
-    disk = np.array(of_device, np.int64)[bios.device]
-    operation = np.where(bios.pages == 0, _FLUSH, np.where(bios.write, _WRITE, _READ))
-    ends = trace.arrow(_ENDS)
-    rows, sectors, lengths, when, kinds, ending = (
-        ends[name].to_numpy()
-        for name in ("row", "sector", "sectors", "done_ns", "operation", "ending")
-    )
-    of_disk = np.array([numbers.get(name, -1) for name in ends["disk"].to_pylist()], np.int64)
-    done = np.full(len(bios), -1, np.int64)
-    for number in range(len(numbers)):
-        for kind in (_WRITE, _READ, _FLUSH):
-            mine = np.flatnonzero((disk == number) & (operation == kind))
-            told = np.flatnonzero((of_disk == number) & (kinds == kind))
-            if kind == _FLUSH:
-                at = np.searchsorted(rows[told], bios.row[mine])
-                done[mine] = np.append(when[told], -1)[at]
-                continue
-            places, which = np.unique(bios.sector[mine], return_inverse=True)
-            first = np.searchsorted(places, sectors[told], "left")
-            stop = sectors[told] + np.maximum(lengths[told], 1).astype(np.uint64)
-            last = np.searchsorted(places, np.maximum(stop, sectors[told]), "left")
-            done[mine] = next_ends(
-                bios.row[mine], which, bios.fua[mine],
-                rows[told], when[told], ending[told], first, last, len(places),
-            )  # fmt: skip
-    return done
 
 
 def issuers(trace: Trace, bios: Bios) -> NDArray[np.int64]:

@@ -159,6 +159,35 @@ def test_the_first_read_after_a_write_counts_and_no_other_one(waits):
     assert waits(syscalls=calls, block=elsewhere + rows[3:]).total_s == 0
 
 
+def in_two_parts(rwbs, *times):
+    """A bio queued at the first time, in two requests: each has two more times, in s."""
+    common = {"dev": "254:0", "rwbs": rwbs, "tid": 99}
+    queued, *others = times
+    rows = [{"ts": queued * S, "event": "bio_queue", "sector": 0, "nr_sector": 16, **common}]
+    for number, event in enumerate(("issue", "complete", "issue", "complete")):
+        place = {"sector": 8 * (number // 2), "nr_sector": 8}
+        rows.append({"ts": others[number] * S, "event": event, **place, **common})
+    return rows
+
+
+def test_the_rest_of_a_split_write_is_to_do_since_the_write_was_queued(waits):
+    calls = [*FIRST, call(11 * S, 2 * S, "openat")]
+    parts = in_two_parts("W", 9, 9, 10, 14, 16)
+    assert kinds(waits(syscalls=calls, block=parts)) == {"disk": 2}
+    # A read, a write elsewhere, and one that is queued later say nothing of it.
+    begin, *_, issue, complete = parts
+    others = [begin | {"rwbs": "R"}, begin | {"dev": "254:16"}, begin | {"ts": 13 * S}]
+    assert waits(syscalls=calls, block=[*others, issue, complete]).total_s == 0
+
+
+def test_the_rest_of_a_split_read_is_late_if_a_write_comes_before_it(waits):
+    calls = [*FIRST, call(10 * S, 8 * S, "read")]
+    reading = in_two_parts("R", 10, 10, 11, 14, 16)
+    assert waits(syscalls=calls, block=reading).total_s == 0
+    writing = request(12 * S, 13 * S, 800, "W")
+    assert kinds(waits(syscalls=calls, block=reading + writing)) == {"disk": 4}
+
+
 def test_a_short_write_counts_if_a_disk_was_writing_or_nobody_told(waits):
     calls = [*FIRST, *(call(n * S, 99_999, "write") for n in range(1, 11))]
     assert waits(syscalls=calls).total_s == 0

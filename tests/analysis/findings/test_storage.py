@@ -14,6 +14,7 @@ from tests.support.findings import (
     TRAIN,
     A,
     B,
+    S,
     bio,
     cached,
     call,
@@ -185,6 +186,16 @@ def test_reads_in_flight_at_the_same_time_count_once(found):
     rows += request(12, 1, 2, 9)
     tables = {"processes": PROCESSES, "phases": TRAIN, "block": sorted(rows, key=lambda r: r["ts"])}
     assert found(tables)["disk reads"].value == 50
+
+
+def test_the_rest_of_a_split_read_waits_since_the_scheduler_took_it(found):
+    bio, issue, complete = request(10, 0, 10, 1)
+    bio["nr_sector"] = 16
+    rest = {"sector": 16, "event": "insert", "ts": 10 * S}
+    rows = [bio, issue | {"event": "insert"}, issue | rest, issue, complete]
+    rows += [row | {"sector": 16, "ts": row["ts"] + 30 * S} for row in (issue, complete)]
+    tables = {"processes": PROCESSES, "phases": TRAIN, "block": rows}
+    assert found(tables)["disk reads"].value == 40
 
 
 def test_reads_that_a_thread_of_the_kernel_issues_count_for_the_job_that_queued_them(found):

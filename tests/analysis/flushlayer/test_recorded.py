@@ -10,7 +10,6 @@ from tracer.analysis.flushlayer.devices import find_device
 from tracer.analysis.flushlayer.timed import simulate
 from tracer.analysis.flushlayer.timed.disk import Disk
 from tracer.analysis.flushlayer.trace.accesses import page_writebacks
-from tracer.analysis.flushlayer.trace.next_end import next_ends
 from tracer.analysis.flushlayer.trace.recorded import recorded_requests
 from tracer.analysis.flushlayer.trace.sync_calls import sync_calls
 
@@ -137,17 +136,6 @@ def test_a_bio_of_a_partition_is_complete_with_a_request_of_the_disk(opened):
     assert found.done.tolist() == [5]
 
 
-def test_many_requests_that_each_cover_many_sectors_are_looked_up_in_few_steps():
-    count = 300_000  # of each: a look at each sector of each would take a hundred billion steps
-    place = np.arange(count)
-    row, told = np.arange(count), np.arange(count, 2 * count)
-    never = np.zeros(count, np.bool_)
-    # The first one covers the last place alone, and the last one all of them.
-    first, last = place[::-1].copy(), np.full(count, count)
-    found = next_ends(row, place, never, told, told, never, first, last, count)
-    assert np.array_equal(found, told[::-1])
-
-
 def test_the_only_process_that_syncs_waits_for_the_journal(opened):
     assert opened(COMMIT, [fsync(0, 40 * MS)])[1].chain.tolist() == [JOB] * 4
     two = [fsync(0, 40 * MS), fsync(15 * MS, 25 * MS, pid=8)]
@@ -161,6 +149,12 @@ def test_bios_that_went_to_the_device_apart_stay_apart(opened):
         *request(2, 4, 6, 88, 8, "WS"),
     ]
     assert opened(in_order(rows), [])[1].pages.tolist() == [1, 1]
+
+
+def test_requests_that_end_at_one_time_are_not_one_request(opened):
+    rows = [*request(1, 3, 6, 80, 8, "WS"), *request(2, 4, 6, 88, 8, "WS")]
+    _, found = opened(in_order(rows), [])
+    assert (found.pages.tolist(), found.done.tolist()) == ([1, 1], [6, 6])
 
 
 def test_a_flush_alone_is_one_of_no_pages(opened):
@@ -177,6 +171,32 @@ def test_a_sync_call_takes_what_its_bios_take_and_what_it_did_besides(opened):
     assert calls["simulated_ns"].tolist() == [pytest.approx(28 * MS, abs=10)]
     assert calls["recorded_ns"].tolist() == [40 * MS]
     assert (calls["bios"][0], calls["pid"][0], calls["call"][0]) == (4, JOB, "fsync")
+
+
+def in_parts(begun, parts):
+    """A write of 1 MiB that takes 64 ms, in so many requests."""
+    rows, length = [event(begun, "bio_queue", 0, 2048, "WS", JOB)], 2048 // parts
+    for part in range(parts):
+        place = (part * length, length, "WS")
+        rows.append(event(begun + 10, "issue", *place, JOB))
+        ended = begun + (part + 1) * 64 * MS // parts
+        rows.append(event(ended, "complete", *place, 0))
+    return in_order(rows)
+
+
+@pytest.mark.parametrize("parts", [1, 8])
+def test_a_call_that_waits_for_all_parts_of_a_split_bio_did_nothing_meanwhile(opened, parts):
+    # 1 ms before, and 1 ms after the last part. In the second call, a commit follows 1 ms after it.
+    alone, before = in_parts(MS, parts), in_parts(101 * MS, parts)
+    commit = request(166 * MS, 166 * MS, 174 * MS, 80_000, 8, "WSM")
+    calls = [fsync(0, 66 * MS), fsync(100 * MS, 75 * MS)]
+    trace, found = opened([*alone, *before, *commit], calls)
+    disk = Disk(find_device("hdd-paper", "disk"))
+    times = sync_calls(trace, found, simulate(found, disk, replay="closed"))
+    assert times["simulated_ns"].tolist() == [
+        pytest.approx(ms * MS, abs=10) for ms in (1 + 8 + 1, 1 + 8 + 1 + 8 + 1)
+    ]
+    assert times["bios"].tolist() == [1, 2]
 
 
 def test_reads_are_requests_too(opened):

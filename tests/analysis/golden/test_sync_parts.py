@@ -155,6 +155,64 @@ def test_data_that_is_written_after_the_journal_s_blocks_is_what_was_waited_for(
     )
 
 
+def in_two_requests(second):
+    """The bios, with the data in two requests; `second` has the events of the other one."""
+    one = BIOS.replace("| 800    | 8         | WS\n    150", "| 800    | 16        | WS\n    150")
+    return one.replace("    180 |", f"{second}    180 |")
+
+
+def test_data_in_several_requests_is_written_with_the_last_of_them(tmp_path):
+    # Parts on other disks, and of other bios, are none of it.
+    rest = """
+    171 | 0   | complete  | 254:1 | 808    | 8         | WS
+    172 | 0   | complete  | 254:0 | 816    | 8         | WS
+    175 | 0   | complete  | 254:0 | 808    | 8         | WS
+"""
+    check(
+        tmp_path,
+        {
+            "processes": PROCESSES,
+            "syscalls": "ts | pid | tid | name | dur_ns | ret\n 90 | 7 | 7 | fsync | 230 | 0",
+            "block": in_two_requests(rest.lstrip("\n")).format(record="FWFSM"),
+            "off_cpu": ONE_WAIT,
+            "journal": JOURNAL,
+        },
+        "SELECT ts, dur_ns, detail FROM waits ORDER BY ts",
+        """
+        ts  | dur_ns | detail
+        100 | 20     | journal
+        120 | 55     | data
+        175 | 15     | journal
+        190 | 80     | data
+        270 | 30     | flush
+        300 | 10     | journal
+        """,
+    )
+
+
+def test_data_with_a_part_whose_completion_is_lost_does_not_count(tmp_path):
+    check(
+        tmp_path,
+        {
+            "processes": PROCESSES,
+            "syscalls": "ts | pid | tid | name | dur_ns | ret\n 90 | 7 | 7 | fsync | 230 | 0",
+            "block": in_two_requests("").format(record="FWFSM"),
+            "off_cpu": ONE_WAIT,
+            "journal": JOURNAL,
+        },
+        "SELECT ts, dur_ns, detail FROM waits ORDER BY ts",
+        """
+        ts  | dur_ns | detail
+        100 | 20     | journal
+        120 | 20     | data
+        140 | 50     | journal
+        190 | 80     | data
+        270 | 30     | flush
+        300 | 10     | journal
+        """,
+    )
+
+
 def test_without_barriers_the_last_write_of_a_commit_is_its_record(tmp_path):
     check(
         tmp_path,

@@ -1,0 +1,72 @@
+"""When the rest of a bio was queued: the part of a split bio that a request has without its begin.
+
+The block layer splits a bio that is too long for the device. No event tells that the rest of it is
+queued. But the rest waits for the device since the whole bio does.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from tracer.analysis.views.covering import last_cover, stops
+from tracer.analysis.views.requests import OPERATION, REQUESTS
+from tracer.analysis.views.volumes import make_partitions
+from tracer.store.trace import Trace
+
+_RESTS = """
+SELECT row, dev AS disk, operation, sector FROM requests
+WHERE queue_ns IS NULL AND operation IN ('read', 'write') AND sector IS NOT NULL AND nr_sector > 0
+ORDER BY row
+"""
+# A bio that one request took as a whole has no rest.
+_LONGER = f"""
+WITH bios AS (
+    SELECT b.row, b.ts, coalesce(p.disk, b.dev) AS disk, {OPERATION} AS operation, sector, nr_sector
+    FROM block_rows b LEFT JOIN partitions p ON b.dev = p.dev
+    WHERE event = 'bio_queue' AND nr_sector > 0 AND sector IS NOT NULL
+)
+SELECT b.* FROM bios b ANTI JOIN (
+    SELECT dev, operation, sector, queue_ns, max(nr_sector) AS nr_sector FROM requests
+    WHERE queue_ns IS NOT NULL GROUP BY ALL
+) r ON b.disk = r.dev AND b.operation = r.operation AND b.sector = r.sector
+    AND b.ts = r.queue_ns AND r.nr_sector >= b.nr_sector
+WHERE b.operation IN ('read', 'write') ORDER BY b.row
+"""
+_UNKNOWN = -(1 << 63)
+
+
+def make_rest_queues(trace: Trace) -> None:
+    """Makes the table `rest_queues`: row (of the view `requests`), queue_ns.
+
+    It has each read or write request at whose first sector no bio was queued, but that begins
+    within an earlier bio of its device and operation. `queue_ns` is the time of the latest of these
+    bios. Needs the table block, which may be empty.
+    """
+    REQUESTS.make(trace)
+    make_partitions(trace)
+    rests = trace.sql(_RESTS)
+    bios = trace.sql(_LONGER) if len(rests) else rests
+    found, times = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    place = ["disk", "operation"]
+    of_place = bios.groupby(place, sort=False).indices
+    for key, mine in rests.groupby(place, sort=False).indices.items():
+        if key not in of_place:
+            continue
+        # The bio before a request is the next one backward in time.
+        requests, earlier = rests.iloc[mine[::-1]], bios.iloc[of_place[key][::-1]]
+        rows, sector = requests["row"].to_numpy(np.int64), requests["sector"].to_numpy(np.uint64)
+        first = earlier["sector"].to_numpy(np.uint64)
+        queued = last_cover(
+            sector,
+            stops(sector, np.ones(len(sector), np.int64)),
+            np.searchsorted(-rows, -earlier["row"].to_numpy(np.int64)),
+            first,
+            stops(first, earlier["nr_sector"].to_numpy(np.int64)),
+            earlier["ts"].to_numpy(np.int64, copy=True),
+            _UNKNOWN,
+        )
+        found.append(rows[queued != _UNKNOWN])
+        times.append(queued[queued != _UNKNOWN])
+    table = {"row": np.concatenate(found), "queue_ns": np.concatenate(times)}
+    trace.keep("rest_queues", pa.table(table))

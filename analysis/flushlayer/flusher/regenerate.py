@@ -25,7 +25,7 @@ class Regenerated:
     `writes`, one row for each run of consecutive pages of a file written at once: ts (ns), dev,
     ino, index (first page in the file; null: not known), page (first page on the disk in the
     recording; null: the recording did not write it), pages, reason, dirtier (null: not known),
-    inode (number of dev and ino), first (dense number of the first page; the same number is the
+    inode (row of `Dirtyings.inodes`), first (dense number of the first page; the same number is the
     same page). `pages_known`: the distinct pages that became dirty. `summary`: see `summarised`.
     """
 

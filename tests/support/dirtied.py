@@ -57,7 +57,8 @@ def dirtyings(
     ).astype({"ts": "int64", "inode": "int64", "pages": "int64"})
     return Dirtyings(
         inodes, pieces, _frame(marks), was, pd.DataFrame(), 0, ns(end),
-        {"elsewhere": 0, "mixed": 0, "uncertain": 0, "pages_told": 0},
+        {"elsewhere": 0, "mixed": 0, "untold": 0, "no_ends": 0, "uncertain": 0, "pages_told": 0,
+         "page_bytes": 4096},
     )  # fmt: skip
 
 

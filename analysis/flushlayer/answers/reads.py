@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tracer.analysis.flushlayer.trace.page_count import MODEL_PAGE, pages_of_kernel
 from tracer.analysis.memory.knowledge import knowledge
 from tracer.analysis.views.page_uses import page_uses
 from tracer.sizes import show_share
@@ -19,19 +20,21 @@ FROM page_uses WHERE target IS NOT NULL OR $everybody
 def page_cache(trace: Trace, everybody: bool) -> dict[str, Any] | None:
     """Returns the page cache's account of the reads; None: the probe page_cache is not recorded.
 
-    Keys: used_pages (by calls and faults; each use of a page counts), missed_pages (those among
-    them that were not in the cache), read_pages (brought in: missed ones, and those read ahead),
-    inferred, unknown_share (see `Knowledge`). Of the targets; with `everybody`, of all processes.
+    Keys, in pages of 4096 bytes: used_pages (by calls and faults; each use of a page counts),
+    missed_pages (those among them that were not in the cache), read_pages (brought in: missed ones,
+    and those read ahead); kernel_page_bytes (the cache holds whole pages of this size), inferred,
+    unknown_share (see `Knowledge`). Of the targets; with `everybody`, of all processes.
     """
     if "page_cache" not in trace.tables:
         return None
     page_uses(trace)
     ((used, missed, read),) = trace.rows(_OF_TARGETS.replace("$everybody", str(everybody)))
-    known = knowledge(trace)
+    known, unit = knowledge(trace), pages_of_kernel(trace)
     return {
-        "used_pages": used,
-        "missed_pages": missed,
-        "read_pages": read,
+        "used_pages": used * unit,
+        "missed_pages": missed * unit,
+        "read_pages": read * unit,
+        "kernel_page_bytes": unit * MODEL_PAGE,
         "inferred": known.inferred,
         "unknown_share": known.unknown,
     }
@@ -49,6 +52,12 @@ def about_reads(found: dict[str, Any] | None) -> list[str]:
         said.append(
             f"the page cache served {show_share(1 - missed / used)} of the {used:,} page uses"
             f"{inferred}; {missed:,} pages were missed, and {read - missed:,} read ahead"
+        )
+    if found["kernel_page_bytes"] > MODEL_PAGE:
+        said.append(
+            f"the page cache holds pages of {found['kernel_page_bytes']:,} bytes: each use of one counts"
+            f" as {found['kernel_page_bytes'] // MODEL_PAGE} pages of {MODEL_PAGE} bytes, even if less"
+            " was used"
         )
     said += [
         f"{target}: the file or the place of {show_share(share)} of the data that it read is not"

@@ -18,7 +18,12 @@ from tracer.analysis.flushlayer.flusher import paired, pairing
 from tracer.analysis.flushlayer.flusher.lives import in_life, make_lives
 from tracer.analysis.flushlayer.flusher.pieces import paired_pieces
 from tracer.analysis.flushlayer.flusher.places import told_places
-from tracer.analysis.flushlayer.trace.page_count import BYTES_A_PAGE, check_pages
+from tracer.analysis.flushlayer.trace.page_count import (
+    BYTES_A_PAGE,
+    MODEL_PAGE,
+    check_pages,
+    pages_of_kernel,
+)
 from tracer.analysis.views.flushes import flushes
 from tracer.analysis.views.view import apart
 from tracer.analysis.views.volumes import make_device_inodes, make_volumes, of_bios, of_files
@@ -36,6 +41,7 @@ _TABLES = ("dirty", "inode_writeback", "writeback", "file_writes", "syscalls", "
 class Dirtyings:
     """The dirtyings of a trace, and the writes of dirtied pages at the recorded settings.
 
+    Pages have 4096 bytes, on a kernel with larger ones, too.
     `inodes`, one row per file: dev (as write-back events name it), ino, life (how many files had
     the number before, see `lives.py`), device_page (for the inode of a block device: its first page
     on the disk; -1: the inode of a file). `pieces`, one row per run of pages that became dirty at
@@ -74,6 +80,12 @@ class Dirtyings:
             "a write to a page that is already dirty leaves no event: settings that write sooner"
             " than the recorded ones get too few pages, never too many",
         ]
+        if self.counts["page_bytes"] > MODEL_PAGE:
+            said.append(
+                f"the kernel's pages have {self.counts['page_bytes']:,} bytes: for its thresholds, one"
+                f" is dirty as a whole; the model counts only the parts of {MODEL_PAGE} bytes that"
+                " were written"
+            )
         if self.counts["elsewhere"]:
             said.append(
                 f"{self.counts['elsewhere']} dirtyings on devices without a recorded write-back"
@@ -112,10 +124,11 @@ def dirtyings(trace: Trace) -> Dirtyings:
     for table in _TABLES:
         trace.empty_if_missing(table)
     make_volumes(trace)
-    _name_devices(trace)
+    unit = pages_of_kernel(trace)
+    _name_devices(trace, unit)
     make_lives(trace)
     clock = trace.manifest["clock"]
-    trace.execute(_NAMED_FLUSHES)
+    trace.execute(_NAMED_FLUSHES.replace("$unit", str(unit)))
     cached, passed = trace.sql(_BIOS), trace.sql(_PASSED)
     check_pages(trace, cached["pages"].to_numpy(), _BYTES_A_PAGE)
     folios = trace.sql(_FOLIOS)
@@ -128,7 +141,7 @@ def dirtyings(trace: Trace) -> Dirtyings:
     last = [frame["ts"].max() for frame in (cached, folios) if len(frame)]
     end = clock["end_ns"] if clock["end_ns"] is not None else max(last, default=clock["start_ns"])
     told = told_places(trace, cached)
-    pieces = paired_pieces(cached, folios, visits, codes, inodes, told, clock["start_ns"], end)
+    pieces = paired_pieces(cached, folios, visits, codes, inodes, told, clock["start_ns"], end, unit)
     counts = {
         "elsewhere": int(
             trace.sql(
@@ -140,6 +153,7 @@ def dirtyings(trace: Trace) -> Dirtyings:
         "no_ends": int("file_writes" not in trace.tables),
         "uncertain": int((cached["certainty"] == "unknown").sum()),
         "pages_told": int((told >= 0).sum()),
+        "page_bytes": unit * MODEL_PAGE,
     }
     written = pd.DataFrame(
         {
@@ -153,10 +167,11 @@ def dirtyings(trace: Trace) -> Dirtyings:
     return Dirtyings(inodes, pieces, marked, written, passed, clock["start_ns"], int(end), counts)
 
 
-def _name_devices(trace: Trace) -> None:
+def _name_devices(trace: Trace, unit: int) -> None:
     """Makes the tables `own`, `dirtied_folios`, `written_devices` and `device_inodes`.
 
-    Their column dev has the name of write-back events. `own` has the files that do not count: the
+    Their column dev has the name of write-back events, and the index counts pages of 4096 bytes, of
+    which a page of the kernel has `unit`. `own` has the files that do not count: the
     recorder's, and those of loop devices, which are written to the loop devices before.
     """
     trace.execute(
@@ -186,8 +201,9 @@ def _name_devices(trace: Trace) -> None:
     trace.execute(
         f"""
         CREATE OR REPLACE TEMP TABLE dirtied_folios AS
-        SELECT ts, row, pid, tid, dev, ino, "index" FROM dirty_rows ANTI JOIN own USING (dev, ino)
-        WHERE event = 'dirty_folio' AND ino IS NOT NULL AND "index" < {paired.NOWHERE}
+        SELECT ts, row, pid, tid, dev, ino, "index" * {unit} AS "index"
+        FROM dirty_rows ANTI JOIN own USING (dev, ino)
+        WHERE event = 'dirty_folio' AND ino IS NOT NULL AND "index" < {paired.NOWHERE // unit}
         """
     )
     make_device_inodes(trace, written)
@@ -244,19 +260,28 @@ WHERE ino IS NULL OR reason = 'direct' ORDER BY ts, row
 """
 
 # A journal that makes room for itself writes metadata without a named inode: pages of the device's
-# own inode (whose number is the device's), if those were dirtied.
+# own inode (whose number is the device's), if those were dirtied. A page of the kernel has $unit
+# pages; those of a partition need not begin where those of its disk do.
 _NAMED_FLUSHES = f"""
 CREATE OR REPLACE TEMP TABLE named_flushes AS
 WITH bios AS (
     SELECT ts, disk AS dev, ino, page::BIGINT AS page, pages, reason, certainty, dirtier,
         dev AS bio_dev, sector, row, contains(rwbs, 'M') AS metadata
     FROM {of_bios("flushes")} WHERE NOT own AND NOT below AND pages > 0
+), begins AS (
+    SELECT DISTINCT disk AS dev, first_page % $unit AS begin FROM device_inodes
 ), metadata AS (
-    SELECT d.dev, d.ino, "index"::BIGINT + first_page AS page, min(ts) AS ts
+    SELECT d.dev, d.ino, first_page % $unit AS begin, ("index"::BIGINT + first_page) // $unit AS n,
+        min(ts) AS ts
     FROM dirtied_folios d JOIN device_inodes i ON d.dev = i.disk AND d.ino = i.ino GROUP BY ALL
+), of_metadata AS (
+    SELECT b.row, min(m.ino) AS ino FROM bios b JOIN begins g ON b.dev = g.dev
+    JOIN metadata m ON b.dev = m.dev AND g.begin = m.begin AND (b.page - g.begin) // $unit = m.n
+    WHERE b.ino IS NULL AND b.reason != 'direct' AND b.page >= g.begin AND b.ts >= m.ts
+    GROUP BY b.row
 )
-SELECT b.* REPLACE (coalesce(b.ino, m.ino) AS ino) FROM bios b LEFT JOIN metadata m
-    ON b.dev = m.dev AND b.page = m.page AND b.ts >= m.ts AND b.ino IS NULL AND b.reason != 'direct'
+SELECT b.* REPLACE (coalesce(b.ino, m.ino) AS ino) FROM bios b LEFT JOIN of_metadata m
+    ON b.row = m.row
 """
 
 # Kernel threads mark inodes as they write them; with other settings they would at other times.

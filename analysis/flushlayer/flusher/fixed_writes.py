@@ -10,6 +10,7 @@ import pandas as pd
 from tracer.analysis.flushlayer.flusher import paired
 from tracer.analysis.flushlayer.flusher.dirtying import FILE, Dirtyings, dirtyings
 from tracer.analysis.flushlayer.flusher.lives import in_life
+from tracer.analysis.flushlayer.trace.page_count import MODEL_PAGE, pages_of_kernel
 from tracer.analysis.views.volumes import of_files
 from tracer.store.trace import Trace
 
@@ -49,9 +50,9 @@ steps AS (
     WINDOW by_thread AS (PARTITION BY tid ORDER BY ts, row)
 ), synced AS (
     SELECT ts, dev, ino,
-        CASE WHEN event = 'writepages_start' THEN "offset" // 4096 ELSE 0 END AS first,
-        CASE WHEN event = 'writepages_start' AND "last" < 9007199254740992 THEN "last" // 4096
-            ELSE $last END AS last,
+        CASE WHEN event = 'writepages_start' THEN "offset" // $bytes * $unit ELSE 0 END AS first,
+        CASE WHEN event = 'writepages_start' AND "last" < 9007199254740992
+            THEN ("last" // $bytes + 1) * $unit - 1 ELSE $last END AS last,
         CASE WHEN tid IN (SELECT tid FROM journals) THEN 'journal'
             WHEN event != 'writepages_start' OR sync_mode = 1 THEN 'fsync' ELSE 'other' END
             AS reason
@@ -176,7 +177,12 @@ def prepared(trace: Trace) -> tuple[Dirtyings, Recorded]:
         rows["dev"] = rows["dev"].astype(str)
         return rows.merge(numbers, on=[*FILE], how="inner")
 
-    synced = of_known(_SYNCED.replace("$last", str(LAST_PAGE)))
+    unit = pages_of_kernel(trace)
+    sizes = {"$last": LAST_PAGE, "$bytes": unit * MODEL_PAGE, "$unit": unit}
+    query = _SYNCED
+    for name, number in sizes.items():
+        query = query.replace(name, str(number))
+    synced = of_known(query)
     looks = trace.sql(_FIRST_LOOK)
     devices = trace.sql(_SYNCED_DEVICES)
     devices["dev"] = devices["dev"].astype(str)

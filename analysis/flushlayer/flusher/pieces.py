@@ -20,11 +20,13 @@ def paired_pieces(
     told: NDArray[np.int64],
     start_ns: int,
     end_ns: int,
+    unit: int,
 ) -> pd.DataFrame:
     """Returns the pieces of all files, as `Dirtyings` has them.
 
     `cached`, `folios` and `visits` are rows of the queries of `dirtying.py`. `codes` has the file
-    (row of `inodes`) of each row of bios, folios, marks and visits. `told`: see `pairing.pair`.
+    (row of `inodes`) of each row of bios, folios, marks and visits. `told`
+    and `unit`: see `pairing.pair`.
     """
     of_folio = pd.DataFrame({"inode": codes[1], "index": folios["index"].to_numpy(np.int64)})
     known = of_folio.drop_duplicates().sort_values(["inode", "index"], ignore_index=True)
@@ -35,8 +37,8 @@ def paired_pieces(
     first_block, base, blocks = _dense(cached)
     events = _in_order(cached, folios, visits, codes, number.to_numpy(np.int64), first_block)
     rows = pairing.pair(
-        events, first_folio, index, paired.folio_room(index),
-        base(np.arange(blocks)), inodes["device_page"].to_numpy(), told, start_ns, end_ns,
+        events, first_folio, index, paired.folio_room(index, unit),
+        base(np.arange(blocks)), inodes["device_page"].to_numpy(), told, start_ns, end_ns, unit,
     )  # fmt: skip
     block = rows[:, paired.BLOCK]
     page = np.full(len(rows), -1, np.int64)

@@ -19,16 +19,17 @@ PROCESSES = [
 CAPACITY = 40
 
 
-def recording(folder, accesses):
+def recording(folder, accesses, unit=1):
     """Makes a trace of (thread, page, reads): pages that missed the page cache, and direct writes.
 
-    Each page that the job reads is used three times; the page cache serves the last two.
+    Each page that the job reads is used three times; the page cache serves the last two. A page is
+    one of the kernel's, and has `unit` pages of 4096 bytes.
     """
     block, events = [], []
     for number, (tid, page, reads) in enumerate(accesses):
         ts = 1000 * (number + 1)
         block.append({"ts": ts, "cpu": 0, "pid": tid, "tid": tid, "event": "bio_queue", "dev": DEV,
-                      "sector": 8 * (FIRST_BLOCK + page), "nr_sector": 8,
+                      "sector": 8 * unit * (FIRST_BLOCK + page), "nr_sector": 8 * unit,
                       "rwbs": "R" if reads else "WS"})  # fmt: skip
         if reads:
             event = {"pid": tid, "tid": tid, "dev": DEV, "ino": INO, "index": page, "pages": 1}
@@ -39,7 +40,8 @@ def recording(folder, accesses):
             events.append({**event, "ts": ts + 40, "event": "delete"})
     tables = {"processes": PROCESSES, "block": block, "page_cache": events, "dirty": []}
     clock = {"name": "mono", "start_ns": 0, "end_ns": 1000 * (len(accesses) + 2)}
-    make_trace(folder, tables, targets=ONE, clock=clock).close()
+    host = {"machine": "aarch64", "cpus": 2, "memory_bytes": 1 << 30, "page_size": PAGE * unit}
+    make_trace(folder, tables, targets=ONE, clock=clock, host=host).close()
 
 
 def served_by_lru(accesses, capacity):
@@ -73,10 +75,27 @@ def test_reads_served_by_the_layer(tracer, tmp_path, accesses, identity):
     assert (told["reads"], told["read_hits"]) == (reads, served)
     assert 0 < served < reads
     assert told["page_cache"] == {
-        "used_pages": 3 * reads, "missed_pages": reads, "read_pages": reads, "inferred": False,
-        "unknown_share": {},
+        "used_pages": 3 * reads, "missed_pages": reads, "read_pages": reads,
+        "kernel_page_bytes": PAGE, "inferred": False, "unknown_share": {},
     }  # fmt: skip
     assert any("served 66.7% of the" in said for said in told["assumptions"])
+
+
+def test_reads_on_a_kernel_with_pages_of_64_kib(tracer, tmp_path, accesses):
+    """Each page counts as 16 of 4096 bytes, in the page cache as in the reads of the layer."""
+    recording(tmp_path / "a.trace", accesses, 16)
+    options = ("--buffer", "read-write", "--capacity-pages", 16 * CAPACITY, "--all-writers")
+    told = tracer("simulate", "a.trace", *options, "--json").json
+    reads, served = served_by_lru(accesses, CAPACITY)
+    assert (told["reads"], told["read_hits"]) == (16 * reads, 16 * served)
+    assert told["page_cache"] == {
+        "used_pages": 48 * reads, "missed_pages": 16 * reads, "read_pages": 16 * reads,
+        "kernel_page_bytes": 16 * PAGE, "inferred": False, "unknown_share": {},
+    }  # fmt: skip
+    assert any("each use of one counts as 16 pages" in said for said in told["assumptions"])
+    assert "each use of one counts as 16 pages" in " ".join(
+        tracer("simulate", "a.trace", *options).out.split()
+    )
 
 
 def test_reads_of_a_job_that_writes_nothing(tracer, tmp_path, accesses):

@@ -61,6 +61,19 @@ class FilePages:
     index: NDArray[np.int64]
     files: pd.DataFrame
 
+    def again(self, bio: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Returns whether each page is the same page of a file as the page before, in one bio.
+
+        A page of a file may lie on two pages of the device if blocks are smaller than pages. `bio`:
+        the number of the bio of each page.
+        """
+        found = np.zeros(len(bio), bool)
+        found[1:] = (
+            (self.file[1:] >= 0) & (self.file[1:] == self.file[:-1])
+            & (self.index[1:] == self.index[:-1]) & (bio[1:] == bio[:-1])
+        )  # fmt: skip
+        return found
+
 
 def file_pages(trace: Trace, pages: pd.DataFrame) -> FilePages:
     """Returns the file of each page that was written back.

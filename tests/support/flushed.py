@@ -67,6 +67,18 @@ class Story:
             self.block.append(bio(ts + 10 + number, page, pages))
         return self
 
+    def wrote(self, at: float, *bios: tuple[int, int], ino: int = 11) -> Story:
+        """The job writes directly, past the page cache: bios are (first page on the disk, pages)."""
+        ts = round(at * S)
+        row = {"tid": JOB, "pid": JOB, "dev": DEV, "ino": ino}
+        self.file_writes += [
+            {"ts": ts, **row, "event": "direct_start"},
+            {"ts": ts + 900, **row, "event": "direct_end"},
+        ]
+        for number, (page, pages) in enumerate(bios):
+            self.block.append(bio(ts + 10 + number, page, pages, JOB, "WS"))
+        return self
+
     def freed(self, at: float, ino: int = 11, dev: str = DEV) -> Story:
         """The file ends."""
         row = {"ts": round(at * S), "tid": JOB, "pid": JOB, "dev": dev, "ino": ino}

@@ -15,9 +15,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tracer.analysis.flushlayer.flusher import paired, pairing
-from tracer.analysis.flushlayer.flusher.lives import in_life, make_lives
+from tracer.analysis.flushlayer.flusher.lives import FILE, in_life, make_lives
 from tracer.analysis.flushlayer.flusher.pieces import paired_pieces
-from tracer.analysis.flushlayer.flusher.places import told_places
+from tracer.analysis.flushlayer.flusher.places import passed_runs, told_places
 from tracer.analysis.flushlayer.trace.page_count import (
     BYTES_A_PAGE,
     MODEL_PAGE,
@@ -32,8 +32,6 @@ from tracer.store.trace import Trace
 
 _BYTES_A_PAGE = 2 * BYTES_A_PAGE
 """Memory per written page [assumed]."""
-FILE = ("dev", "ino", "life")
-"""The columns that tell a file from all others."""
 _TABLES = ("dirty", "inode_writeback", "writeback", "file_writes", "syscalls", "processes")
 
 
@@ -49,9 +47,11 @@ class Dirtyings:
     paired.NOWHERE on: not known), pages, dirtier (pid, -1: not known), page (first page written on
     the disk; -1: not written), until (ns: written, or no longer dirty), how (paired.HOW). `marks`:
     ts and inode of each event that made an inode dirty, with pages or without. `written`, one row
-    per bio of dirtied pages: ts, inode, reason, pages. `passed`: rows of the view flushes without a
-    dirtied page (journal, direct, unknown inode): no knob moves them. `counts`: numbers of what was
-    left out or inferred, by name.
+    per bio of dirtied pages: ts, inode, reason, pages. `passed`: writes without a dirtied page
+    (journal, direct, unknown inode), which no knob moves, one row per run of consecutive pages: ts,
+    dev, reason, dirtier, page (first page on the disk), pages, inode (row of `inodes`; NO_FILE or
+    NOT_MAPPED of `file_pages`), index (first page in the file; 0 without one). `counts`: numbers of
+    what was left out or inferred, by name.
     """
 
     inodes: pd.DataFrame
@@ -129,12 +129,16 @@ def dirtyings(trace: Trace) -> Dirtyings:
     make_lives(trace)
     clock = trace.manifest["clock"]
     trace.execute(_NAMED_FLUSHES.replace("$unit", str(unit)))
-    cached, passed = trace.sql(_BIOS), trace.sql(_PASSED)
-    check_pages(trace, cached["pages"].to_numpy(), _BYTES_A_PAGE)
+    cached, others = trace.sql(_BIOS), trace.sql(_PASSED)
+    check_pages(trace, pd.concat([cached["pages"], others["pages"]]).to_numpy(), _BYTES_A_PAGE)
+    passed, files = passed_runs(trace, others)
     folios = trace.sql(_FOLIOS)
     marks = trace.sql(_MARKS.replace("$start", str(clock["start_ns"])))
     visits = trace.sql(_VISITS)
-    inodes, codes = _numbered(cached, folios, marks, visits)
+    inodes, codes = _numbered(cached, folios, marks, visits, files)
+    inode = passed.pop("file").to_numpy(copy=True)
+    inode[inode >= 0] = codes[4][inode[inode >= 0]]
+    passed = passed.assign(inode=inode)
     of_devices = trace.sql("SELECT disk AS dev, ino, first_page AS device_page FROM device_inodes")
     inodes = inodes.merge(of_devices, how="left", on=["dev", "ino"]).fillna({"device_page": -1})
     inodes = inodes.astype({"device_page": np.int64})
@@ -255,7 +259,7 @@ SELECT count(*) FROM (
 """
 
 _PASSED = """
-SELECT ts, dev, page, pages, reason, dirtier FROM named_flushes
+SELECT ts, dev, page, pages, reason, dirtier, bio_dev, sector, metadata FROM named_flushes
 WHERE ino IS NULL OR reason = 'direct' ORDER BY ts, row
 """
 

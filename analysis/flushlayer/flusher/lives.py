@@ -13,6 +13,9 @@ from tracer.analysis.views.inode_ends import make_inode_ends
 from tracer.analysis.views.volumes import of_bios, of_files
 from tracer.store.trace import Trace
 
+FILE = ("dev", "ino", "life")
+"""The columns that tell a file from all others."""
+
 # The place of a bio tells the file system, unless it is not known where partitions begin.
 _ENDED = f"""
 CREATE OR REPLACE TEMP TABLE ended AS

@@ -156,14 +156,9 @@ def page_writebacks(
     keys = _keys(device_codes[bio], number)
     if identity is not Identity.BLOCK:
         mapped = file_pages(trace, _places(kept, bio, number))
-        files, index = mapped.file, mapped.index
-        # A page of a file may lie on two pages of the device if blocks are smaller than pages.
-        again = np.zeros(len(bio), bool)
-        again[1:] = (
-            (files[1:] >= 0) & (files[1:] == files[:-1])
-            & (index[1:] == index[:-1]) & (bio[1:] == bio[:-1])
-        )  # fmt: skip
-        bio, files, index, keys = bio[~again], files[~again], index[~again], keys[~again]
+        kept_pages = ~mapped.again(bio)
+        files, index = mapped.file[kept_pages], mapped.index[kept_pages]
+        bio, keys = bio[kept_pages], keys[kept_pages]
         counts = np.bincount(bio, minlength=len(kept))
         found = files >= 0
         by_mapping = {

@@ -11,6 +11,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracer.analysis.flushlayer.trace.file_paths import file_paths
+from tracer.analysis.flushlayer.trace.loop_reads import (
+    LoopFiles,
+    LoopReads,
+    loop_files,
+    reads_of_loops,
+)
 from tracer.analysis.flushlayer.trace.page_count import check_pages
 from tracer.analysis.flushlayer.trace.writers import Writers, taken, writers
 from tracer.analysis.views.file_pages import NO_FILE, NOT_MAPPED, file_pages
@@ -103,6 +109,7 @@ class Accesses:
     """Writers of the pages; None: not known (regenerated write-back)."""
     below: dict[str, int] = field(default_factory=dict)
     """Pages left out by device: they are those of a stacked device above, which count."""
+    loop_reads: LoopReads = field(default_factory=LoopReads)
 
     def __len__(self) -> int:
         return len(self.page)
@@ -133,15 +140,17 @@ def page_writebacks(
     access to each page of 4096 bytes that it touches, in ascending order; a bio of 512 bytes is one
     access. `devices` limits the bios to some disks, partitions or file systems (MAJOR:MINOR, or a
     name of btrfs); a flush concerns a whole disk. Without `devices`, what a stacked device (loop,
-    device mapper, md, bcache) hands on to the devices below counts once, on the uppermost one.
+    device mapper, md, bcache) hands on to the devices below counts once, on the uppermost one. The
+    reads of a loop device below it are those of its file by threads of the kernel (`loop_reads`).
 
     Raises the errors of `check_pages` for too many pages, and BadTrace if the trace does not record
     the start of a partition.
     """
-    rows = _rows(trace, devices, reads, flushes_too)
+    rows, files = _rows(trace, devices, reads, flushes_too)
     pages = rows["pages"].to_numpy(np.uint64)
     check_pages(trace, pages)
-    again = rows.pop("below").to_numpy(bool)
+    of_loops, loop_reads = reads_of_loops(trace, rows, files)
+    again = rows.pop("below").to_numpy(bool) | of_loops
     below = _sums(rows["dev"][again], pages[again].astype(np.int64))
     rows, pages = rows[~again].reset_index(drop=True), pages[~again]
     own = rows["own"].to_numpy(bool)
@@ -188,10 +197,14 @@ def page_writebacks(
         _bios(kept, counts, device_codes),
         found_writers,
         below,
+        loop_reads,
     )
 
 
-def _rows(trace: Trace, devices: list[str] | None, reads: bool, flushes_too: bool) -> pd.DataFrame:
+def _rows(
+    trace: Trace, devices: list[str] | None, reads: bool, flushes_too: bool
+) -> tuple[pd.DataFrame, LoopFiles]:
+    """Returns the bios in order of time, and the files of loop devices whose reads may be there."""
     view = flushes(trace)
     make_threads(trace)
     chosen = on_devices(trace, devices)
@@ -199,14 +212,17 @@ def _rows(trace: Trace, devices: list[str] | None, reads: bool, flushes_too: boo
         with_phase(trace, "block_rows")
     uppers = [] if devices else _written(trace, view)
     below = below_others(trace, uppers)
+    files = LoopFiles()
     if reads and not devices:
         uppers = sorted({*uppers, *_read(trace)})
+        files = loop_files(trace, uppers)
     below_too = below_others(trace, uppers, inodes=False)
     query = (
         "SELECT ts, row, dev, sector, page, pages, rwbs, pid, reason,"
         " coalesce(container, target) AS tenant, phase, own, true AS write,"
         f" nr_sector, whose, coalesce({below}, false) AS below,"
-        " dirtier IS NULL AND (reason = 'journal' OR contains(rwbs, 'M')) AS of_all"
+        " dirtier IS NULL AND (reason = 'journal' OR contains(rwbs, 'M')) AS of_all,"
+        " 0 AS by_kernel"
         f" FROM {view} WHERE pages > 0 AND {chosen}"
     )
     if reads:
@@ -214,18 +230,20 @@ def _rows(trace: Trace, devices: list[str] | None, reads: bool, flushes_too: boo
             f" UNION ALL SELECT ts, row, dev, sector, sector // {SECTORS_PER_PAGE} AS page,"
             f" (sector + nr_sector - 1) // {SECTORS_PER_PAGE} - sector // {SECTORS_PER_PAGE} + 1,"
             " rwbs, b.pid, NULL, coalesce(o.container, o.target), stage, false, false, nr_sector,"
-            f" {_SUBMITTER}, {below_too}, false FROM {_WITH_THREAD}"
+            f" {_SUBMITTER}, {below_too}, false,"
+            f" if({files.place} AND NOT contains(rwbs, 'M'), coalesce(o.kernel::TINYINT, -1), 0)"
+            f" FROM {_WITH_THREAD}"
             f" WHERE event = 'bio_queue' AND nr_sector > 0 AND {OPERATION} = 'read' AND {chosen}"
         )
     if flushes_too:
         query += (
             " UNION ALL SELECT ts, row, dev, 0, 0, 0, rwbs, b.pid, NULL,"
             " coalesce(o.container, o.target), stage, false, true,"
-            f" 0, {_SUBMITTER}, {below_too}, true FROM {_WITH_THREAD}"
+            f" 0, {_SUBMITTER}, {below_too}, true, 0 FROM {_WITH_THREAD}"
             " WHERE event = 'bio_queue' AND nr_sector = 0"
             f" AND rwbs LIKE 'F%' AND {on_devices(trace, devices, whole=True)}"
         )
-    return trace.sql(f"SELECT * FROM ({query}) ORDER BY ts, row")
+    return trace.sql(f"SELECT * FROM ({query}) ORDER BY ts, row"), files
 
 
 def _written(trace: Trace, view: str) -> list[str]:

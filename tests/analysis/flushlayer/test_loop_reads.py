@@ -15,7 +15,8 @@ PROCESSES = [
     {"pid": JOB, "tid": JOB, "role": "other", "comm": "python", "ppid": 1},
     {"pid": KWORKER, "tid": KWORKER, "role": "other", "comm": "kworker/u8:1", "ppid": 2},
 ]
-UPPER = {"dev": LOOP, "bytes": 1 << 30, "on": [FIRST], "backing_file": "/image"}
+UPPER = {"dev": LOOP, "bytes": 1 << 30, "on": [FIRST], "backing_file": "/image",
+         "backing_ino": IMAGE}  # fmt: skip
 IN_IMAGE, IN_OTHER, NOWHERE = START + 80, START + 160, START + 800
 """Sectors of the image, of another file, and of a file that no event names."""
 
@@ -31,7 +32,7 @@ def extent(ino, sector):
             "disk_block": (sector - START) // 8, "blocks": 8}  # fmt: skip
 
 
-def trace_of(folder, *bios, upper=UPPER, ino=IMAGE, without=(), **manifest):
+def trace_of(folder, *bios, loop=UPPER, without=()):
     tables = {
         "block": list(bios),
         "processes": PROCESSES,
@@ -41,7 +42,7 @@ def trace_of(folder, *bios, upper=UPPER, ino=IMAGE, without=(), **manifest):
         {"dev": DISK, "bytes": 1 << 40},
         {"dev": FIRST, "bytes": 512 * (FAR - START), "partition_of": DISK, "start": START},
         {"dev": SECOND, "bytes": 512 * FAR, "partition_of": DISK, "start": FAR},
-        {**upper, "backing_ino": ino},
+        loop,
     ]
     mounts = [{"dev": dev, "path": f"/{dev}", "type": "ext4", "source": "x"}
               for dev in (FIRST, SECOND)]  # fmt: skip
@@ -51,7 +52,6 @@ def trace_of(folder, *bios, upper=UPPER, ino=IMAGE, without=(), **manifest):
         disks=disks,
         mounts=mounts,
         file_systems=[{"dev": FIRST, "block_bytes": 4096}],
-        **manifest,
     )
 
 
@@ -92,8 +92,8 @@ def test_a_loop_device_that_nobody_uses_has_no_reads_below(tmp_path):
 
 def test_a_loop_device_of_an_unknown_file_hides_nothing(tmp_path):
     bios = [upper(10), bio(31, DISK, IN_IMAGE, KWORKER)]
-    unknown = {key: value for key, value in UPPER.items() if key != "on"}
-    with trace_of(tmp_path / "t", *bios, upper=unknown) as trace:
+    unknown = {key: value for key, value in UPPER.items() if key != "backing_ino"}
+    with trace_of(tmp_path / "t", *bios, loop=unknown) as trace:
         assert len(page_writebacks(trace, reads=True)) == 4
 
 

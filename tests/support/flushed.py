@@ -1,4 +1,4 @@
-"""Small stories of write-back as traces: files that are dirtied, written by the flusher and freed."""
+"""Small stories of write-back as traces: files are dirtied, written by the flusher, and freed."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Story:
         return self
 
     def wrote(self, at: float, *bios: tuple[int, int], ino: int = 11) -> Story:
-        """The job writes directly, past the page cache: bios are (first page on the disk, pages)."""
+        """The job writes past the page cache: bios are (first page on the disk, pages)."""
         ts = round(at * S)
         row = {"tid": JOB, "pid": JOB, "dev": DEV, "ino": ino}
         self.file_writes += [
@@ -86,7 +86,7 @@ class Story:
         return self
 
     def lies(self, at: float, page: int, pages: int, ino: int = 11, first: int = 0) -> Story:
-        """The file system tells that pages of a file, from `first` on, lie on the disk from `page`."""
+        """The file system tells that pages of a file, from `first` on, lie from `page` on."""
         self.extents.append(
             {"ts": round(at * S), "tid": JOB, "event": "known", "dev": DEV, "ino": ino,
              "file_block": first, "disk_block": page, "blocks": pages}

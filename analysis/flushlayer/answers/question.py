@@ -136,8 +136,8 @@ def _one_level(accesses: Accesses) -> list[str]:
     reads = accesses.loop_reads
     if reads.guessed:
         counted.append(
-            f"{reads.guessed:,} of these pages were read by threads of the kernel, from files that no"
-            " event names: they are taken for reads of a loop device's file (record the probes"
+            f"{reads.guessed:,} of these pages were read by threads of the kernel, from files that"
+            " no event names: they are taken for reads of a loop device's file (record the probes"
             " extents and page_cache)"
         )
     if reads.doubtful:

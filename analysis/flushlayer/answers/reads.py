@@ -24,7 +24,7 @@ def page_cache(
 ) -> dict[str, Any] | None:
     """Returns the page cache's account of the reads; None: the probe page_cache is not recorded.
 
-    With `names` (of disks, partitions or file systems), only the uses of files that lie there count.
+    With `names` (of disks, partitions or file systems), only the uses of files there count.
 
     Keys, in pages of 4096 bytes: used_pages (by calls and faults; each use of a page counts),
     missed_pages (those among them that were not in the cache), read_pages (brought in: missed ones,
@@ -83,8 +83,8 @@ def about_reads(found: dict[str, Any] | None) -> list[str]:
         )
     if found["other_pages"]:
         said.append(
-            f"{found['other_pages']:,} page uses do not count: the trace does not describe the device"
-            " of their files"
+            f"{found['other_pages']:,} page uses do not count: the trace does not describe the"
+            " device of their files"
         )
     said += [
         f"files of {dev} lie on other devices, too: all of their page uses count"

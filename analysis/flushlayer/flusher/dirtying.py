@@ -21,6 +21,7 @@ from tracer.analysis.flushlayer.flusher.places import passed_runs, told_places
 from tracer.analysis.flushlayer.trace.page_count import (
     BYTES_A_PAGE,
     MODEL_PAGE,
+    MOST_PAGES,
     check_pages,
     pages_of_kernel,
 )
@@ -40,16 +41,17 @@ class Dirtyings:
     """The dirtyings of a trace, and the writes of dirtied pages at the recorded settings.
 
     Pages have 4096 bytes, on a kernel with larger ones, too.
+
     `inodes`, one row per file: dev (as write-back events name it), ino, life (how many files had
     the number before, see `lives.py`), device_page (for the inode of a block device: its first page
     on the disk; -1: the inode of a file). `pieces`, one row per run of pages that became dirty at
-    once: ts (ns), inode (row of `inodes`), index (first page in the file; from
-    paired.NOWHERE on: not known), pages, dirtier (pid, -1: not known), page (first page written on
-    the disk; -1: not written), until (ns: written, or no longer dirty), how (paired.HOW). `marks`:
-    ts and inode of each event that made an inode dirty, with pages or without. `written`, one row
-    per bio of dirtied pages: ts, inode, reason, pages. `passed`: writes without a dirtied page
-    (journal, direct, unknown inode), which no knob moves, one row per run of consecutive pages: ts,
-    dev, reason, dirtier, page (first page on the disk), pages, inode (row of `inodes`; NO_FILE or
+    once: ts (ns), inode (row of `inodes`), index (first page in the file; from paired.NOWHERE on:
+    not known), pages, dirtier (pid, -1: not known), page (first page written on the disk; -1: not
+    written), until (ns: written, or no longer dirty), how (paired.HOW). `marks`: ts and inode of
+    each event that made an inode dirty, with pages or without. `written`, one row per bio of
+    dirtied pages: ts, inode, reason, pages. `passed`: writes without a dirtied page (journal,
+    direct, unknown inode), which no knob moves, one row per run of consecutive pages: ts, dev,
+    reason, dirtier, page (first page on the disk), pages, inode (row of `inodes`; NO_FILE or
     NOT_MAPPED of `file_pages`), index (first page in the file; 0 without one). `counts`: numbers of
     what was left out or inferred, by name.
     """
@@ -82,9 +84,9 @@ class Dirtyings:
         ]
         if self.counts["page_bytes"] > MODEL_PAGE:
             said.append(
-                f"the kernel's pages have {self.counts['page_bytes']:,} bytes: for its thresholds, one"
-                f" is dirty as a whole; the model counts only the parts of {MODEL_PAGE} bytes that"
-                " were written"
+                f"the kernel's pages have {self.counts['page_bytes']:,} bytes: for its thresholds,"
+                f" one is dirty as a whole; the model counts only the parts of {MODEL_PAGE} bytes"
+                " that were written"
             )
         if self.counts["elsewhere"]:
             said.append(
@@ -99,14 +101,14 @@ class Dirtyings:
             )
         if self.counts["untold"]:
             said.append(
-                f"{self.counts['untold']} inode numbers were freed and used again, but this does not"
-                " tell that the file ended (xfs frees blocks of files that live on, and another file"
-                " system on the disk may have the number): the model takes each for one file"
+                f"{self.counts['untold']} inode numbers were freed and used again, but this does"
+                " not tell that the file ended (xfs frees blocks of files that live on, and another"
+                " file system of the disk may have the number): the model takes each for one file"
             )
         if self.counts["no_ends"]:
             said.append(
-                "no event tells of the end of a file: if a new file has the number of a removed one,"
-                " both are one file (record the probe file_writes)"
+                "no event tells of the end of a file: if a new file has the number of a removed"
+                " one, both are one file (record the probe file_writes)"
             )
         return said
 
@@ -115,9 +117,9 @@ def dirtyings(trace: Trace) -> Dirtyings:
     """Returns the dirtyings of a trace, without those of the recorder's own files.
 
     Needs the tables block and dirty; inode_writeback and file_writes make inference more exact.
-    Without file_writes, a new file with the number of a removed one is that file.
-    Raises BadTrace if dirty is missing or the trace claims more pages than a disk can have, and
-    UsageError if the pages do not fit in memory.
+    Without file_writes, a new file with the number of a removed one is that file. Raises BadTrace
+    if dirty is missing or the trace claims more pages than a disk can have, and UsageError if the
+    pages do not fit in memory.
     """
     trace.require("dirty")
     flushes(trace)
@@ -130,7 +132,8 @@ def dirtyings(trace: Trace) -> Dirtyings:
     clock = trace.manifest["clock"]
     trace.execute(_NAMED_FLUSHES.replace("$unit", str(unit)))
     cached, others = trace.sql(_BIOS), trace.sql(_PASSED)
-    check_pages(trace, pd.concat([cached["pages"], others["pages"]]).to_numpy(), _BYTES_A_PAGE)
+    possible = others["pages"][others["pages"] <= MOST_PAGES]
+    check_pages(trace, pd.concat([cached["pages"], possible]).to_numpy(), _BYTES_A_PAGE)
     passed, files = passed_runs(trace, others)
     folios = trace.sql(_FOLIOS)
     marks = trace.sql(_MARKS.replace("$start", str(clock["start_ns"])))
@@ -145,7 +148,8 @@ def dirtyings(trace: Trace) -> Dirtyings:
     last = [frame["ts"].max() for frame in (cached, folios) if len(frame)]
     end = clock["end_ns"] if clock["end_ns"] is not None else max(last, default=clock["start_ns"])
     told = told_places(trace, cached)
-    pieces = paired_pieces(cached, folios, visits, codes, inodes, told, clock["start_ns"], end, unit)
+    start = clock["start_ns"]
+    pieces = paired_pieces(cached, folios, visits, codes, inodes, told, start, end, unit)
     counts = {
         "elsewhere": int(
             trace.sql(
@@ -168,15 +172,15 @@ def dirtyings(trace: Trace) -> Dirtyings:
         }
     )
     marked = pd.DataFrame({"ts": marks["ts"], "inode": codes[2]})
-    return Dirtyings(inodes, pieces, marked, written, passed, clock["start_ns"], int(end), counts)
+    return Dirtyings(inodes, pieces, marked, written, passed, start, int(end), counts)
 
 
 def _name_devices(trace: Trace, unit: int) -> None:
     """Makes the tables `own`, `dirtied_folios`, `written_devices` and `device_inodes`.
 
-    Their column dev has the name of write-back events, and the index counts pages of 4096 bytes, of
-    which a page of the kernel has `unit`. `own` has the files that do not count: the
-    recorder's, and those of loop devices, which are written to the loop devices before.
+    Their column dev has the name of write-back events. The index counts pages of 4096 bytes, of
+    which a page of the kernel has `unit`. `own` has the files that do not count: those of the
+    recorder and of loop devices, which are written to the loop devices before.
     """
     trace.execute(
         "CREATE OR REPLACE TEMP TABLE own AS SELECT DISTINCT disk AS dev, ino FROM own_inodes"

@@ -178,11 +178,8 @@ def prepared(trace: Trace) -> tuple[Dirtyings, Recorded]:
         return rows.merge(numbers, on=[*FILE], how="inner")
 
     unit = pages_of_kernel(trace)
-    sizes = {"$last": LAST_PAGE, "$bytes": unit * MODEL_PAGE, "$unit": unit}
-    query = _SYNCED
-    for name, number in sizes.items():
-        query = query.replace(name, str(number))
-    synced = of_known(query)
+    query = _SYNCED.replace("$last", str(LAST_PAGE)).replace("$unit", str(unit))
+    synced = of_known(query.replace("$bytes", str(unit * MODEL_PAGE)))
     looks = trace.sql(_FIRST_LOOK)
     devices = trace.sql(_SYNCED_DEVICES)
     devices["dev"] = devices["dev"].astype(str)

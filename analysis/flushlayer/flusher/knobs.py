@@ -39,7 +39,7 @@ _FEWEST_BYTES = 2 * MODEL_PAGE
 
 @dataclass(frozen=True)
 class Thresholds:
-    """Limits in pages of 4096 bytes, computed as in domain_dirty_limits(); None: not known, not modelled."""
+    """Limits in pages of 4096 bytes: domain_dirty_limits(); None: not known, not modelled."""
 
     background: int | None
     limit: int | None

@@ -7,6 +7,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracer.analysis.flushlayer.flusher import paired
+from tracer.analysis.flushlayer.trace.page_count import MOST_PAGES
 from tracer.analysis.views.file_pages import NOT_MAPPED, FilePages, file_pages
 from tracer.store.devices import Devices
 from tracer.store.trace import Trace
@@ -25,10 +26,14 @@ def passed_runs(trace: Trace, passed: pd.DataFrame) -> tuple[pd.DataFrame, pd.Da
     Runs, in the order of `passed`: ts, dev, reason, dirtier, page (the first on the disk), pages,
     file (row of the files, or NO_FILE or NOT_MAPPED of `file_pages`), index (the first page in the
     file; 0 without one). The pages of a run follow each other on the disk and in the file. Files:
-    the columns FILE of `lives.py`. Needs the table `lives`.
+    the columns FILE of `lives.py`. A bio that no disk takes (MOST_PAGES) is one run without a file.
+    Needs the table `lives`.
     """
+    pages = passed["pages"].to_numpy(np.int64)
+    possible = pages <= MOST_PAGES
     data = ~passed["metadata"].to_numpy(bool) & (passed["reason"] != "journal").to_numpy(bool)
-    bio, page, found = _of_pages(trace, passed, data)
+    bios = passed.assign(pages=np.where(possible, pages, 1))
+    bio, page, found = _of_pages(trace, bios, data & possible)
     kept = ~found.again(bio)
     bio, page, file, index = bio[kept], page[kept], found.file[kept], found.index[kept]
     file = np.where((file < 0) | ((index >= 0) & (index < paired.NOWHERE)), file, NOT_MAPPED)
@@ -42,7 +47,9 @@ def passed_runs(trace: Trace, passed: pd.DataFrame) -> tuple[pd.DataFrame, pd.Da
     runs = passed[["ts", "dev", "reason", "dirtier"]].iloc[bio[first]].reset_index(drop=True)
     runs = runs.assign(
         page=page[first],
-        pages=np.diff(np.append(first, len(bio))),
+        pages=np.where(
+            possible[bio[first]], np.diff(np.append(first, len(bio))), pages[bio[first]]
+        ),
         file=file[first].astype(np.int64),
         index=index[first],
     )

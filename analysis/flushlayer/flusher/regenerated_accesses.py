@@ -55,7 +55,8 @@ def regenerated_accesses(found: Dirtyings, made: Regenerated) -> Accesses:
         {
             "file": known + int(passed["pages"][of_file].sum()),
             "no file": int(passed["pages"][inode == NO_FILE].sum()),
-            "not mapped": int(written["pages"].sum()) - known
+            "not mapped": int(written["pages"].sum())
+            - known
             + int(passed["pages"][inode == NOT_MAPPED].sum()),
         },
     )

@@ -146,10 +146,10 @@ def page_writebacks(
     Raises the errors of `check_pages` for too many pages, and BadTrace if the trace does not record
     the start of a partition.
     """
-    rows, files = _rows(trace, devices, reads, flushes_too)
+    rows, loops = _rows(trace, devices, reads, flushes_too)
     pages = rows["pages"].to_numpy(np.uint64)
     check_pages(trace, pages)
-    of_loops, loop_reads = reads_of_loops(trace, rows, files)
+    of_loops, loop_reads = reads_of_loops(trace, rows, loops)
     again = rows.pop("below").to_numpy(bool) | of_loops
     below = _sums(rows["dev"][again], pages[again].astype(np.int64))
     rows, pages = rows[~again].reset_index(drop=True), pages[~again]

@@ -1,8 +1,8 @@
 """Reads of a disk that are reads of a loop device above it, whose file lies there.
 
 The driver of loop devices reads in threads of the kernel (drivers/block/loop.c, loop_queue_work()),
-and reads ahead in the file, so a read of the disk has no one read of the loop device. The place of a
-read tells its file (`file_pages`). If it does not, the thread decides.
+and reads ahead in the file, so a read of the disk belongs to no single read of the loop device. The
+place of a read tells its file (`file_pages`). If it does not, the thread decides.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ import pytest
 from tests.support.flushed import DEV, EXT4, S, Story, bio
 from tracer.analysis.flushlayer.answers import sweep
 from tracer.analysis.flushlayer.flusher.fixed_writes import prepared
+from tracer.probes.errors import BadTrace
 
 pytestmark = pytest.mark.slow
 
@@ -74,6 +75,12 @@ def test_pages_of_unknown_files_are_identified_by_block_and_said_to_be(swept):
     requests, pages, said = swept(story)
     assert (requests, pages) == (13, 8)
     assert "the file of 12 of 13 pages is not known" in said
+
+
+def test_a_direct_write_that_no_disk_takes_is_refused(swept):
+    story = Story().wrote(1, (100, 1 << 37))
+    with pytest.raises(BadTrace, match="has a bio with more than"):
+        swept(story)
 
 
 def test_the_runs_of_a_bio_follow_the_file(tmp_path):

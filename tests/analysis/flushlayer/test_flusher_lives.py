@@ -1,9 +1,14 @@
 """Inode numbers of removed files that new files get: the flusher's model tells the files apart."""
 
+import random
+
 import pytest
 
+from tests.support.dirtied import DEFAULTS
 from tests.support.flushed import DEV, EXT4, JOB, Story, pieces
 from tracer.analysis.flushlayer.answers import sweep
+from tracer.analysis.flushlayer.flusher.regenerate import regenerate
+from tracer.analysis.flushlayer.flusher.regenerated_accesses import regenerated_accesses
 
 pytestmark = pytest.mark.slow
 
@@ -35,6 +40,38 @@ def checkpoints(count, again):
         if k:
             story.freed(at + 50, 11 + ((k - 1) % 2 if again else k - 1))
     return story
+
+
+def drawn(seed, again):
+    """Draws files that are dirtied, written and removed, three at a time.
+
+    With `again`, a new file has the number of a removed one; without, a number of its own.
+    """
+    draw = random.Random(seed)
+    story, lives, dirty, block = Story(), [0, 0, 0], [set[int](), set[int](), set[int]()], 1000
+    for step in range(1, 70):
+        slot, at = draw.randrange(3), 3 * step + draw.random()
+        ino = 11 + slot + (0 if again else 10 * lives[slot])
+        match draw.choice(["dirty", "dirty", "write", "write directly", "remove"]):
+            case "dirty":
+                pages = draw.sample(range(12), draw.randint(1, 5))
+                story.dirtied(at, *pages, ino=ino)
+                dirty[slot].update(pages)
+            case "write" if dirty[slot]:
+                for page in sorted(dirty[slot]):
+                    story.lies(at, block + page, 1, ino=ino, first=page)
+                story.flushed(at, *((block + page, 1) for page in sorted(dirty[slot])), ino=ino)
+                dirty[slot].clear()
+            case "write directly":
+                page = draw.randrange(12)
+                story.lies(at, block + page, 1, ino=ino, first=page)
+                story.wrote(at, (block + page, 1), ino=ino)
+            case "remove":
+                story.freed(at, ino=ino)
+                lives[slot] += 1
+                dirty[slot].clear()
+        block += 20
+    return story, sum(lives)
 
 
 def files(found):
@@ -147,3 +184,22 @@ def test_a_sync_of_the_new_file_writes_no_page_of_the_old_one(tmp_path):
     story.file_writes += [{"ts": at * 10**9, **by, **whole} for at in (20, 70)]
     _, recorded = story.prepared(tmp_path, file_systems=[EXT4])
     assert recorded.synced["inode"].to_list() == [0, 1]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_numbers_that_come_again_change_no_write_at_any_setting(tmp_path, seed):
+    stories = [drawn(seed, again) for again in (False, True)]
+    assert stories[0][1] > 5
+    made = []
+    for number, (story, _) in enumerate(stories):
+        (tmp_path / str(number)).mkdir()
+        found, recorded = story.prepared(tmp_path / str(number), 300, file_systems=[EXT4])
+        made.append([])
+        for expire in (200, 3000, 9000):
+            for most in (False, True):
+                knobs = DEFAULTS.changed(dirty_expire_centisecs=expire)
+                written = regenerate(found, recorded, knobs, at_most=most)
+                accesses = regenerated_accesses(found, written)
+                made[-1].append((accesses.page.tolist(), accesses.by_reason, accesses.by_mapping))
+    assert made[0] == made[1]
+    assert len({str(one) for one in made[0]}) > 2

@@ -1,4 +1,4 @@
-"""A kernel with pages of 64 KiB: events of dirtying count those, and the model pages of 4096 bytes."""
+"""A kernel with pages of 64 KiB: its events count those, the model of its flusher 4096 bytes."""
 
 import pytest
 

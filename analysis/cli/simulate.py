@@ -241,7 +241,7 @@ def simulate(
             from tracer.analysis.flushlayer.answers.reads import about_reads, page_cache
             from tracer.analysis.flushlayer.trace.writers import TARGETS
 
-            facts["page_cache"] = page_cache(opened, facts["writers"]["taken"] != TARGETS)
+            facts["page_cache"] = page_cache(opened, facts["writers"]["taken"] != TARGETS, dev)
             facts["assumptions"] += about_reads(facts["page_cache"])
     if html is not None:
         from tracer.analysis.page.what_if import answer_page

@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tracer.analysis.views.inode_ends import make_inode_ends
 from tracer.probes.compiled import compiled
 from tracer.probes.errors import BadTrace
 from tracer.store.devices import Devices
@@ -37,9 +38,7 @@ SELECT e.ts, e.ino, e.file_block, e.disk_block, e.blocks, coalesce(f.n, 0) AS bo
 FROM (SELECT * FROM extents_rows WHERE dev = ? AND ino IS NOT NULL
     AND disk_block > 0 AND blocks > 0) e
 ASOF LEFT JOIN (
-    SELECT ino, ts, count(*) OVER (PARTITION BY ino ORDER BY ts) AS n FROM file_writes
-    -- xfs reports freed blocks of files that still exist with the same event.
-    WHERE $freed AND event = 'free_inode' AND dev = ?
+    SELECT ino, ts, max(n) AS n FROM inode_ends WHERE ends AND dev = ? GROUP BY ALL
 ) f ON e.ino = f.ino AND e.ts >= f.ts
 ORDER BY e.ts, e.row
 """
@@ -66,6 +65,19 @@ class FilePages:
         """Returns the files of some of the pages."""
         return FilePages(self.file[pages], self.index[pages], self.files)
 
+    def again(self, bio: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Returns whether each page is the same page of a file as the page before, in one bio.
+
+        A page of a file may lie on two pages of the device if blocks are smaller than pages. `bio`:
+        the number of the bio of each page.
+        """
+        found = np.zeros(len(bio), bool)
+        found[1:] = (
+            (self.file[1:] >= 0) & (self.file[1:] == self.file[:-1])
+            & (self.index[1:] == self.index[:-1]) & (bio[1:] == bio[:-1])
+        )  # fmt: skip
+        return found
+
 
 def file_pages(trace: Trace, pages: pd.DataFrame) -> FilePages:
     """Returns the file of each page that was written back.
@@ -78,8 +90,9 @@ def file_pages(trace: Trace, pages: pd.DataFrame) -> FilePages:
     index = np.zeros(len(pages), np.int64)
     data = pages["data"].to_numpy(bool)
     files[~data] = NO_FILE
-    for table in ("extents", "extent_map", "file_writes"):
+    for table in ("extents", "extent_map"):
         trace.empty_if_missing(table)
+    make_inode_ends(trace)
     devices = Devices(trace.manifest)
     place = pages["byte"].to_numpy(np.uint64)
     when = pages["ts"].to_numpy(np.int64)
@@ -107,8 +120,7 @@ def file_pages(trace: Trace, pages: pd.DataFrame) -> FilePages:
 
 
 def _told(trace: Trace, system: FileSystem) -> tuple[pd.DataFrame, pd.DataFrame]:
-    freed = str("group_blocks" not in system)
-    told = trace.sql(_EXTENTS.replace("$freed", freed), system["dev"], system["dev"])
+    told = trace.sql(_EXTENTS, system["dev"], system["dev"])
     return told, trace.sql(_AT_END, system["dev"])
 
 

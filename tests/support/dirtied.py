@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
@@ -13,6 +14,8 @@ from tracer.analysis.flushlayer.flusher.knobs import Knobs
 from tracer.analysis.flushlayer.flusher.regenerate import Regenerated, regenerate
 
 S = 10**9
+PASSED = ["ts", "dev", "page", "pages", "reason", "dirtier", "inode", "index"]
+"""The columns of writes that no knob moves."""
 DEV = "254:0"
 DEFAULTS = Knobs(20, 10, 0, 0, 3000, 500)
 """The kernel's, of a machine whose memory is not known."""
@@ -30,9 +33,10 @@ def dirtyings(
     devices: dict[int, str] | None = None,
     written: dict[int, int] | None = None,
     last_inode: int = 0,
+    passed: Sequence[tuple[Any, ...]] = (),
 ) -> Dirtyings:
     """Makes dirtyings of (second, inode, first page, pages), each with a dirtier or none, and the
-    time at which the recording had the pages clean (or the end)."""
+    time at which the recording had the pages clean (or the end). `passed`: rows of PASSED."""
     count = max([last_inode, *(row[1] for row in dirtied)]) + 1
     inodes = pd.DataFrame(
         {"dev": [(devices or {}).get(i, DEV) for i in range(count)], "ino": range(100, 100 + count)}
@@ -56,8 +60,9 @@ def dirtyings(
         columns=["ts", "inode", "reason", "pages"],
     ).astype({"ts": "int64", "inode": "int64", "pages": "int64"})
     return Dirtyings(
-        inodes, pieces, _frame(marks), was, pd.DataFrame(), 0, ns(end),
-        {"elsewhere": 0, "mixed": 0, "uncertain": 0, "pages_told": 0},
+        inodes, pieces, _frame(marks), was, _passed(passed), 0, ns(end),
+        {"elsewhere": 0, "mixed": 0, "untold": 0, "no_ends": 0, "uncertain": 0, "pages_told": 0,
+         "page_bytes": 4096},
     )  # fmt: skip
 
 
@@ -75,11 +80,12 @@ def regenerated(
     tick: tuple[int, int] | None = None,
     looks: dict[str, int] | None = None,
     at_most: bool = False,
+    passed: Sequence[tuple[Any, ...]] = (),
 ) -> Regenerated:
     """Run the model: `dirtied` has (second, inode, first page, pages) a dirtier (or none), and
     when the recording had it clean (or the end)."""
     others = [i for _, i in [*(fsyncs or []), *(marks or [])]]
-    found = dirtyings(dirtied, end, marks, devices, written, max(others, default=0))
+    found = dirtyings(dirtied, end, marks, devices, written, max(others, default=0), passed)
     synced = _frame(fsyncs).assign(first=0, last=LAST_PAGE, reason="fsync")
     on = sorted(set(found.inodes["dev"]))
     asked = pd.DataFrame(
@@ -88,6 +94,11 @@ def regenerated(
     ).astype({"ts": "int64"})
     recorded = Recorded(synced, asked, _frame(freed), looks or {}, tick)
     return regenerate(found, recorded, knobs, pages_per_s, at_most)
+
+
+def _passed(rows: Sequence[tuple[Any, ...]]) -> pd.DataFrame:
+    numbers = dict.fromkeys(("ts", "page", "pages", "inode", "index"), "int64")
+    return pd.DataFrame(list(rows), columns=PASSED).astype(numbers)
 
 
 def _frame(rows: list[tuple[float, int]] | None) -> pd.DataFrame:

@@ -146,3 +146,36 @@ def test_metadata_is_dirtied_in_the_inode_of_the_partition():
         (DISK, 8 << 20): 0, (DISK, (8 << 20) + 1): 1, (DISK, (8 << 20) + 2): 11,
         ("9:9", (9 << 20) + 9): 0,
     }  # fmt: skip
+
+
+def test_a_volume_lies_on_what_its_devices_lie_on_in_part_or_as_a_whole():
+    mapped = {"dev": "253:0", "bytes": 1 << 20, "on": [SECOND, "8:16"]}
+    top = {"dev": "253:1", "bytes": 1 << 20, "on": ["253:0"]}
+    devices = Devices({"disks": [*TWO, {"dev": "8:16", "bytes": 1 << 20}, mapped, top]})
+    first, second, other = (devices.places(name) for name in (FIRST, SECOND, "8:16"))
+    for volume in ("253:0", "253:1"):
+        assert devices.lies_on(volume, first) == (False, False)
+        assert devices.lies_on(volume, second) == (True, False)
+        assert devices.lies_on(volume, [*other, *second]) == (True, True)
+    assert devices.lies_on(FIRST, devices.places(DISK)) == (True, True)
+    assert devices.lies_on(DISK, first) == (False, False)
+    assert devices.lies_on("", first) == (False, False)
+
+
+def test_devices_that_lie_on_each_other_in_a_circle_lie_on_nothing_else():
+    circle = [
+        {"dev": dev, "bytes": 1 << 20, "on": [on]} for dev, on in (("253:0", LOOP), (LOOP, "253:0"))
+    ]
+    devices = Devices({"disks": [{**circle[0]}, {**circle[1], "backing_ino": None}]})
+    assert devices.lies_on("253:0", [Place(DISK)]) == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("more", "found"),
+    [({"backing_ino": None}, True), ({"backing_ino": 77}, False), ({}, False)],
+    ids=["a device", "a file", "an unknown file"],
+)
+def test_a_loop_device_lies_on_a_device_but_not_on_that_of_its_file(more, found):
+    loop = {"dev": LOOP, "bytes": 1 << 20, "on": [FIRST], "backing_file": "/image", **more}
+    devices = Devices({"disks": [*TWO, loop]})
+    assert devices.lies_on(LOOP, devices.places(DISK)) == (found, found)

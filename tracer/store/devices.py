@@ -196,6 +196,41 @@ class Devices:
             found.append(place)
         return found
 
+    def describes(self, name: str) -> bool:
+        """Returns whether the manifest has a device or file system of this name."""
+        return name in self._disks or name in self._mounted or name in self._btrfs
+
+    def lies_on(self, name: str, places: Iterable[Place]) -> tuple[bool, bool]:
+        """Returns whether a volume lies on these places at least in part, and whether as a whole.
+
+        It may do so through the devices that it lies on, but not through the file of a loop device:
+        the file system below has pages of its own in the page cache.
+        """
+        wanted, seen = list(places), set[str]()
+        waiting = list(self._block_devices(name))
+        in_part, whole = False, True
+        while waiting:
+            dev = waiting.pop()
+            if dev in seen:
+                continue
+            seen.add(dev)
+            here = self.place(dev) or Place(self.whole(dev))
+            disk = self._disks.get(here.disk, {})
+            if any(
+                here.disk == one.disk and one.first <= here.first and here.end <= one.end
+                for one in wanted
+            ):
+                in_part = True
+            elif "on" in disk and (not self._has_file(here.disk) or self._is_on_device(here.disk)):
+                waiting += [below for lower in disk["on"] for below in self._block_devices(lower)]
+            else:
+                whole = False
+        return in_part, in_part and whole
+
+    def _is_on_device(self, loop: str) -> bool:
+        """Returns whether a loop device is known to lie on a block device, not in a file."""
+        return self._disks.get(loop, {}).get("backing_ino", -1) is None
+
     def place(self, dev: str) -> Place | None:
         """Returns the place of a disk or partition; None if unknown."""
         if not self._parted(dev):
@@ -217,7 +252,7 @@ class Devices:
     def loops(self) -> Iterator[tuple[str, Place]]:
         """Yields each loop device on a block device, and the place that holds its sectors."""
         for dev, disk in self._disks.items():
-            if self._has_file(dev) and disk.get("backing_ino", -1) is None:
+            if self._has_file(dev) and self._is_on_device(dev):
                 for name in disk.get("on", []):
                     if (place := self.place(name)) is not None:
                         first = min(place.first + disk.get("backing_offset", 0), EVERYWHERE)

@@ -129,12 +129,26 @@ def _small(accesses: Accesses) -> str:
 def _one_level(accesses: Accesses) -> list[str]:
     """Returns the level that counts, and the pages left out below it; nothing if there are none."""
     levels = ", ".join(accesses.by_device)
-    counted = [f"each page counts on one level, the uppermost: {levels}"] if accesses.below else []
-    return counted + [
+    upper = f"the uppermost: {levels}" if levels else "the uppermost"
+    counted = [f"each page counts on one level, {upper}"] if accesses.below else []
+    counted += [
         f"{pages:,} pages of {dev} do not count again: a device above it (loop, device mapper, md,"
         f" bcache) handed them on; --dev {dev} counts them there"
         for dev, pages in accesses.below.items()
     ]
+    reads = accesses.loop_reads
+    if reads.guessed:
+        counted.append(
+            f"{reads.guessed:,} of these pages were read by threads of the kernel, from files that"
+            " no event names: they are taken for reads of a loop device's file (record the probes"
+            " extents and page_cache)"
+        )
+    if reads.doubtful:
+        counted.append(
+            f"{reads.doubtful:,} pages were read below a loop device by unknown threads, from files"
+            " that no event names: they may count twice (record the probe processes)"
+        )
+    return counted
 
 
 def input_facts(accesses: Accesses) -> dict[str, Any]:

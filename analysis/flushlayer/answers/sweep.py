@@ -32,6 +32,7 @@ from tracer.analysis.flushlayer.timed.outcome import Outcome, results
 from tracer.analysis.flushlayer.timed.requests import Requests
 from tracer.analysis.flushlayer.toml_file import read_toml
 from tracer.analysis.flushlayer.trace.accesses import Accesses, Identity, page_writebacks
+from tracer.analysis.flushlayer.trace.page_count import check_pages
 from tracer.analysis.flushlayer.trace.recorded import recorded_requests
 from tracer.analysis.flushlayer.trace.writers import EVERYBODY
 from tracer.probes.errors import UsageError
@@ -194,7 +195,7 @@ def run(
     (of the mean), disk_pages, base_disk_pages, disk_utilisation, medium_utilisation,
     lifetime_low_years and lifetime_high_years. NaN: not known. Its `attrs["assumptions"]` are
     sentences on the recording and on what the models assume. Raises UsageError for knobs together
-    with `devices`.
+    with `devices`, and the errors of `check_pages`.
     """
     timed = plan.sweep.model == "timed"
     reads = timed or "read-write" in plan.sweep.buffer
@@ -251,6 +252,7 @@ def _regenerated(
     if devices:
         raise UsageError("write-back is regenerated for all devices together", "leave out --dev")
     found, fixed = prepared(trace)
+    check_pages(trace, found.passed["pages"].to_numpy())
     now = knobs.recorded_knobs(trace)
     made: dict[Key, Accesses] = {}
     said = found.notes

@@ -6,7 +6,10 @@
 
 knobs.py                 the sysctls dirty_*, and the thresholds that they set
 dirtying.py              the dirtyings of a trace: time, pages, dirtier
+lives.py                 the files that had one inode number, one after the other
+places.py                the places of written pages in their files
 pairing.py               the dirtying of each written page (numba); paired.py: its state and results
+pieces.py                the pairing of all files of a trace
 fixed_writes.py          the events that no knob moves: fsync, sync, ended inodes
 machine.py               the dirty state: pages, and inodes on their lists (numba)
 model.py                 the rules of the flusher, each with its kernel function (numba)

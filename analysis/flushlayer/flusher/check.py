@@ -22,10 +22,10 @@ class Check:
     """The difference between the model's write-back and the recorded one, in pages.
 
     `by_reason`: reason, recorded, regenerated, difference; one row per reason. `over_time`:
-    start_ns, recorded, regenerated, difference; one row per bin. `by_inode`: dev, ino, recorded,
-    regenerated, difference; the largest difference first. `misplaced_share`: the share of pages
-    that would have to move to another bin, appear or disappear to make both equal; None: no pages
-    were recorded.
+    start_ns, recorded, regenerated, difference; one row per bin. `by_inode`: dev, ino (of all files
+    that had the number), recorded, regenerated, difference; the largest difference first.
+    `misplaced_share`: the share of pages that would have to move to another bin, appear or
+    disappear to make both equal; None: no pages were recorded.
     """
 
     by_reason: pd.DataFrame

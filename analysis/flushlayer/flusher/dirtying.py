@@ -8,7 +8,6 @@ therefore get fewer pages than they would write.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,8 +15,16 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tracer.analysis.flushlayer.flusher import paired, pairing
-from tracer.analysis.flushlayer.trace.page_count import BYTES_A_PAGE, check_pages
-from tracer.analysis.views.file_pages import file_pages
+from tracer.analysis.flushlayer.flusher.lives import FILE, in_life, make_lives
+from tracer.analysis.flushlayer.flusher.pieces import paired_pieces
+from tracer.analysis.flushlayer.flusher.places import passed_runs, told_places
+from tracer.analysis.flushlayer.trace.page_count import (
+    BYTES_A_PAGE,
+    MODEL_PAGE,
+    MOST_PAGES,
+    check_pages,
+    pages_of_kernel,
+)
 from tracer.analysis.views.flushes import flushes
 from tracer.analysis.views.view import apart
 from tracer.analysis.views.volumes import make_device_inodes, make_volumes, of_bios, of_files
@@ -33,15 +40,20 @@ _TABLES = ("dirty", "inode_writeback", "writeback", "file_writes", "syscalls", "
 class Dirtyings:
     """The dirtyings of a trace, and the writes of dirtied pages at the recorded settings.
 
-    `inodes`: dev (as write-back events name it), ino, device_page (for the inode of a block device:
-    its first page on the disk; -1: the inode of a file). `pieces`, one row per run of pages that
-    became dirty at once: ts (ns), inode (row of `inodes`), index (first page in the file; from
-    paired.NOWHERE on: not known), pages, dirtier (pid, -1: not known), page (first page written on
-    the disk; -1: not written), until (ns: written, or no longer dirty), how (paired.HOW). `marks`:
-    ts and inode of each event that made an inode dirty, with pages or without. `written`, one row
-    per bio of dirtied pages: ts, inode, reason, pages. `passed`: rows of the view flushes without a
-    dirtied page (journal, direct, unknown inode): no knob moves them. `counts`: numbers of what was
-    left out or inferred, by name.
+    Pages have 4096 bytes, on a kernel with larger ones, too.
+
+    `inodes`, one row per file: dev (as write-back events name it), ino, life (how many files had
+    the number before, see `lives.py`), device_page (for the inode of a block device: its first page
+    on the disk; -1: the inode of a file). `pieces`, one row per run of pages that became dirty at
+    once: ts (ns), inode (row of `inodes`), index (first page in the file; from paired.NOWHERE on:
+    not known), pages, dirtier (pid, -1: not known), page (first page written on the disk; -1: not
+    written), until (ns: written, or no longer dirty), how (paired.HOW). `marks`: ts and inode of
+    each event that made an inode dirty, with pages or without. `written`, one row per bio of
+    dirtied pages: ts, inode, reason, pages. `passed`: writes without a dirtied page (journal,
+    direct, unknown inode), which no knob moves, one row per run of consecutive pages: ts, dev,
+    reason, dirtier, page (first page on the disk), pages, inode (row of `inodes`; NO_FILE or
+    NOT_MAPPED of `file_pages`), index (first page in the file; 0 without one). `counts`: numbers of
+    what was left out or inferred, by name.
     """
 
     inodes: pd.DataFrame
@@ -70,6 +82,12 @@ class Dirtyings:
             "a write to a page that is already dirty leaves no event: settings that write sooner"
             " than the recorded ones get too few pages, never too many",
         ]
+        if self.counts["page_bytes"] > MODEL_PAGE:
+            said.append(
+                f"the kernel's pages have {self.counts['page_bytes']:,} bytes: for its thresholds,"
+                f" one is dirty as a whole; the model counts only the parts of {MODEL_PAGE} bytes"
+                " that were written"
+            )
         if self.counts["elsewhere"]:
             said.append(
                 f"{self.counts['elsewhere']} dirtyings on devices without a recorded write-back"
@@ -81,6 +99,17 @@ class Dirtyings:
                 " one disk: an event of dirtying does not tell these files apart, and the model"
                 " takes each such number for one file"
             )
+        if self.counts["untold"]:
+            said.append(
+                f"{self.counts['untold']} inode numbers were freed and used again, but this does"
+                " not tell that the file ended (xfs frees blocks of files that live on, and another"
+                " file system of the disk may have the number): the model takes each for one file"
+            )
+        if self.counts["no_ends"]:
+            said.append(
+                "no event tells of the end of a file: if a new file has the number of a removed"
+                " one, both are one file (record the probe file_writes)"
+            )
         return said
 
 
@@ -88,35 +117,39 @@ def dirtyings(trace: Trace) -> Dirtyings:
     """Returns the dirtyings of a trace, without those of the recorder's own files.
 
     Needs the tables block and dirty; inode_writeback and file_writes make inference more exact.
-    Raises BadTrace if dirty is missing or the trace claims more pages than a disk can have, and
-    UsageError if the pages do not fit in memory.
+    Without file_writes, a new file with the number of a removed one is that file. Raises BadTrace
+    if dirty is missing or the trace claims more pages than a disk can have, and UsageError if the
+    pages do not fit in memory.
     """
     trace.require("dirty")
     flushes(trace)
     for table in _TABLES:
         trace.empty_if_missing(table)
     make_volumes(trace)
-    _name_devices(trace)
+    unit = pages_of_kernel(trace)
+    _name_devices(trace, unit)
+    make_lives(trace)
     clock = trace.manifest["clock"]
-    trace.execute(_NAMED_FLUSHES)
-    cached, passed = trace.sql(_BIOS), trace.sql(_PASSED)
-    check_pages(trace, cached["pages"].to_numpy(), _BYTES_A_PAGE)
-    folios = trace.sql(
-        """
-        SELECT ts, dev, ino, "index"::BIGINT AS "index", coalesce(pid, -1) AS who
-        FROM dirtied_folios SEMI JOIN written_devices USING (dev) ORDER BY ts, row
-        """
-    )
+    trace.execute(_NAMED_FLUSHES.replace("$unit", str(unit)))
+    cached, others = trace.sql(_BIOS), trace.sql(_PASSED)
+    possible = others["pages"][others["pages"] <= MOST_PAGES]
+    check_pages(trace, pd.concat([cached["pages"], possible]).to_numpy(), _BYTES_A_PAGE)
+    passed, files = passed_runs(trace, others)
+    folios = trace.sql(_FOLIOS)
     marks = trace.sql(_MARKS.replace("$start", str(clock["start_ns"])))
     visits = trace.sql(_VISITS)
-    inodes, codes = _numbered(cached, folios, marks, visits)
+    inodes, codes = _numbered(cached, folios, marks, visits, files)
+    inode = passed.pop("file").to_numpy(copy=True)
+    inode[inode >= 0] = codes[4][inode[inode >= 0]]
+    passed = passed.assign(inode=inode)
     of_devices = trace.sql("SELECT disk AS dev, ino, first_page AS device_page FROM device_inodes")
     inodes = inodes.merge(of_devices, how="left", on=["dev", "ino"]).fillna({"device_page": -1})
     inodes = inodes.astype({"device_page": np.int64})
     last = [frame["ts"].max() for frame in (cached, folios) if len(frame)]
     end = clock["end_ns"] if clock["end_ns"] is not None else max(last, default=clock["start_ns"])
-    told = _told(trace, cached)
-    pieces = _pieces(cached, folios, visits, codes, inodes, told, clock["start_ns"], end)
+    told = told_places(trace, cached)
+    start = clock["start_ns"]
+    pieces = paired_pieces(cached, folios, visits, codes, inodes, told, start, end, unit)
     counts = {
         "elsewhere": int(
             trace.sql(
@@ -124,8 +157,11 @@ def dirtyings(trace: Trace) -> Dirtyings:
             )["n"].iloc[0]
         ),
         "mixed": int(trace.rows(_MIXED)[0][0]),
+        "untold": int(trace.rows(_UNTOLD)[0][0]),
+        "no_ends": int("file_writes" not in trace.tables),
         "uncertain": int((cached["certainty"] == "unknown").sum()),
         "pages_told": int((told >= 0).sum()),
+        "page_bytes": unit * MODEL_PAGE,
     }
     written = pd.DataFrame(
         {
@@ -136,14 +172,15 @@ def dirtyings(trace: Trace) -> Dirtyings:
         }
     )
     marked = pd.DataFrame({"ts": marks["ts"], "inode": codes[2]})
-    return Dirtyings(inodes, pieces, marked, written, passed, clock["start_ns"], int(end), counts)
+    return Dirtyings(inodes, pieces, marked, written, passed, start, int(end), counts)
 
 
-def _name_devices(trace: Trace) -> None:
+def _name_devices(trace: Trace, unit: int) -> None:
     """Makes the tables `own`, `dirtied_folios`, `written_devices` and `device_inodes`.
 
-    Their column dev has the name of write-back events. `own` has the files that do not count: the
-    recorder's, and those of loop devices, which are written to the loop devices before.
+    Their column dev has the name of write-back events. The index counts pages of 4096 bytes, of
+    which a page of the kernel has `unit`. `own` has the files that do not count: those of the
+    recorder and of loop devices, which are written to the loop devices before.
     """
     trace.execute(
         "CREATE OR REPLACE TEMP TABLE own AS SELECT DISTINCT disk AS dev, ino FROM own_inodes"
@@ -172,18 +209,26 @@ def _name_devices(trace: Trace) -> None:
     trace.execute(
         f"""
         CREATE OR REPLACE TEMP TABLE dirtied_folios AS
-        SELECT ts, row, pid, tid, dev, ino, "index" FROM dirty_rows ANTI JOIN own USING (dev, ino)
-        WHERE event = 'dirty_folio' AND ino IS NOT NULL AND "index" < {paired.NOWHERE}
+        SELECT ts, row, pid, tid, dev, ino, "index" * {unit} AS "index"
+        FROM dirty_rows ANTI JOIN own USING (dev, ino)
+        WHERE event = 'dirty_folio' AND ino IS NOT NULL AND "index" < {paired.NOWHERE // unit}
         """
     )
     make_device_inodes(trace, written)
 
 
+_FOLIOS = f"""
+SELECT ts, dev, ino, life, "index"::BIGINT AS "index", coalesce(pid, -1) AS who
+FROM {in_life("(FROM dirtied_folios SEMI JOIN written_devices USING (dev))")} ORDER BY ts, row
+"""
+
+_CACHED = """(
+    SELECT * EXCLUDE (dirtier) FROM named_flushes WHERE ino IS NOT NULL AND reason != 'direct'
+)"""
 # The start of a write-out tells a folio that it writes from one that was dirtied again meanwhile.
 _BIOS = f"""
 WITH cached AS (
-    SELECT * EXCLUDE (dirtier) FROM named_flushes
-    WHERE ino IS NOT NULL AND reason != 'direct'
+    SELECT * FROM {in_life(_CACHED)}
 ), begun AS (
     SELECT ts, dev, ino, {apart("ts", "age")} AS since FROM inode_writeback WHERE event = 'start'
     UNION ALL
@@ -192,8 +237,12 @@ WITH cached AS (
 ), last_begun AS (
     SELECT dev, ino, ts, max(since) AS since FROM begun GROUP BY ALL
 )
-SELECT c.*, CASE WHEN {apart("c.ts", "b.ts")} < 60000000000 THEN b.ts ELSE c.ts END AS started,
-    coalesce(b.since, {paired.NEVER}) AS since
+SELECT c.* EXCLUDE (born_ns),
+    CASE WHEN {apart("c.ts", "b.ts")} < 60000000000 AND b.ts >= coalesce(c.born_ns, b.ts)
+        THEN b.ts ELSE c.ts END AS started,
+    -- A file was not dirty before the number was its own.
+    coalesce(greatest(CASE WHEN b.ts >= coalesce(c.born_ns, b.ts) THEN b.since END, c.born_ns),
+        {paired.NEVER}) AS since
 FROM cached c ASOF LEFT JOIN last_begun b ON c.dev = b.dev AND c.ino = b.ino AND c.ts >= b.ts
 ORDER BY c.ts, c.row
 """
@@ -206,25 +255,41 @@ SELECT count(*) FROM (
 )
 """
 
+# Folios that are dirtied later were dirtied by a file that may be a new one.
+_UNTOLD = """
+SELECT count(*) FROM (
+    SELECT dev, ino, min(ts) AS ts FROM ended WHERE NOT told GROUP BY ALL
+) e SEMI JOIN dirtied_folios d ON e.dev = d.dev AND e.ino = d.ino AND d.ts >= e.ts
+"""
+
 _PASSED = """
-SELECT ts, dev, page, pages, reason, dirtier FROM named_flushes
+SELECT ts, dev, page, pages, reason, dirtier, bio_dev, sector, metadata FROM named_flushes
 WHERE ino IS NULL OR reason = 'direct' ORDER BY ts, row
 """
 
 # A journal that makes room for itself writes metadata without a named inode: pages of the device's
-# own inode (whose number is the device's), if those were dirtied.
+# own inode (whose number is the device's), if those were dirtied. A page of the kernel has $unit
+# pages; those of a partition need not begin where those of its disk do.
 _NAMED_FLUSHES = f"""
 CREATE OR REPLACE TEMP TABLE named_flushes AS
 WITH bios AS (
     SELECT ts, disk AS dev, ino, page::BIGINT AS page, pages, reason, certainty, dirtier,
         dev AS bio_dev, sector, row, contains(rwbs, 'M') AS metadata
     FROM {of_bios("flushes")} WHERE NOT own AND NOT below AND pages > 0
+), begins AS (
+    SELECT DISTINCT disk AS dev, first_page % $unit AS begin FROM device_inodes
 ), metadata AS (
-    SELECT d.dev, d.ino, "index"::BIGINT + first_page AS page, min(ts) AS ts
+    SELECT d.dev, d.ino, first_page % $unit AS begin, ("index"::BIGINT + first_page) // $unit AS n,
+        min(ts) AS ts
     FROM dirtied_folios d JOIN device_inodes i ON d.dev = i.disk AND d.ino = i.ino GROUP BY ALL
+), of_metadata AS (
+    SELECT b.row, min(m.ino) AS ino FROM bios b JOIN begins g ON b.dev = g.dev
+    JOIN metadata m ON b.dev = m.dev AND g.begin = m.begin AND (b.page - g.begin) // $unit = m.n
+    WHERE b.ino IS NULL AND b.reason != 'direct' AND b.page >= g.begin AND b.ts >= m.ts
+    GROUP BY b.row
 )
-SELECT b.* REPLACE (coalesce(b.ino, m.ino) AS ino) FROM bios b LEFT JOIN metadata m
-    ON b.dev = m.dev AND b.page = m.page AND b.ts >= m.ts AND b.ino IS NULL AND b.reason != 'direct'
+SELECT b.* REPLACE (coalesce(b.ino, m.ino) AS ino) FROM bios b LEFT JOIN of_metadata m
+    ON b.row = m.row
 """
 
 # Kernel threads mark inodes as they write them; with other settings they would at other times.
@@ -238,12 +303,13 @@ WITH kernel AS (
 ), first_visit AS (
     SELECT dev, ino, min({apart("ts", "age")}) AS ts, min(ts) AS seen FROM inode_writeback
     ANTI JOIN own USING (dev, ino) WHERE event = 'start' AND age IS NOT NULL GROUP BY ALL
+), found AS (
+    SELECT ts, dev, ino FROM marked SEMI JOIN written_devices USING (dev)
+    UNION ALL
+    SELECT ts, dev, ino FROM first_visit SEMI JOIN written_devices USING (dev)
+    WHERE ts < $start AND ts IS NOT NULL
 )
-SELECT ts, dev, ino FROM marked SEMI JOIN written_devices USING (dev)
-UNION ALL
-SELECT ts, dev, ino FROM first_visit SEMI JOIN written_devices USING (dev)
-WHERE ts < $start AND ts IS NOT NULL
-ORDER BY ts
+SELECT ts, dev, ino, life FROM {in_life("found")} ORDER BY ts
 """
 
 # The flusher wrote the whole file, unless it was told to stop before.
@@ -254,153 +320,22 @@ WITH steps AS (
         lag(ino) OVER by_thread AS whose
     FROM inode_writeback_rows WHERE event IN ('start', 'end')
     WINDOW by_thread AS (PARTITION BY tid ORDER BY ts, row)
+), visits AS (
+    SELECT ts, dev, ino, began AS started FROM steps ANTI JOIN own USING (dev, ino)
+    WHERE event = 'end' AND before = 'start' AND whose = ino AND wrote < nr_to_write
 )
-SELECT ts, dev, ino, began AS started, {pairing.VISITED} AS kind FROM steps ANTI JOIN own
-    USING (dev, ino)
-WHERE event = 'end' AND before = 'start' AND whose = ino AND wrote < nr_to_write
+SELECT ts, dev, ino, life, started, {pairing.VISITED} AS kind FROM {in_life("visits")}
 UNION ALL
-SELECT ts, disk, ino, ts, {pairing.FREED} FROM {of_files("file_writes")}
-WHERE event = 'free_inode' AND ino IS NOT NULL
+SELECT ts, dev, ino, life, ts, {pairing.FREED} FROM ended
 ORDER BY 1
 """
 
 
 def _numbered(*frames: pd.DataFrame) -> tuple[pd.DataFrame, list[NDArray[np.int32]]]:
-    """Returns the inodes (dev, ino) of all frames, and each frame's rows as numbers of inodes."""
-    keys = pd.concat([frame[["dev", "ino"]] for frame in frames], ignore_index=True)
+    """Returns the files (FILE) of all frames, and each frame's rows as numbers of files."""
+    keys = pd.concat([frame[[*FILE]] for frame in frames], ignore_index=True)
     keys["dev"] = keys["dev"].astype(str)
-    numbers = keys.groupby(["dev", "ino"], sort=True).ngroup().to_numpy(np.int32)
-    inodes = keys.drop_duplicates().sort_values(["dev", "ino"], ignore_index=True)
+    numbers = keys.groupby([*FILE], sort=True).ngroup().to_numpy(np.int32)
+    inodes = keys.drop_duplicates().sort_values([*FILE], ignore_index=True)
     ends = np.cumsum([len(frame) for frame in frames])
     return inodes, np.split(numbers, ends[:-1])
-
-
-def _pieces(
-    cached: pd.DataFrame,
-    folios: pd.DataFrame,
-    visits: pd.DataFrame,
-    codes: list[NDArray[np.int32]],
-    inodes: pd.DataFrame,
-    told: NDArray[np.int64],
-    start_ns: int,
-    end_ns: int,
-) -> pd.DataFrame:
-    of_folio = pd.DataFrame({"inode": codes[1], "index": folios["index"].to_numpy(np.int64)})
-    known = of_folio.drop_duplicates().sort_values(["inode", "index"], ignore_index=True)
-    number = of_folio.merge(known.reset_index(names="number"), how="left")["number"]
-    index = known["index"].to_numpy(np.int64)
-    of_inode = known["inode"].to_numpy(np.int32)
-    first_folio = np.searchsorted(of_inode, np.arange(len(inodes) + 1)).astype(np.int64)
-    first_block, base, blocks = _dense(cached)
-    events = _in_order(cached, folios, visits, codes, number.to_numpy(np.int64), first_block)
-    rows = pairing.pair(
-        events, first_folio, index, paired.folio_room(index),
-        base(np.arange(blocks)), inodes["device_page"].to_numpy(), told, start_ns, end_ns,
-    )  # fmt: skip
-    block = rows[:, paired.BLOCK]
-    page = np.full(len(rows), -1, np.int64)
-    there = block >= 0
-    page[there] = base(block[there])
-    return pd.DataFrame(
-        {
-            "ts": rows[:, paired.TS],
-            "inode": rows[:, paired.INODE].astype(np.int32),
-            "index": rows[:, paired.INDEX],
-            "pages": rows[:, paired.PAGES],
-            "dirtier": rows[:, paired.WHO],
-            "page": page,
-            "until": rows[:, paired.UNTIL],
-            "how": rows[:, paired.KIND].astype(np.int8),
-        }
-    )
-
-
-def _told(trace: Trace, cached: pd.DataFrame) -> NDArray[np.int64]:
-    """Returns each bio's pages as positions in their files, by the file system; -1: not known."""
-    counts = cached["pages"].to_numpy(np.int64)
-    bio = np.repeat(np.arange(len(cached)), counts)
-    nothing = np.full(len(bio), -1, np.int64)
-    if not {"extents", "extent_map"} & set(trace.tables):
-        return nothing
-    within = (np.arange(len(bio)) - np.repeat(np.cumsum(counts) - counts, counts)).astype(np.uint64)
-    begin = cached["sector"].to_numpy(np.uint64)[bio] * np.uint64(512)
-    page = (cached["page"].to_numpy(np.uint64)[bio] + within) * np.uint64(4096)
-    found = file_pages(
-        trace,
-        pd.DataFrame(
-            {
-                "ts": cached["ts"].to_numpy(np.int64)[bio],
-                "dev": cached["bio_dev"].to_numpy()[bio],
-                "byte": np.maximum(begin, page),
-                "data": ~cached["metadata"].to_numpy(bool)[bio],
-            }
-        ),
-    )
-    known = (found.file >= 0) & (found.index < paired.NOWHERE)
-    return np.where(known, found.index, nothing)
-
-
-def _dense(cached: pd.DataFrame) -> tuple[NDArray[np.int64], Any, int]:
-    """Returns dense numbers for all written blocks: each bio's first, the way back, and the count.
-
-    Consecutive blocks of a bio have consecutive numbers.
-    """
-    devices = pd.factorize(cached["dev"].astype(str))[0].astype(np.int64)
-    first = cached["page"].to_numpy(np.int64)
-    pages = cached["pages"].to_numpy(np.int64)
-    order = np.lexsort((first, devices))
-    device, begin, end = devices[order], first[order], (first + pages)[order]
-    # Overlapping bios form a stretch of blocks; a bio that no earlier one reaches begins a new one.
-    reach = pd.Series(end).groupby(device).cummax().to_numpy(np.int64)
-    fresh = np.ones(len(order), bool)
-    fresh[1:] = (device[1:] != device[:-1]) | (begin[1:] > reach[:-1])
-    stretch = np.cumsum(fresh) - 1
-    starts = begin[fresh]
-    ends = reach[np.append(np.flatnonzero(fresh)[1:] - 1, len(order) - 1)] if len(order) else begin
-    offset = np.concatenate([[0], np.cumsum(ends - starts)]).astype(np.int64)
-    dense = np.empty(len(order), np.int64)
-    dense[order] = offset[stretch] + begin - starts[stretch]
-
-    def back(block: NDArray[np.int64]) -> NDArray[np.int64]:
-        at = np.searchsorted(offset, block, side="right") - 1
-        found: NDArray[np.int64] = starts[at] + block - offset[at]
-        return found
-
-    return dense, back, int(offset[-1])
-
-
-def _in_order(
-    cached: pd.DataFrame,
-    folios: pd.DataFrame,
-    visits: pd.DataFrame,
-    codes: list[NDArray[np.int32]],
-    number: NDArray[np.int64],
-    first_block: NDArray[np.int64],
-) -> dict[str, NDArray[Any]]:
-    """Returns the events of all inodes, one inode after the other, each in order of time."""
-    sizes = (len(folios), len(cached), len(visits))
-
-    def columns(
-        name: str, folio: Any, bio: Any, visit: Any, dtype: Any = np.int64
-    ) -> tuple[str, NDArray[Any]]:
-        parts = [
-            np.broadcast_to(np.asarray(part, dtype), size)
-            for part, size in zip((folio, bio, visit), sizes, strict=True)
-        ]
-        return name, np.concatenate(parts)
-
-    events = dict(
-        [
-            columns("inode", codes[1], codes[0], codes[3], np.int32),
-            columns("kind", pairing.DIRTIED, pairing.WRITTEN, visits["kind"], np.int8),
-            columns("ts", folios["ts"], cached["ts"], visits["ts"]),
-            columns("x", number, first_block, -1),
-            columns("pages", 0, cached["pages"], 0),
-            columns("first", 0, np.cumsum(cached["pages"]) - cached["pages"], 0),
-            columns("who", folios["who"], -1, -1),
-            columns("started", 0, cached["started"], visits["started"]),
-            columns("since", paired.NEVER, cached["since"], paired.NEVER),
-        ]
-    )
-    order = np.lexsort((events["kind"], events["ts"], events["inode"]))
-    return {name: values[order] for name, values in events.items()}

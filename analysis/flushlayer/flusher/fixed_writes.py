@@ -9,6 +9,8 @@ import pandas as pd
 
 from tracer.analysis.flushlayer.flusher import paired
 from tracer.analysis.flushlayer.flusher.dirtying import Dirtyings, dirtyings
+from tracer.analysis.flushlayer.flusher.lives import FILE, in_life
+from tracer.analysis.flushlayer.trace.page_count import MODEL_PAGE, pages_of_kernel
 from tracer.analysis.views.volumes import of_files
 from tracer.store.trace import Trace
 
@@ -46,18 +48,21 @@ steps AS (
     FROM {of_files("file_writes_rows")}
     WHERE event IN ('writepages_start', 'fsync_start', 'fsync', 'fsync_end')
     WINDOW by_thread AS (PARTITION BY tid ORDER BY ts, row)
+), synced AS (
+    SELECT ts, dev, ino,
+        CASE WHEN event = 'writepages_start' THEN "offset" // $bytes * $unit ELSE 0 END AS first,
+        CASE WHEN event = 'writepages_start' AND "last" < 9007199254740992
+            THEN ("last" // $bytes + 1) * $unit - 1 ELSE $last END AS last,
+        CASE WHEN tid IN (SELECT tid FROM journals) THEN 'journal'
+            WHEN event != 'writepages_start' OR sync_mode = 1 THEN 'fsync' ELSE 'other' END
+            AS reason
+    FROM steps ANTI JOIN flushers USING (tid)
+    WHERE ino IS NOT NULL AND event != 'fsync_end'
+        AND NOT (event = 'fsync_start' AND after IS NOT DISTINCT FROM 'writepages_start'
+            AND whose IS NOT DISTINCT FROM ino)
+        AND coalesce("offset", 0) >= 0 AND coalesce("last", 0) >= 0
 )
-SELECT ts, dev, ino, CASE WHEN event = 'writepages_start' THEN "offset" // 4096 ELSE 0 END AS first,
-    CASE WHEN event = 'writepages_start' AND "last" < 9007199254740992 THEN "last" // 4096
-        ELSE $last END AS last,
-    CASE WHEN tid IN (SELECT tid FROM journals) THEN 'journal'
-        WHEN event != 'writepages_start' OR sync_mode = 1 THEN 'fsync' ELSE 'other' END AS reason
-FROM steps ANTI JOIN flushers USING (tid)
-WHERE ino IS NOT NULL AND event != 'fsync_end'
-    AND NOT (event = 'fsync_start' AND after IS NOT DISTINCT FROM 'writepages_start'
-        AND whose IS NOT DISTINCT FROM ino)
-    AND coalesce("offset", 0) >= 0 AND coalesce("last", 0) >= 0
-ORDER BY ts
+SELECT * EXCLUDE (born_ns) FROM {in_life("synced")} ORDER BY ts
 """
 
 # sync first wakes all flushers (wakeup_flusher_threads()), which only their start and written
@@ -80,10 +85,7 @@ SELECT ts, dev, 'sync' FROM (SELECT ts FROM syscalls WHERE name = 'sync'), writt
 ORDER BY ts
 """
 
-_FREED = f"""
-SELECT ts, disk AS dev, ino FROM {of_files("file_writes")}
-WHERE event = 'free_inode' AND ino IS NOT NULL ORDER BY ts
-"""
+_FREED = "SELECT ts, dev, ino, life FROM ended ORDER BY ts"
 
 _FIRST_LOOK = """
 SELECT bdi AS dev, min(ts) AS ts FROM writeback
@@ -168,14 +170,16 @@ def _gone_by_syncs(found: Dirtyings, synced: pd.DataFrame, ended: pd.DataFrame) 
 def prepared(trace: Trace) -> tuple[Dirtyings, Recorded]:
     """Returns the input of `regenerate`: a trace's dirtyings, and its events that no knob moves."""
     found = dirtyings(trace)
-    numbers = found.inodes[["dev", "ino"]].reset_index(names="inode")
+    numbers = found.inodes[[*FILE]].reset_index(names="inode")
 
     def of_known(query: str) -> pd.DataFrame:
         rows = trace.sql(query)
         rows["dev"] = rows["dev"].astype(str)
-        return rows.merge(numbers, on=["dev", "ino"], how="inner")
+        return rows.merge(numbers, on=[*FILE], how="inner")
 
-    synced = of_known(_SYNCED.replace("$last", str(LAST_PAGE)))
+    unit = pages_of_kernel(trace)
+    query = _SYNCED.replace("$last", str(LAST_PAGE)).replace("$unit", str(unit))
+    synced = of_known(query.replace("$bytes", str(unit * MODEL_PAGE)))
     looks = trace.sql(_FIRST_LOOK)
     devices = trace.sql(_SYNCED_DEVICES)
     devices["dev"] = devices["dev"].astype(str)

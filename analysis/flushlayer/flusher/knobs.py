@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from tracer.analysis.flushlayer.trace.page_count import MODEL_PAGE, pages_of_kernel
 from tracer.probes.errors import UsageError
 from tracer.store.trace import Trace
 
-PAGE_BYTES = 4096
 NS_PER_CENTISEC = 10_000_000
 _DEFAULTS = {
     "dirty_ratio": 20,
@@ -33,13 +33,13 @@ _INSTEAD = {
 }
 _MOST_CENTISECS = 100 * 86_400 * 365
 _MOST_BYTES = 1 << 62
-_FEWEST_BYTES = 2 * PAGE_BYTES
+_FEWEST_BYTES = 2 * MODEL_PAGE
 """dirty_bytes_min of mm/page-writeback.c."""
 
 
 @dataclass(frozen=True)
 class Thresholds:
-    """Limits in pages, computed as in domain_dirty_limits(); None: not known, not modelled."""
+    """Limits in pages of 4096 bytes: domain_dirty_limits(); None: not known, not modelled."""
 
     background: int | None
     limit: int | None
@@ -58,7 +58,8 @@ class Knobs:
 
     A `*_bytes` that is not 0 replaces its `*_ratio`, as in the kernel. `dirtyable_bytes` is free
     memory and page cache (global_dirtyable_memory()); None: not known. `assumed` names the knobs
-    that the trace does not record; they have the kernel's defaults.
+    that the trace does not record; they have the kernel's defaults. `page_bytes`: the size of the
+    kernel's pages, a multiple of 4096; thresholds are whole ones.
     """
 
     dirty_ratio: float
@@ -69,6 +70,7 @@ class Knobs:
     dirty_writeback_centisecs: int
     dirtyable_bytes: int | None = None
     assumed: tuple[str, ...] = ()
+    page_bytes: int = MODEL_PAGE
 
     def __post_init__(self) -> None:
         for name in NAMES:
@@ -92,15 +94,19 @@ class Knobs:
         limit = self._pages(self.dirty_bytes, self.dirty_ratio)
         background = self._pages(self.dirty_background_bytes, self.dirty_background_ratio)
         if background is not None and limit is not None and background >= limit:
-            background = limit // 2
+            background = limit // 2 // self._unit * self._unit
         return Thresholds(background, limit)
 
     def _pages(self, given: int, ratio: float) -> int | None:
         if given:
-            return -(-given // PAGE_BYTES)
+            return -(-given // self.page_bytes) * self._unit
         if self.dirtyable_bytes is None:
             return None
-        return int(ratio * self.dirtyable_bytes / 100) // PAGE_BYTES
+        return int(ratio * self.dirtyable_bytes / 100) // self.page_bytes * self._unit
+
+    @property
+    def _unit(self) -> int:
+        return self.page_bytes // MODEL_PAGE
 
     def changed(self, **values: float) -> Knobs:
         """Returns a copy with other values, given by the names of sysctls or `dirtyable_bytes`.
@@ -134,6 +140,7 @@ def recorded_knobs(trace: Trace) -> Knobs:
         **values,
         dirtyable_bytes=_dirtyable_bytes(trace),
         assumed=tuple(name for name in NAMES if name not in vm),
+        page_bytes=pages_of_kernel(trace) * MODEL_PAGE,
     )
 
 

@@ -19,11 +19,9 @@ UNWRITTEN: dirtied and not written until the end. DROPPED: dirtied, and no longe
 was not written."""
 HOW = ("seen", "earlier", "unwritten", "dropped")
 
-LARGEST_FOLIO = 512
-"""Most pages of a folio: MAX_PAGECACHE_ORDER of include/linux/pagemap.h is the order of a huge
-page, 2 MiB on x86."""
 READ_AHEAD = 32
-"""Pages of the folios of a default read-ahead: VM_READAHEAD_PAGES of include/linux/mm.h."""
+"""Pages of the folios of a default read-ahead, 128 KiB: VM_READAHEAD_PAGES of include/linux/mm.h.
+"""
 NOWHERE = 1 << 52
 """First index of blocks whose place in the file is not known: index = NOWHERE + block."""
 NEVER = -(1 << 62)
@@ -43,7 +41,9 @@ LAST_INDEX, LAST_BLOCK, LAST_TS, LAST_STARTED = range(7, 11)
 """The last page written: its index and block; its bio's time and the start of the write-out."""
 GOES_ON, ROWS, PIECE = range(11, 14)
 """1 if the bio continues the one before; the number of pieces; the piece that can grow, or -1."""
-SCALARS = 14
+UNIT, LARGEST = range(14, 16)
+"""Pages of the smallest folio, which is a page of the kernel, and of the largest one."""
+SCALARS = 16
 
 
 class State(NamedTuple):
@@ -75,14 +75,23 @@ class State(NamedTuple):
     """The pieces."""
 
 
-def folio_room(index: NDArray[np.int64]) -> NDArray[np.int64]:
+def largest_folio(unit: int) -> int:
+    """Returns the most pages of a folio, if a page of the kernel has `unit` pages.
+
+    MAX_PAGECACHE_ORDER of include/linux/pagemap.h is the order of a huge page, 11 at most. A huge
+    page has as many pages as a page has entries of 8 bytes: 512 of 4 KiB.
+    """
+    return min(unit * 4096 // 8, 1 << 11) * unit
+
+
+def folio_room(index: NDArray[np.int64], unit: int = 1) -> NDArray[np.int64]:
     """Returns the most pages that a folio at each index can have.
 
     A folio lies at a multiple of its size (mm/filemap.c __filemap_add_folio()), a power of 2, and
-    is no larger than LARGEST_FOLIO.
+    is no larger than the `largest_folio`.
     """
-    aligned = np.where(index == 0, LARGEST_FOLIO, index & -index)
-    return np.minimum(aligned, LARGEST_FOLIO).astype(np.int64)
+    most = largest_folio(unit)
+    return np.minimum(np.where(index == 0, most, index & -index), most).astype(np.int64)
 
 
 @compiled
@@ -140,7 +149,7 @@ def covering(s: Any, index: int) -> Any:
         else:
             high = middle
     f = low - 1
-    while f >= s.at[LOW] and index - s.folio_index[f] < LARGEST_FOLIO:
+    while f >= s.at[LOW] and index - s.folio_index[f] < s.at[LARGEST]:
         reaches = index < s.folio_index[f] + s.room[f]
         if reaches and (s.waits[f] != NEVER or f == s.at[CURRENT]):
             return f
@@ -154,13 +163,13 @@ def near_blocks(s: Any, f: int) -> Any:
     allocated anew."""
     if f + 1 < s.at[HIGH]:
         return min(s.room[f], s.folio_index[f + 1] - s.folio_index[f])
-    return min(s.room[f], READ_AHEAD)
+    return min(s.room[f], max(READ_AHEAD, s.at[UNIT]))
 
 
 @compiled_lean
 def typical(s: Any, f: int) -> Any:
     """Returns the likely pages of a folio that was not written: the number last written, or the
-    distance to the next folio, or 1."""
+    distance to the next folio, or a page of the kernel."""
     if s.device_page[s.at[AT_INODE]] >= 0:
         return 1
     if s.size[f] > 0:
@@ -169,4 +178,4 @@ def typical(s: Any, f: int) -> Any:
         gap = s.folio_index[f + 1] - s.folio_index[f]
         if gap <= s.room[f] and gap & (gap - 1) == 0:
             return gap
-    return 1
+    return s.at[UNIT]

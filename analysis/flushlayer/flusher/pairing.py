@@ -30,6 +30,7 @@ from tracer.analysis.flushlayer.flusher.paired import (
     HIGH,
     INDEX,
     KIND,
+    LARGEST,
     LAST_BLOCK,
     LAST_INDEX,
     LAST_STARTED,
@@ -45,6 +46,7 @@ from tracer.analysis.flushlayer.flusher.paired import (
     SCALARS,
     SEEN,
     TS,
+    UNIT,
     UNWRITTEN,
     WHO,
     State,
@@ -52,6 +54,7 @@ from tracer.analysis.flushlayer.flusher.paired import (
     covering,
     give_up,
     give_up_earlier,
+    largest_folio,
     near_blocks,
     with_rows,
 )
@@ -72,6 +75,7 @@ def pair(
     told: NDArray[np.int64],
     start_ns: int,
     end_ns: int,
+    unit: int = 1,
 ) -> NDArray[np.int64]:
     """Returns pieces of consecutive pages that were dirtied at one time, as rows of the columns
     TS .. KIND.
@@ -82,9 +86,12 @@ def pair(
     `told`). Inode i has the folios first_folio[i] to first_folio[i + 1]. `block_page` is the page
     on the disk of each dense block. An inode with a `device_page` is the disk itself from that
     page on (-1: the inode is a file). `told` is the reported index in the file of each page of
-    each bio; -1: not reported. Every page of every bio is in exactly one piece.
+    each bio; -1: not reported. `unit`: how many pages a page of the kernel has. Every page of every
+    bio is in exactly one piece.
     """
     folios, blocks = len(folio_index), len(block_page)
+    scalars = np.zeros(SCALARS, np.int64)
+    scalars[UNIT], scalars[LARGEST] = unit, largest_folio(unit)
     state = State(
         folio_index=read_only(folio_index),
         room=read_only(room),
@@ -100,7 +107,7 @@ def pair(
         size=np.zeros(folios, np.int64),
         owner=np.full(blocks, -1, np.int32),
         place=np.zeros(blocks, np.int64),
-        at=np.zeros(SCALARS, np.int64),
+        at=scalars,
         out=np.empty((max(16, folios), COLUMNS), np.int64),
     )
     of = {name: read_only(column) for name, column in events.items()}

@@ -25,11 +25,14 @@ class Regenerated:
     `writes`, one row for each run of consecutive pages of a file written at once: ts (ns), dev,
     ino, index (first page in the file; null: not known), page (first page on the disk in the
     recording; null: the recording did not write it), pages, reason, dirtier (null: not known),
-    inode (number of dev and ino), first (dense number of the first page; the same number is the
-    same page). `pages_known`: the distinct pages that became dirty. `summary`: see `summarised`.
+    inode (row of `Dirtyings.inodes`), first (dense number of the first page; the same number is the
+    same page). `passed`: the dense number of the first page of each row of `Dirtyings.passed`; -1:
+    its file is not known. `pages_known`: how many dense numbers there are. `summary`: see
+    `summarised`.
     """
 
     writes: pd.DataFrame
+    passed: NDArray[np.int64]
     summary: dict[str, Any]
     pages_known: int
     assumptions: list[str]
@@ -55,8 +58,7 @@ def regenerate(
         raise UsageError(
             f"a device cannot write {pages_per_s} pages a second", "give up to 1e9, e.g. 25000"
         )
-    inodes = len(dirtyings.inodes)
-    pages = _Pages(dirtyings.pieces, inodes)
+    pages = _Pages(_runs(dirtyings), len(dirtyings.inodes))
     names, device = np.unique(dirtyings.inodes["dev"].to_numpy(str), return_inverse=True)
     reasons = [*_OWN_REASONS]
     events = _events(dirtyings, recorded, pages, list(names), reasons)
@@ -72,17 +74,44 @@ def regenerate(
     writes = _frame(out, dirtyings, pages, reasons)
     summary = summarised(writes, sums, knobs, pages)
     return Regenerated(
-        writes, summary, len(pages.index), _assumptions(knobs, pages_per_s, recorded)
+        writes,
+        _passed(dirtyings, pages),
+        summary,
+        len(pages.index),
+        _assumptions(knobs, pages_per_s, recorded),
     )
+
+
+def _runs(dirtyings: Dirtyings) -> pd.DataFrame:
+    """Returns all runs of pages of files (inode, index, pages): dirtied, or written directly."""
+    passed = dirtyings.passed[dirtyings.passed["inode"] >= 0]
+    names = ("inode", "index", "pages")
+    return pd.DataFrame(
+        {
+            name: np.concatenate(
+                [dirtyings.pieces[name].to_numpy(np.int64), passed[name].to_numpy(np.int64)]
+            )
+            for name in names
+        }
+    )
+
+
+def _passed(dirtyings: Dirtyings, pages: _Pages) -> NDArray[np.int64]:
+    passed = dirtyings.passed
+    first = np.full(len(passed), -1, np.int64)
+    there = passed["inode"].to_numpy(np.int64) >= 0
+    of_files = passed[there]
+    first[there] = pages.number(of_files["inode"].to_numpy(), of_files["index"].to_numpy())
+    return first
 
 
 class _Pages:
     """Dense numbers for the pages of all files, in order of inode and index."""
 
-    def __init__(self, pieces: pd.DataFrame, inodes: int) -> None:
-        inode = pieces["inode"].to_numpy(np.int64)
-        begin = pieces["index"].to_numpy(np.int64)
-        end = begin + pieces["pages"].to_numpy(np.int64)
+    def __init__(self, runs: pd.DataFrame, inodes: int) -> None:
+        inode = runs["inode"].to_numpy(np.int64)
+        begin = runs["index"].to_numpy(np.int64)
+        end = begin + runs["pages"].to_numpy(np.int64)
         order = np.lexsort((begin, inode))
         inode, begin, end = inode[order], begin[order], end[order]
         reach = pd.Series(end).groupby(inode).cummax().to_numpy(np.int64)

@@ -2,7 +2,8 @@
 
 accesses.py       the page write-backs as dense page ids, in time order
 writers.py        the writers whose pages are taken, and counts of pages left out
-page_count.py     the limit of the number of pages
+loop_reads.py     the reads of a disk that a loop device on it makes
+page_count.py     the size of the pages, and the limit of their number
 recorded.py       the bios as input of the timed model, with issuers and completions
 last_requests.py  the last request of each bio, which completes it
 sync_calls.py     the system calls that wait for bios

@@ -11,6 +11,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracer.analysis.flushlayer.trace.file_paths import file_paths
+from tracer.analysis.flushlayer.trace.loop_reads import (
+    LoopFiles,
+    LoopReads,
+    loop_files,
+    reads_of_loops,
+)
 from tracer.analysis.flushlayer.trace.page_count import check_pages
 from tracer.analysis.flushlayer.trace.writers import Writers, taken, writers
 from tracer.analysis.views.file_pages import NO_FILE, NOT_MAPPED, FilePages, file_pages
@@ -104,6 +110,7 @@ class Accesses:
     """Writers of the pages; None: not known (regenerated write-back)."""
     below: dict[str, int] = field(default_factory=dict)
     """Pages left out by device: they are those of a stacked device above, which count."""
+    loop_reads: LoopReads = field(default_factory=LoopReads)
 
     def __len__(self) -> int:
         return len(self.page)
@@ -134,17 +141,19 @@ def page_writebacks(
     access to each page of 4096 bytes that it touches, in ascending order; a bio of 512 bytes is one
     access. `devices` limits the bios to some disks, partitions or file systems (MAJOR:MINOR, or a
     name of btrfs); a flush concerns a whole disk. Without `devices`, what a stacked device (loop,
-    device mapper, md, bcache) hands on to the devices below counts once, on the uppermost one.
+    device mapper, md, bcache) hands on to the devices below counts once, on the uppermost one. The
+    reads of a loop device below it are those of its file by threads of the kernel (`loop_reads`).
     A write below a stacked device has the file of the write above it. If several of `devices` have
     its data, the page of each of them is a page of its own.
 
     Raises the errors of `check_pages` for too many pages, and BadTrace if the trace does not record
     the start of a partition.
     """
-    rows = _rows(trace, devices, reads, flushes_too)
+    rows, loops = _rows(trace, devices, reads, flushes_too)
     pages = rows["pages"].to_numpy(np.uint64)
     check_pages(trace, pages)
-    again = rows.pop("below").to_numpy(bool)
+    of_loops, loop_reads = reads_of_loops(trace, rows, loops)
+    again = rows.pop("below").to_numpy(bool) | of_loops
     below = _sums(rows["dev"][again], pages[again].astype(np.int64))
     own = rows["own"].to_numpy(bool)
     own_pages = int(pages[own & ~again].sum())
@@ -154,7 +163,7 @@ def page_writebacks(
     mapped = None
     if identity is not Identity.BLOCK:
         mapped = file_pages(trace, _places(rows, bio, number))
-        once = _once(bio, mapped)
+        once = ~mapped.again(bio)
         bio, number, mapped = bio[once], number[once], mapped.chosen(once)
         counts = np.bincount(bio, minlength=len(rows))
     why = everybody_because(trace, all_writers)
@@ -199,10 +208,14 @@ def page_writebacks(
         _bios(kept, counts, device_codes),
         found_writers,
         below,
+        loop_reads,
     )
 
 
-def _rows(trace: Trace, devices: list[str] | None, reads: bool, flushes_too: bool) -> pd.DataFrame:
+def _rows(
+    trace: Trace, devices: list[str] | None, reads: bool, flushes_too: bool
+) -> tuple[pd.DataFrame, LoopFiles]:
+    """Returns the bios in order of time, and the files of loop devices whose reads may be there."""
     view = flushes(trace)
     make_threads(trace)
     chosen = on_devices(trace, devices)
@@ -210,16 +223,18 @@ def _rows(trace: Trace, devices: list[str] | None, reads: bool, flushes_too: boo
         with_phase(trace, "block_rows")
     uppers = [] if devices else _written(trace, view)
     below = below_others(trace, uppers)
+    files = LoopFiles()
     if reads and not devices:
         uppers = sorted({*uppers, *_read(trace)})
+        files = loop_files(trace, uppers)
     below_too = below_others(trace, uppers, inodes=False)
     query = (
         "SELECT ts, row, dev, sector, page, pages, rwbs, pid, reason,"
         " coalesce(container, target) AS tenant, phase, own, true AS write,"
         f" nr_sector, whose, coalesce({below}, false) AS below,"
         " dirtier IS NULL AND (reason = 'journal' OR contains(rwbs, 'M')) AS of_all,"
-        " coalesce(upper_row, row) AS upper_row, coalesce(upper_dev, dev) AS upper_dev,"
-        " coalesce(upper_sector, sector) AS upper_sector"
+        " 0 AS by_kernel, coalesce(upper_row, row) AS upper_row,"
+        " coalesce(upper_dev, dev) AS upper_dev, coalesce(upper_sector, sector) AS upper_sector"
         f" FROM {view} LEFT JOIN upper_places USING (row) WHERE pages > 0 AND {chosen}"
     )
     if reads:
@@ -228,7 +243,9 @@ def _rows(trace: Trace, devices: list[str] | None, reads: bool, flushes_too: boo
             f" ((sector + nr_sector - 1) // {SECTORS_PER_PAGE}"
             f" - sector // {SECTORS_PER_PAGE} + 1)::BIGINT, rwbs, b.pid, NULL,"
             " coalesce(o.container, o.target), stage, false, false, nr_sector,"
-            f" {_SUBMITTER}, {below_too}, false, row, dev, sector FROM {_WITH_THREAD}"
+            f" {_SUBMITTER}, {below_too}, false,"
+            f" if({files.place} AND NOT contains(rwbs, 'M'), coalesce(o.kernel::TINYINT, -1), 0),"
+            f" row, dev, sector FROM {_WITH_THREAD}"
             " WHERE event = 'bio_queue' AND nr_sector > 0 AND sector IS NOT NULL"
             f" AND {OPERATION} = 'read' AND {chosen}"
         )
@@ -236,11 +253,11 @@ def _rows(trace: Trace, devices: list[str] | None, reads: bool, flushes_too: boo
         query += (
             " UNION ALL SELECT ts, row, dev, 0::UBIGINT, 0::UBIGINT, 0::BIGINT, rwbs, b.pid, NULL,"
             " coalesce(o.container, o.target), stage, false, true,"
-            f" 0, {_SUBMITTER}, {below_too}, true, row, dev, 0::UBIGINT FROM {_WITH_THREAD}"
+            f" 0, {_SUBMITTER}, {below_too}, true, 0, row, dev, 0::UBIGINT FROM {_WITH_THREAD}"
             " WHERE event = 'bio_queue' AND nr_sector = 0"
             f" AND rwbs LIKE 'F%' AND {on_devices(trace, devices, whole=True)}"
         )
-    return trace.sql(f"SELECT * FROM ({query}) ORDER BY ts, row")
+    return trace.sql(f"SELECT * FROM ({query}) ORDER BY ts, row"), files
 
 
 def _written(trace: Trace, view: str) -> list[str]:
@@ -270,20 +287,6 @@ def _copies(rows: pd.DataFrame, bio: NDArray[np.int64], mapped: FilePages) -> ND
         return np.zeros(len(bio), np.int64)
     data = pd.DataFrame({"upper": upper[bio], "file": mapped.file, "index": mapped.index})
     found: NDArray[np.int64] = np.asarray(data.groupby(["upper", "file", "index"]).cumcount())
-    return found
-
-
-def _once(bio: NDArray[np.int64], mapped: FilePages) -> NDArray[np.bool_]:
-    """Returns whether each page of a bio is not the page of the file before it.
-
-    A page of a file may lie on two pages of the device if blocks are smaller than pages.
-    """
-    files, index = mapped.file, mapped.index
-    found = np.ones(len(bio), np.bool_)
-    found[1:] = (
-        (files[1:] < 0) | (files[1:] != files[:-1])
-        | (index[1:] != index[:-1]) | (bio[1:] != bio[:-1])
-    )  # fmt: skip
     return found
 
 

@@ -1,4 +1,4 @@
-"""The limit of the number of pages in a trace, because each page takes memory."""
+"""The pages of the models, and the limit of their number, because each page takes memory."""
 
 from __future__ import annotations
 
@@ -12,9 +12,14 @@ from numpy.typing import NDArray
 
 from tracer.analysis.exchange.block_rows import MOST_BYTES
 from tracer.probes.errors import BadTrace, UsageError
+from tracer.store.manifest import page_bytes
 from tracer.store.trace import Trace
 
-MOST_PAGES = MOST_BYTES // 4096
+MODEL_PAGE = 4096
+"""Bytes of a page of the models. A page of the recorded kernel has these, or a multiple."""
+_LARGEST_PAGE = 1 << 18
+"""Bytes of the largest page of any Linux kernel: arch/hexagon/Kconfig."""
+MOST_PAGES = MOST_BYTES // MODEL_PAGE
 """Most pages of a bio."""
 
 BYTES_A_PAGE = 160
@@ -42,6 +47,16 @@ def check_pages(trace: Trace, pages: NDArray[Any], bytes_a_page: int = BYTES_A_P
             f" and {free >> 20} MiB are available",
             "choose some of its devices, or use a machine with more memory",
         )
+
+
+def pages_of_kernel(trace: Trace) -> int:
+    """Returns how many pages of the models a page of the recorded kernel has: a power of 2.
+
+    Events of dirtying and of the page cache count pages of the kernel, which have 64 KiB on some
+    Arm machines.
+    """
+    size = min(page_bytes(trace.manifest), _LARGEST_PAGE)
+    return 1 << max(0, (size // MODEL_PAGE).bit_length() - 1)
 
 
 def free_memory() -> int:

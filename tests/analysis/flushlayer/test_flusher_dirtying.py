@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.flushed import DEV, EXT4, JOB, S, Story, bio, pieces
 from tests.support.recordings import make_hostile, make_recording
 from tests.support.traces import make_trace
 from tracer.analysis.flushlayer.flusher import paired, pairing
@@ -19,66 +20,6 @@ from tracer.store.trace import Trace
 pytestmark = pytest.mark.slow
 
 LENET = Path(__file__).parents[3] / "fixtures/lenet.trace"
-JOB, KWORKER = 7, 50
-DEV = "254:0"
-S = 10**9
-PROCESSES = [
-    {"pid": JOB, "tid": JOB, "role": "target", "target": "job"},
-    {"pid": KWORKER, "tid": KWORKER, "role": "flusher"},
-]
-
-
-class Story:
-    """Events of a small trace, in seconds."""
-
-    def __init__(self):
-        self.dirty, self.block, self.writeback = [], [], []
-        self.inode_writeback, self.file_writes = [], []
-
-    def dirtied(self, at, *indices, ino=11, pid=JOB):
-        for index in indices:
-            row = {"ts": int(at * S), "tid": pid, "pid": pid, "dev": DEV, "ino": ino}
-            self.dirty.append({**row, "event": "dirty_folio", "index": index})
-            self.dirty.append({**row, "event": "mark_inode_dirty"})
-        return self
-
-    def flushed(self, at, *bios, ino=11, age=None, reason="periodic", left=None):
-        """The flusher writes an inode: bios are (first page on the disk, pages)."""
-        ts = int(at * S)
-        by = {"tid": KWORKER, "pid": KWORKER}
-        inode = {**by, "dev": DEV, "ino": ino, "nr_to_write": 1024}
-        wrote = sum(pages for _, pages in bios)
-        self.writeback += [
-            {"ts": ts, **by, "event": "start", "reason": reason, "bdi": DEV},
-            {"ts": ts + 900, **by, "event": "written", "reason": reason, "bdi": DEV},
-        ]
-        self.inode_writeback += [
-            {"ts": ts + 1, "event": "start", **inode, "age": None if age is None else int(age * S)},
-            {"ts": ts + 800, "event": "end", **inode, "wrote": wrote if left is None else left},
-        ]
-        for number, (page, pages) in enumerate(bios):
-            bio = {"event": "bio_queue", "dev": DEV, "sector": page * 8, "nr_sector": pages * 8}
-            self.block.append({"ts": ts + 10 + number, **by, **bio, "rwbs": "W"})
-        return self
-
-    def prepared(self, tmp_path, end=100, **manifest):
-        tables = {name: sorted(rows, key=lambda r: r["ts"]) for name, rows in vars(self).items()}
-        clock = {"name": "mono", "start_ns": 0, "end_ns": end * S}
-        self.trace = make_trace(
-            tmp_path / "t", {**tables, "processes": PROCESSES}, clock=clock, **manifest
-        )
-        with self.trace as trace:
-            return prepared(trace)
-
-
-def pieces(found, *columns):
-    """Pieces as tuples, in order of time and file: by default with second, pages and their fate."""
-    rows = found.pieces.sort_values(["ts", "index"])
-    how = rows["how"].map(lambda number: paired.HOW[number])
-    rows = rows.assign(ts=rows["ts"] / S, until=rows["until"] // S, how=how)
-    return list(
-        rows[list(columns or ("ts", "index", "pages", "how"))].itertuples(index=False, name=None)
-    )
 
 
 def test_a_page_a_folio_each_has_its_own_time(tmp_path):
@@ -141,10 +82,7 @@ def test_a_page_that_nobody_wrote_stays_dirty_to_the_end(tmp_path):
 
 def test_an_ended_inode_drops_its_pages(tmp_path):
     story = Story().dirtied(1, 0).dirtied(2, 0, ino=12).flushed(41, (500, 1), ino=12)
-    story.file_writes.append(
-        {"ts": 9 * S, "tid": JOB, "event": "free_inode", "dev": DEV, "ino": 11}
-    )
-    found, recorded = story.prepared(tmp_path)
+    found, recorded = story.freed(9).prepared(tmp_path)
     assert pieces(found, "ts", "until", "how") == [(1.0, 9, "dropped"), (2.0, 41, "seen")]
     assert recorded.freed["ts"].to_list() == [9 * S]
 
@@ -164,10 +102,7 @@ def test_the_recorders_own_files_are_left_out(tmp_path):
 
 def test_writes_without_a_dirtied_page_are_passed_on(tmp_path):
     story = Story().dirtied(1, 0).flushed(40, (500, 1))
-    story.block.append(
-        {"ts": 50 * S, "tid": 60, "event": "bio_queue", "dev": DEV, "sector": 80, "nr_sector": 16,
-         "rwbs": "WS"}
-    )  # fmt: skip
+    story.block.append(bio(50 * S, 10, 2, tid=60, rwbs="WS"))
     found, _ = story.prepared(tmp_path)
     assert found.passed[["page", "pages"]].to_numpy().tolist() == [[10, 2]]
 
@@ -175,10 +110,7 @@ def test_writes_without_a_dirtied_page_are_passed_on(tmp_path):
 def test_metadata_that_a_journal_writes_is_of_the_disks_own_inode(tmp_path):
     story = Story().dirtied(1, 700, 702, ino=254 << 20)
     for number, page in enumerate((702, 700)):
-        story.block.append(
-            {"ts": (50 + number) * S, "tid": 60, "event": "bio_queue", "dev": DEV, "rwbs": "WM",
-             "sector": page * 8, "nr_sector": 8}
-        )  # fmt: skip
+        story.block.append(bio((50 + number) * S, page, 1, tid=60, rwbs="WM"))
     found, _ = story.prepared(tmp_path)
     assert pieces(found, "index", "page", "until") == [(700, 700, 51), (702, 702, 50)]
     assert len(found.passed) == 0
@@ -197,8 +129,7 @@ def test_at_its_own_settings_a_story_is_told_again(tmp_path):
     # Looks each 5 s from the first inode on: 6, ..., 31, 36.
     story.flushed(6, ino=10, left=0).flushed(31, (500, 3)).flushed(36, (600, 4), ino=12)
     vm = {"dirty_expire_centisecs": 3000, "dirty_writeback_centisecs": 500}
-    story.prepared(tmp_path, vm=vm)
-    with story.trace as trace:
+    with story.made(tmp_path / "t", vm=vm) as trace:
         result = check(trace, 5)
     assert result.by_reason.to_numpy().tolist() == [["periodic", 7, 7, 0]]
     assert result.over_time[["recorded", "regenerated"]].to_numpy().tolist() == [[3, 3], [4, 4]]
@@ -283,11 +214,7 @@ def test_every_written_page_is_in_one_piece(folios, bios):
 def test_a_page_lies_where_the_file_system_says(tmp_path):
     # A folio was read into memory; its page 5 is written, then page 2.
     story = Story().dirtied(1, 0).flushed(40, (505, 1)).dirtied(50, 0).flushed(90, (502, 1))
-    story.extents = [
-        {"ts": 1, "tid": JOB, "event": "known", "dev": DEV, "ino": 11, "file_block": 0,
-         "disk_block": 500, "blocks": 16}
-    ]  # fmt: skip
-    found, _ = story.prepared(tmp_path, file_systems=[{"dev": DEV, "block_bytes": 4096}])
+    found, _ = story.lies(0, 500, 16).prepared(tmp_path, file_systems=[EXT4])
     assert pieces(found, "ts", "index", "how") == [(1.0, 5, "seen"), (50.0, 2, "seen")]
     assert found.counts["pages_told"] == 2
 

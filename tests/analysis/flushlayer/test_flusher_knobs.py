@@ -76,6 +76,18 @@ def test_knobs_are_those_of_the_trace(tmp_path):
     )
 
 
+def test_thresholds_of_a_kernel_with_large_pages_are_whole_ones(tmp_path):
+    """include/linux/math.h DIV_ROUND_UP(): 100,000 bytes are two pages of 64 KiB."""
+    host = {"machine": "aarch64", "cpus": 2, "memory_bytes": GIB, "page_size": 1 << 16}
+    vm = {"dirty_bytes": 100_000, "dirty_background_bytes": 40_000}
+    with make_trace(tmp_path / "t", {"block": []}, vm=vm, host=host) as trace:
+        found = knobs.recorded_knobs(trace)
+    assert (found.thresholds.background, found.thresholds.limit) == (16, 32)
+    assert found.changed(dirty_background_bytes=150_000).thresholds.background == 16
+    by_ratio = found.changed(dirty_ratio=20, dirty_background_ratio=10, dirtyable_bytes=GIB)
+    assert (by_ratio.thresholds.background, by_ratio.thresholds.limit) == (26_208, 52_416)
+
+
 def test_a_trace_that_tells_nothing_has_the_kernels_defaults(tmp_path):
     with make_trace(tmp_path / "t", {"block": []}) as trace:
         found = knobs.recorded_knobs(trace)

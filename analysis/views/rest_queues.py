@@ -1,4 +1,4 @@
-"""When the rest of a bio was queued: the part of a split bio that a request has without its begin.
+"""The queue time of the rest of a split bio: of a request that begins within the bio.
 
 The block layer splits a bio that is too long for the device. No event tells that the rest of it is
 queued. But the rest waits for the device since the whole bio does.

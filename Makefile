@@ -3,9 +3,9 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-# Four processes: one runs the tests of the kernel and Docker one after another, three run all others
+# Three processes: one runs the tests of the kernel and Docker one after another, two run all others
 # with a lower priority (tests/support/turns.py).
-PYTEST := $(BIN)/python -m pytest --numprocesses 4 --dist loadscope
+PYTEST := $(BIN)/python -m pytest --numprocesses 3 --dist loadscope
 
 # The time that `make fuzz` gives each of its targets.
 MINUTES ?= 1

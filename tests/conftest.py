@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -17,6 +18,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 from tests.support import browser, leftovers
+from tests.support.kernel_settings import priorities_across_sessions
 from tests.support.turns import take_priority, turn_of
 from tests.support.warm import Tracer
 from tracer.probes.doctor import check, verdict
@@ -57,9 +59,17 @@ def why_no_browser() -> str | None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Begin with a machine on which no killed run has left a file system."""
-    if not hasattr(config, "workerinput") and os.geteuid() == 0:
-        leftovers.take_down()
+    """Begin with a machine on which no killed run has left a file system.
+
+    If other tests run beside those of the live machine, priorities count across sessions.
+    """
+    if hasattr(config, "workerinput") or os.geteuid() != 0:
+        return
+    leftovers.take_down()
+    if config.getoption("numprocesses", None) and "not kernel" not in config.option.markexpr:
+        held = contextlib.ExitStack()
+        held.enter_context(priorities_across_sessions())
+        config.add_cleanup(held.close)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

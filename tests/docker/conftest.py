@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import do_without
 from tests.support.dockerd import Dockerd, python
 from tests.support.file_systems import file_system  # noqa: F401 a fixture
-from tests.support.grace_periods import short_grace_periods  # noqa: F401 a fixture
+from tests.support.kernel_settings import short_grace_periods  # noqa: F401 a fixture
 from tests.support.sysctls import sysctls  # noqa: F401 a fixture
 from tests.support.waiting import wait_for
 from tests.support.warm import Tracer

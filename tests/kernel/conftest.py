@@ -17,7 +17,7 @@ from tests.support import loads
 from tests.support.attacker import attack, place, victim  # noqa: F401 fixtures
 from tests.support.file_systems import file_system  # noqa: F401 a fixture
 from tests.support.found_names import names  # noqa: F401 a fixture
-from tests.support.grace_periods import short_grace_periods  # noqa: F401 a fixture
+from tests.support.kernel_settings import short_grace_periods  # noqa: F401 a fixture
 from tests.support.loads import Recorded
 from tests.support.losses import losses
 from tests.support.recorder import loop, recorder  # noqa: F401 fixtures

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tracer.analysis.flushlayer.trace.page_count import MODEL_PAGE
 from tracer.probes.compiled import compiled, compiled_lean
 
 SEEN, EARLIER, UNWRITTEN, DROPPED = 0, 1, 2, 3
@@ -81,7 +82,7 @@ def largest_folio(unit: int) -> int:
     MAX_PAGECACHE_ORDER of include/linux/pagemap.h is the order of a huge page, 11 at most. A huge
     page has as many pages as a page has entries of 8 bytes: 512 of 4 KiB.
     """
-    return min(unit * 4096 // 8, 1 << 11) * unit
+    return min(unit * MODEL_PAGE // 8, 1 << 11) * unit
 
 
 def folio_room(index: NDArray[np.int64], unit: int = 1) -> NDArray[np.int64]:

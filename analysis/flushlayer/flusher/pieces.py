@@ -25,8 +25,8 @@ def paired_pieces(
     """Returns the pieces of all files, as `Dirtyings` has them.
 
     `cached`, `folios` and `visits` are rows of the queries of `dirtying.py`. `codes` has the file
-    (row of `inodes`) of each row of bios, folios, marks and visits. `told` and
-    `unit`: see `pairing.pair`.
+    (row of `inodes`) of each row of bios, folios, marks and visits. `told` and `unit`: see
+    `pairing.pair`.
     """
     of_folio = pd.DataFrame({"inode": codes[1], "index": folios["index"].to_numpy(np.int64)})
     known = of_folio.drop_duplicates().sort_values(["inode", "index"], ignore_index=True)

@@ -7,8 +7,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracer.analysis.flushlayer.flusher import paired
-from tracer.analysis.flushlayer.trace.page_count import MOST_PAGES
+from tracer.analysis.flushlayer.trace.page_count import MODEL_PAGE, MOST_PAGES
 from tracer.analysis.views.file_pages import NOT_MAPPED, FilePages, file_pages
+from tracer.probes.block import SECTOR_BYTES
 from tracer.store.devices import Devices
 from tracer.store.trace import Trace
 
@@ -67,12 +68,12 @@ def _of_pages(
     bio = np.repeat(np.arange(len(bios)), counts)
     within = np.arange(len(bio)) - np.repeat(np.cumsum(counts) - counts, counts)
     page = bios["page"].to_numpy(np.int64)[bio] + within
-    begin = bios["sector"].to_numpy(np.uint64)[bio] * np.uint64(512)
+    begin = bios["sector"].to_numpy(np.uint64)[bio] * np.uint64(SECTOR_BYTES)
     places = pd.DataFrame(
         {
             "ts": bios["ts"].to_numpy(np.int64)[bio],
             "dev": bios["bio_dev"].to_numpy()[bio],
-            "byte": np.maximum(begin, page.astype(np.uint64) * np.uint64(4096)),
+            "byte": np.maximum(begin, page.astype(np.uint64) * np.uint64(MODEL_PAGE)),
             "data": data[bio],
         }
     )

@@ -7,6 +7,10 @@ BIN    := $(VENV)/bin
 # with a lower priority (tests/support/turns.py).
 PYTEST := $(BIN)/python -m pytest --numprocesses 3 --dist loadscope
 
+# Hundreds of processes import the same modules: they keep their bytecode, also where Python is told
+# not to, as in many containers. pytest writes the assertions of 500 files anew without it.
+unexport PYTHONDONTWRITEBYTECODE
+
 # The time that `make fuzz` gives each of its targets.
 MINUTES ?= 1
 

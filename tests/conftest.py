@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import shutil
@@ -70,6 +71,20 @@ def pytest_configure(config: pytest.Config) -> None:
         held = contextlib.ExitStack()
         held.enter_context(priorities_across_sessions())
         config.add_cleanup(held.close)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collects the tests; what is there then is left out of all collections of garbage.
+
+    Each of these would go through thousands of tests and all that they import.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

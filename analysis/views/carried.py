@@ -1,4 +1,4 @@
-"""Write bios that carry the data of a bio to a stacked device, and that bio.
+"""Bios that carry the data of a bio to a stacked device, and that bio.
 
 Device mapper and md hand bios on: the event `remap` names the place that a bio came from and the
 place that it goes to. A bio follows the last remap to its place. A partition adds a remap of its
@@ -6,39 +6,56 @@ own. A loop device on a block device has no such event: its sectors are those of
 Neither has bcache: the thread that writes to it sends the copies itself, to the device behind and
 to the cache. A layer that keeps data and writes it to the disk later (dm-writecache, dm-cache,
 bcache) hands on what it takes, but its later writes carry no known bio.
+
+A read is followed by remaps alone. A loop device reads ahead, and bcache reads for itself, too: no
+event tells these reads from those that they hand on.
 """
 
 from __future__ import annotations
 
 from tracer.analysis.views.requests import OPERATION
+from tracer.analysis.views.view import make_once
 from tracer.analysis.views.volumes import make_partitions, make_stacked
 from tracer.store.trace import Trace
+
+UPPER_READS = "upper_reads"
+"""The table of `make_upper_reads`."""
 
 _MOST_LEVELS = 16
 """Most stacked devices on each other that are followed."""
 _SECTORS_A_PAGE = 8
+_LONGEST = 1 << 23
+"""Most sectors of a bio: the kernel counts its bytes in 32 bits."""
 
-# Each row: a bio, or a remap from a stacked device, at its place on a whole disk. A remap by a
-# partition takes its origin from the remap to the same place on that partition.
-_HANDED = f"""
+# Bios and remaps of one operation: a read at the place of a write has nothing to do with it.
+_MOVES = f"""
+CREATE OR REPLACE TEMP TABLE moves AS
+SELECT row, event = 'remap' AS remap, dev, sector, nr_sector, from_dev, from_sector
+FROM block_rows
+WHERE sector IS NOT NULL AND {OPERATION} = '$operation'
+    AND (event = 'bio_queue' AND nr_sector > 0 OR event = 'remap' AND from_dev IS NOT NULL)
+"""
+
+# Each row: a bio, and its origin, which a remap from a stacked device to its place on a whole disk
+# names. A remap by a partition takes its origin from the remap to the same place on that partition;
+# the next one at that place is of another bio, perhaps of the partition itself.
+_HANDED = """
 CREATE OR REPLACE TEMP TABLE handed AS
-WITH moves AS (
-    SELECT row, event = 'remap' AS remap, dev, sector, nr_sector, from_dev, from_sector
-    FROM block_rows
-    WHERE sector IS NOT NULL AND {OPERATION} = 'write'
-        AND (event = 'bio_queue' AND nr_sector > 0 OR event = 'remap' AND from_dev IS NOT NULL)
-), to_partitions AS (
+WITH to_partitions AS (
     SELECT m.row, m.dev, m.sector, m.from_dev AS part, m.from_sector AS within
     FROM moves m JOIN partitions p ON remap AND m.from_dev = p.dev AND m.dev = p.disk
 ), from_stacked AS (
     SELECT m.row, m.dev, m.sector, m.from_dev, m.from_sector, s.below
     FROM moves m JOIN stacked s ON remap AND m.from_dev = s.dev AND m.dev = s.disk
+), through AS (
+    SELECT p.row, p.dev, p.sector, f.from_dev, f.from_sector, f.row AS handed_by
+    FROM to_partitions p ASOF JOIN from_stacked f
+        ON p.part = f.below AND p.dev = f.dev AND p.within = f.sector AND p.row >= f.row
 ), origins AS (
     SELECT row, dev, sector, from_dev, from_sector FROM from_stacked WHERE below = dev
     UNION ALL
-    SELECT p.row, p.dev, p.sector, f.from_dev, f.from_sector
-    FROM to_partitions p ASOF JOIN from_stacked f
-        ON p.part = f.below AND p.dev = f.dev AND p.within = f.sector AND p.row >= f.row
+    SELECT row, dev, sector, from_dev, from_sector FROM through
+    QUALIFY row_number() OVER (PARTITION BY handed_by ORDER BY row) = 1
 ), ordered AS (
     SELECT row, dev, sector, nr_sector, remap, lag(remap) OVER place AS follows,
         lag(row) OVER place AS before
@@ -49,10 +66,12 @@ WITH moves AS (
 )
 SELECT b.row, o.from_dev AS dev, o.from_sector AS sector, b.nr_sector
 FROM ordered b JOIN origins o ON NOT b.remap AND b.follows AND o.row = b.before
-UNION ALL
+"""
+_LOOPS = """
+INSERT INTO handed
 SELECT b.row, l.dev, b.sector - l.first, b.nr_sector
-FROM (SELECT * FROM moves WHERE NOT remap) b JOIN stacked_loops l
-    ON b.dev = l.disk AND b.sector >= l.first AND b.sector < l."end"
+FROM moves b JOIN stacked_loops l
+    ON NOT b.remap AND b.dev = l.disk AND b.sector >= l.first AND b.sector < l."end"
 """
 
 # A stacked device may split a bio: its parts begin within it. The last bio at a place is the one
@@ -60,7 +79,8 @@ FROM (SELECT * FROM moves WHERE NOT remap) b JOIN stacked_loops l
 _CARRIED = f"""
 CREATE OR REPLACE TEMP TABLE carried AS
 WITH uppers AS (
-    SELECT id, dev, sector, nr_sector FROM submissions WHERE dev IN (SELECT dev FROM stacked)
+    SELECT row AS id, dev, sector, nr_sector FROM moves
+    WHERE NOT remap AND dev IN (SELECT dev FROM stacked)
 ), same AS MATERIALIZED (
     SELECT h.row, h.dev, h.sector, u.id, coalesce(h.nr_sector < u.nr_sector, true) AS is_part
     FROM handed h
@@ -70,7 +90,7 @@ WITH uppers AS (
 ), touched AS (
     SELECT id, dev, sector, nr_sector, unnest(range((sector // {_SECTORS_A_PAGE})::BIGINT,
         ((sector + nr_sector - 1) // {_SECTORS_A_PAGE})::BIGINT + 1)) AS page
-    FROM uppers WHERE dev IN (SELECT dev FROM splitting)
+    FROM uppers WHERE nr_sector <= {_LONGEST} AND dev IN (SELECT dev FROM splitting)
 ), within AS (
     SELECT s.row, s.dev, t.id, t.sector FROM (
         SELECT *, (sector // {_SECTORS_A_PAGE})::BIGINT AS page FROM same) s
@@ -140,37 +160,54 @@ ANTI JOIN carried k ON c.row = k.id GROUP BY c.row
 """
 
 _UPPER = """
-CREATE OR REPLACE TEMP TABLE upper_places AS
-SELECT c.id AS row, c.top AS upper_row, t.dev AS upper_dev,
-    try_cast(t.sector + c.ahead AS UBIGINT) AS upper_sector
-FROM carried c JOIN submissions t ON c.top = t.id WHERE upper_sector IS NOT NULL
+CREATE OR REPLACE TEMP TABLE $places AS
+SELECT c.id AS row, t.dev AS upper_dev, try_cast(t.sector + c.ahead AS UBIGINT) AS upper_sector
+FROM carried c JOIN moves t ON c.top = t.row WHERE upper_sector IS NOT NULL
 """
 _NO_UPPER = """
-CREATE OR REPLACE TEMP TABLE upper_places (
-    row BIGINT, upper_row BIGINT, upper_dev VARCHAR, upper_sector UBIGINT)
+CREATE OR REPLACE TEMP TABLE $places (row BIGINT, upper_dev VARCHAR, upper_sector UBIGINT)
 """
 
 
 def make_carried(trace: Trace) -> bool:
-    """Makes the tables `carried` and `upper_places`; returns whether they have a row.
+    """Makes the tables `carried` and `upper_places` of writes; returns whether they have a row.
 
-    `carried`: id (a write bio's row in the table block), top (that of the bio to the uppermost
-    device whose data it carries) and ahead (the sectors of that bio before its own). Without a
-    stacked device there is no such table. `upper_places`: row and upper_row (the same rows),
-    upper_dev and upper_sector (the place of its data on the uppermost device). Needs the tables
-    block and `submissions`.
+    `carried`: id (a bio's row in the table block), top (that of the bio to the uppermost device
+    whose data it carries) and ahead (the sectors of that bio before its own). Without a stacked
+    device there is no such table. `upper_places`: row (as id), upper_dev and upper_sector (the
+    place of its data on the uppermost device). Needs the table block.
     """
+    return _make_places(trace, "upper_places", "write")
+
+
+def make_upper_reads(trace: Trace) -> None:
+    """Makes the table `upper_reads`, once: that of reads as `upper_places` is that of writes.
+
+    Needs the table block.
+    """
+    make_once(trace, UPPER_READS, _build_upper_reads)
+
+
+def _build_upper_reads(trace: Trace) -> None:
+    _make_places(trace, UPPER_READS, "read")
+    trace.drop("carried")
+
+
+def _make_places(trace: Trace, places: str, operation: str) -> bool:
     if not make_stacked(trace):
-        trace.execute(_NO_UPPER)
+        trace.execute(_NO_UPPER.replace("$places", places))
         return False
     make_partitions(trace)
-    trace.execute(_HANDED, _CARRIED)
-    if trace.rows("SELECT 1 FROM stacked_caches LIMIT 1"):
+    trace.execute(_MOVES.replace("$operation", operation), _HANDED)
+    if operation == "write":
+        trace.execute(_LOOPS)
+    trace.execute(_CARRIED)
+    if operation == "write" and trace.rows("SELECT 1 FROM stacked_caches LIMIT 1"):
         trace.execute(_COPIED)
     for _ in range(_MOST_LEVELS):
         if not trace.rows("SELECT 1 FROM carried a JOIN carried b ON a.top = b.id LIMIT 1"):
             break
         trace.execute(_UP)
-    trace.execute(_UPPER)
-    trace.drop("stacked", "stacked_loops", "stacked_caches", "handed")
+    trace.execute(_UPPER.replace("$places", places))
+    trace.drop("stacked", "stacked_loops", "stacked_caches", "moves", "handed")
     return bool(trace.rows("SELECT 1 FROM carried LIMIT 1"))

@@ -11,7 +11,7 @@ from typing import Any
 from scripts.kernels.recorded import Asked, Failed
 from scripts.layers.loads import LEFT
 from scripts.layers.stacks import Stack
-from tracer.analysis.flushlayer.trace.accesses import page_writebacks
+from tracer.analysis.flushlayer.trace.accesses import Identity, page_writebacks
 from tracer.analysis.report.writeback import FLUSHED_PAGES
 from tracer.analysis.views.flushes import flushes
 from tracer.analysis.views.submissions import SECTORS_PER_PAGE
@@ -145,6 +145,26 @@ def one_level(recorded: Stacks, stack: Stack) -> None:
         raise Failed(f"the report counts {told} pages, the what-if {len(accesses)}")
 
 
+def reads_below(recorded: Stacks, stack: Stack) -> None:
+    """Checks that the what-if of each level finds the pages that are read there in their files.
+
+    It finds none of them where no event tells whose they are.
+    """
+    built = recorded.built(stack)
+    pages = sum(built.files.values()) + LEFT
+    is_told = stack.remaps and not stack.is_cache
+    for devices in [[built.top], *(devices for devices, _ in built.below())]:
+        in_files = {
+            reads: page_writebacks(
+                recorded.trace, devices, Identity.FILE, reads=reads, all_writers=True
+            ).by_mapping["file"]
+            for reads in (False, True)
+        }
+        found, wanted = in_files[True] - in_files[False], pages * (is_told or built.top in devices)
+        if found != wanted:
+            raise Failed(f"{found} pages of files are read on {', '.join(devices)}, not {wanted}")
+
+
 @dataclass(frozen=True)
 class Check:
     """A question to each stack."""
@@ -160,6 +180,7 @@ CHECKS = (
     Check("devices below", on_lower),
     Check("metadata and journal", all_pages),
     Check("counted once", one_level),
+    Check("reads below", reads_below),
 )
 """In the order of the table's columns."""
 

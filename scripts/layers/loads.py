@@ -9,6 +9,7 @@ Each leaves what it found out in NOTES, as JSON. Needs only Python's standard li
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import random
 import sys
@@ -33,7 +34,7 @@ def _opened(path: str) -> int:
 
 
 def written(*folders: str) -> dict[str, Any]:
-    """Writes a file of each length by an fsync, and one by a sync of its file system.
+    """Writes a file of each length by an fsync, and one by a sync; then reads them from the device.
 
     Then has bcache write the dirty data of its caches to the disks behind them.
     """
@@ -51,8 +52,19 @@ def written(*folders: str) -> dict[str, Any]:
         os.sync()
         found[folder] = {"files": files, "left": os.fstat(fd).st_ino}
         os.close(fd)
+        for name in (*FSYNCED, "left"):
+            _read(f"{folder}/{name}")
     drain()
     return {"pid": os.getpid(), "folders": found}
+
+
+def _read(path: str) -> None:
+    """Reads a file past the page cache, and leaves no time of access to be written."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECT | os.O_NOATIME)
+    with mmap.mmap(-1, PAGE * max(FSYNCED)) as buffer:
+        while os.readv(fd, [buffer]):
+            pass
+    os.close(fd)
 
 
 def drain() -> None:

@@ -25,7 +25,8 @@ layers in it, records loads on them by ftrace, makes the tables outside it, and 
 ## Stacked devices
 
 On each stack lies an ext4. A job writes {files} files of {pages} pages in all, each made durable by
-an fsync, and one of {left} pages that a sync writes. The numbers are exact.
+an fsync, and one of {left} pages that a sync writes. Then it reads all of them past the page cache.
+The numbers are exact.
 
 - *file system's device*: the view `flushes` has the pages, the reason, the inode and the dirtier of
   every file there.
@@ -34,6 +35,8 @@ an fsync, and one of {left} pages that a sync writes. The numbers are exact.
 - *metadata and journal*: these pages are as many on every level, with the same reasons.
 - *counted once*: `tracer report` and `tracer simulate` count the pages of the file system's device
   alone, and tell which devices they leave out.
+- *reads below*: with the device of any level, `tracer simulate` finds all pages read there in their
+  files. Below a loop device and bcache, no event tells their files: there, it finds none of them.
 
 bcache lies on a slow disk ({request_ms} ms for each request) and an SSD ({ssd_ms} ms). It caches
 all writes. In writethrough mode, each page reaches both at once. In writeback mode, it reaches the

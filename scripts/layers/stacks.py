@@ -40,6 +40,8 @@ class Stack:
     """The first disk is slow, and the second an SSD that caches it (`slow_disk.py`)."""
     is_late: bool = False
     """The first disk gets the pages later. No event tells whose they are then."""
+    remaps: bool = True
+    """Events tell of each bio below from which place it comes; those of a cache never do."""
 
 
 def built(command: list[str], text: str | None = None) -> str:
@@ -130,7 +132,7 @@ STACKS = (
     Stack("md RAID 1", 2, False, _raid("1"), 2),
     Stack("md RAID 0", 2, False, _raid("0")),
     Stack("dm-linear of two segments on a partition", 1, True, _segments),
-    Stack("loop on a partition", 1, True, _loop),
+    Stack("loop on a partition", 1, True, _loop, remaps=False),
     Stack("dm-linear on dm-crypt on md RAID 1 on partitions", 2, True, _deep, 2),
     Stack("bcache, writethrough", 2, False, _bcache("writethrough"), 2, is_cache=True),
     Stack("bcache, writeback", 2, False, _bcache("writeback"), is_cache=True, is_late=True),

@@ -11,6 +11,11 @@ JOB, OTHER, CRYPT = 7, 8, 60
 DISK, PART, MIRROR, MAPPED, TOP, LOOP = "8:0", "8:1", "8:16", "253:0", "253:1", "7:0"
 AT = 1000
 """The sector at which the partition begins."""
+DISKS = [
+    {"dev": DISK, "bytes": 1 << 30},
+    {"dev": PART, "bytes": 1 << 29, "partition_of": DISK, "start": AT},
+    {"dev": MIRROR, "bytes": 1 << 30},
+]
 FILE, SECOND = 77, 78
 PROCESSES = [
     {"pid": JOB, "tid": JOB, "role": "target", "target": "job"},
@@ -49,15 +54,9 @@ def trace_of(folder, top, block, *uppers, file_writes=(), extents=()):
         "extents": list(extents),
         "block": block,
     }
-    disks = [
-        {"dev": DISK, "bytes": 1 << 30},
-        {"dev": PART, "bytes": 1 << 29, "partition_of": DISK, "start": AT},
-        {"dev": MIRROR, "bytes": 1 << 30},
-        *uppers,
-    ]
     mounts = [{"dev": top, "path": "/", "type": "ext4", "source": "x"}]
     systems = [{"dev": top, "block_bytes": 4096}]
-    return make_trace(folder, tables, disks=disks, mounts=mounts, file_systems=systems)
+    return make_trace(folder, tables, disks=[*DISKS, *uppers], mounts=mounts, file_systems=systems)
 
 
 KNOWN = ("fsync", FILE, JOB)
@@ -140,6 +139,25 @@ def test_a_write_that_no_remap_precedes_is_not_another_ones(tmp_path):
     with trace_of(tmp_path / "t", MAPPED, block, stacked(MAPPED, DISK)) as trace:
         nothing = (DISK, ("other", None, None), True)
         assert told(trace)[1:] == [(DISK, KNOWN, True), nothing, nothing]
+
+
+def test_a_write_to_the_partition_itself_is_not_that_of_the_device_on_it(tmp_path):
+    block = [bio(10, MAPPED, 80, tid=JOB), remap(20, DISK, 80, MAPPED, 80)]
+    block += [remap(21, DISK, AT + 80, PART, 80), bio(22, DISK, AT + 80)]
+    # Later, and at the same place.
+    block += [remap(40, DISK, AT + 80, PART, 80), bio(41, DISK, AT + 80)]
+    with trace_of(tmp_path / "t", MAPPED, block, stacked(MAPPED, PART)) as trace:
+        nothing = (DISK, ("other", None, None), True)
+        assert told(trace)[1:] == [(DISK, KNOWN, True), nothing]
+
+
+def test_a_bio_that_is_longer_than_any_of_the_kernel_has_no_parts(tmp_path):
+    block = [bio(10, MAPPED, 80, 1 << 40, tid=JOB)]
+    block += [remap(11, DISK, 88, MAPPED, 88), bio(12, DISK, 88)]
+    block += [bio(20, MAPPED, 80, 16, tid=JOB), remap(21, DISK, 88, MAPPED, 88), bio(22, DISK, 88)]
+    with trace_of(tmp_path / "t", MAPPED, block, stacked(MAPPED, DISK)) as trace:
+        lower = [what == KNOWN for dev, what, _ in told(trace) if dev == DISK]
+        assert lower == [False, True]
 
 
 @pytest.mark.parametrize(("offset", "known"), [(0, True), (16, False)])

@@ -19,7 +19,8 @@ from tracer.analysis.flushlayer.trace.loop_reads import (
 )
 from tracer.analysis.flushlayer.trace.page_count import check_pages
 from tracer.analysis.flushlayer.trace.writers import Writers, taken, writers
-from tracer.analysis.views.file_pages import NO_FILE, NOT_MAPPED, FilePages, file_pages
+from tracer.analysis.views.carried import UPPER_READS, make_upper_reads
+from tracer.analysis.views.file_pages import NO_FILE, NOT_MAPPED, file_pages
 from tracer.analysis.views.flushes import flushes
 from tracer.analysis.views.in_phase import with_phase
 from tracer.analysis.views.requests import OPERATION
@@ -35,6 +36,8 @@ _SECTOR = 512
 _SUBMITTER = "CASE WHEN target IS NOT NULL THEN 'target' WHEN role IS NOT NULL THEN 'other' END"
 """SQL: the owner of a read or a flush, by the thread that submitted it."""
 _WITH_THREAD = f"block_rows_in_phase b LEFT JOIN threads o ON {owns('o', 'b')}"
+_UPPER_PLACE = """coalesce(upper_dev, dev) AS upper_dev,
+ coalesce(upper_sector, sector) AS upper_sector"""
 
 
 class Identity(StrEnum):
@@ -143,8 +146,9 @@ def page_writebacks(
     name of btrfs); a flush concerns a whole disk. Without `devices`, what a stacked device (loop,
     device mapper, md, bcache) hands on to the devices below counts once, on the uppermost one. The
     reads of a loop device below it are those of its file by threads of the kernel (`loop_reads`).
-    A write below a stacked device has the file of the write above it. If several of `devices` have
-    its data, the page of each of them is a page of its own.
+    A bio below a stacked device has the file of the bio above it; reads below loop devices and
+    bcache have none. If several of `devices` have its data, the page of each of them is a page of
+    its own.
 
     Raises the errors of `check_pages` for too many pages, and BadTrace if the trace does not record
     the start of a partition.
@@ -177,7 +181,7 @@ def page_writebacks(
     keys = _keys(device_codes[bio], number)
     if mapped is not None:
         mapped = mapped.chosen(of_taken)
-        copies = _copies(kept, bio, mapped)
+        copies = _copies(kept, bio, number)
         files, index = mapped.file, mapped.index
         found = files >= 0
         by_mapping = {
@@ -221,6 +225,10 @@ def _rows(
     chosen = on_devices(trace, devices)
     if reads or flushes_too:
         with_phase(trace, "block_rows")
+    place, joined = "dev, sector", _WITH_THREAD
+    if reads and devices:
+        make_upper_reads(trace)
+        place, joined = _UPPER_PLACE, f"{_WITH_THREAD} LEFT JOIN {UPPER_READS} USING (row)"
     uppers = [] if devices else _written(trace, view)
     below = below_others(trace, uppers)
     files = LoopFiles()
@@ -233,8 +241,7 @@ def _rows(
         " coalesce(container, target) AS tenant, phase, own, true AS write,"
         f" nr_sector, whose, coalesce({below}, false) AS below,"
         " dirtier IS NULL AND (reason = 'journal' OR contains(rwbs, 'M')) AS of_all,"
-        " 0 AS by_kernel, coalesce(upper_row, row) AS upper_row,"
-        " coalesce(upper_dev, dev) AS upper_dev, coalesce(upper_sector, sector) AS upper_sector"
+        f" 0 AS by_kernel, {_UPPER_PLACE}"
         f" FROM {view} LEFT JOIN upper_places USING (row) WHERE pages > 0 AND {chosen}"
     )
     if reads:
@@ -245,7 +252,7 @@ def _rows(
             " coalesce(o.container, o.target), stage, false, false, nr_sector,"
             f" {_SUBMITTER}, {below_too}, false,"
             f" if({files.place} AND NOT contains(rwbs, 'M'), coalesce(o.kernel::TINYINT, -1), 0),"
-            f" row, dev, sector FROM {_WITH_THREAD}"
+            f" {place} FROM {joined}"
             " WHERE event = 'bio_queue' AND nr_sector > 0 AND sector IS NOT NULL"
             f" AND {OPERATION} = 'read' AND {chosen}"
         )
@@ -253,7 +260,7 @@ def _rows(
         query += (
             " UNION ALL SELECT ts, row, dev, 0::UBIGINT, 0::UBIGINT, 0::BIGINT, rwbs, b.pid, NULL,"
             " coalesce(o.container, o.target), stage, false, true,"
-            f" 0, {_SUBMITTER}, {below_too}, true, 0, row, dev, 0::UBIGINT FROM {_WITH_THREAD}"
+            f" 0, {_SUBMITTER}, {below_too}, true, 0, dev, 0::UBIGINT FROM {_WITH_THREAD}"
             " WHERE event = 'bio_queue' AND nr_sector = 0"
             f" AND rwbs LIKE 'F%' AND {on_devices(trace, devices, whole=True)}"
         )
@@ -280,13 +287,26 @@ def _each_page(
     return bio, rows["page"].to_numpy(np.uint64)[bio] + within.astype(np.uint64)
 
 
-def _copies(rows: pd.DataFrame, bio: NDArray[np.int64], mapped: FilePages) -> NDArray[np.int64]:
-    """Returns the number of accesses before each one that have the same data on other devices."""
-    upper = rows["upper_row"].to_numpy(np.int64)
-    if (upper == rows["row"].to_numpy(np.int64)).all():
+def _copies(
+    rows: pd.DataFrame, bio: NDArray[np.int64], number: NDArray[np.uint64]
+) -> NDArray[np.int64]:
+    """Returns the number of each access's device among the devices that have the same data.
+
+    Devices have the same data if bios to them are of one place on the uppermost device.
+    """
+    device, names = pd.factorize(rows["dev"], use_na_sentinel=False)
+    if len(names) < 2 or (rows["upper_dev"] == rows["dev"]).all():
         return np.zeros(len(bio), np.int64)
-    data = pd.DataFrame({"upper": upper[bio], "file": mapped.file, "index": mapped.index})
-    found: NDArray[np.int64] = np.asarray(data.groupby(["upper", "file", "index"]).cumcount())
+    upper = pd.factorize(rows["upper_dev"], use_na_sentinel=False)[0]
+    place = {"upper": upper[bio], "byte": _places(rows, bio, number)["byte"].to_numpy()}
+    seen = pd.DataFrame({**place, "device": device[bio]}).drop_duplicates()
+    seen = seen.sort_values([*place, "device"])
+    seen["before"] = seen["device"].shift(fill_value=0)
+    pairs = seen.loc[seen.duplicated([*place]), ["device", "before"]].drop_duplicates()
+    copy = np.zeros(len(names), np.int64)
+    for after, before in pairs.sort_values("device").itertuples(index=False):
+        copy[after] = max(copy[after], copy[before] + 1)
+    found: NDArray[np.int64] = copy[device][bio]
     return found
 
 

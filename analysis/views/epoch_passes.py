@@ -11,7 +11,7 @@ _TABLE = "epoch_passes"
 
 _MARKS = f"""
 SELECT pid, epoch, start, greatest(coalesce(until, {NEVER}), start) AS "end" FROM phase_times
-WHERE name = 'epoch' AND epoch IS NOT NULL
+WHERE name = 'epoch' AND epoch IS NOT NULL AND pid IS NOT NULL
 """
 
 

@@ -9,7 +9,7 @@ from tracer.store.trace import Trace
 _SQL = f"""
 WITH marks AS (
     SELECT DISTINCT o.target, e.epoch, e.pass, coalesce(o.life, -e.pid) AS process
-    FROM (FROM epoch_passes WHERE pid IS NOT NULL) e
+    FROM epoch_passes e
     LEFT JOIN threads o ON {owns("o", "e", "pid", "start")}
 )
 SELECT target, count(DISTINCT process) FROM (

@@ -40,9 +40,10 @@ def epoch_passes(marks: str) -> str:
 
 
 def make_epoch_passes(trace: Trace) -> None:
-    """Makes the table epoch_passes, which may be empty: the epochs of `epoch_passes`.
+    """Makes the table epoch_passes, which may be empty: the epochs of all known processes.
 
-    An epoch without an end lasts until its thread ends, or else for ever (`NEVER`).
+    The columns are those of `epoch_passes`. An epoch without an end lasts until its thread ends, or
+    else for ever (`NEVER`).
     """
     make_once(trace, _TABLE, _build)
 

@@ -45,8 +45,8 @@ def keys_of(by: str) -> tuple[str, ...]:
 def by_phase(trace: Trace, by: str) -> pd.DataFrame:
     """Returns kernel activity grouped by `by`: phase, epoch or step.
 
-    `BY_PHASE` has the columns; of stage, phase, epoch, pass and step the table has those of `by`, and
-    the pass only if a process begins its epochs anew. Null: not recorded.
+    `BY_PHASE` has the columns; of stage, phase, epoch, pass and step the table has those of `by`,
+    and the pass only if a process begins its epochs anew. Null: not recorded.
     `tracer.analysis.views.in_phase` assigns rows to phases. The recorder's own files do not count,
     nor do the copies of pages on devices below others.
 

@@ -77,8 +77,7 @@ def test_reads_have_a_row_per_pass(tmp_path):
         assert marked_together(trace) == {}
     told = [(row["epoch"], row["pass"], row["accessed_mib"], row["read_mib"]) for row in rows]
     assert told == [
-        (*one, units / 4, new / 4)
-        for one, (_, units), new in zip(PASSES, FOLDS, NEW, strict=True)
+        (*one, units / 4, new / 4) for one, (_, units), new in zip(PASSES, FOLDS, NEW, strict=True)
     ]
 
 

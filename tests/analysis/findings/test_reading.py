@@ -99,7 +99,8 @@ def test_epochs_of_all_folds_but_the_first_one_read_again(found, capsys):
     """Two folds of two epochs use 2 MiB, of which nothing is left for the next epoch."""
     made = PageEvents()
     for epoch in (0, 1, 0, 1):
-        made.read(0, 512)
+        for at in range(0, 512, 8):
+            made.read(at, 8)
         made.evict(range(512), by=JOB)
         made.end_epoch(epoch)
     one = of(found, made)["reads again"]

@@ -30,7 +30,7 @@ class Process:
     target: str | None
     epoch: int | None = None
     passes: Counter[int] = field(default_factory=Counter)
-    """How often it has begun an epoch of each number."""
+    """Number of times that it has begun an epoch of each number."""
     busy: int = 0
     """Operations of its threads under way."""
     tables: dict[File, set[int]] = field(default_factory=lambda: defaultdict(set))

@@ -23,7 +23,7 @@ def described(name: str) -> str:
     from tracer.store.trace import ALL_TABLES
 
     if (table := name.removesuffix(SUFFIX)) != name and table in IN_PHASE:
-        added = "The added columns are phase, stage, epoch and step, those of the row's thread."
+        added = "The added columns are phase, stage, epoch, pass and step of the row's thread."
         return f"{name}\n{added}\n\n{described(table)}"
     if name in VIEWS:
         view = VIEWS[name]

@@ -54,9 +54,10 @@ def _again(trace: Trace, over: Window, page: int) -> list[Finding]:
     answer = ask(
         trace,
         "SELECT 100.0 * sum(refaulted) / nullif(sum(accessed), 0) AS value, target,"
-        " sum(refaulted)::BIGINT AS pages, count(DISTINCT epoch) AS epochs"
-        " FROM (SELECT *, min(epoch) OVER (PARTITION BY target) AS first_epoch FROM reads)"
-        f" WHERE {_mine(trace)} AND epoch > first_epoch"
+        " sum(refaulted)::BIGINT AS pages, count(DISTINCT (epoch, pass)) AS epochs"
+        " FROM (SELECT *, min(epoch) FILTER (pass = 1) OVER (PARTITION BY target) AS first_epoch"
+        " FROM reads)"
+        f" WHERE {_mine(trace)} AND (epoch > first_epoch OR pass > 1)"
         f" GROUP BY target HAVING sum(refaulted) >= {_FEW_PAGES}"
         " ORDER BY pages DESC, target LIMIT 1",
     )

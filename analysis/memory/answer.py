@@ -53,10 +53,11 @@ class MemoryAnswer:
     """Predicted reads, and what they rest on."""
 
     reads: pd.DataFrame
-    """A row per target, memory and epoch. target, epoch (null: in none), partial (true: only a part
-    of the epoch was recorded; null: in none), memory_bytes, cache_bytes (of these, for the page
-    cache; of all targets that share the memory), used_pages, recorded_pages (read in the
-    recording), and for each model MODEL_pages (read)."""
+    """A row per target, memory and epoch, in order of time. target, epoch (null: in none), pass (of
+    its processes through that epoch, from 1; null: in none; missing if none begins anew with its
+    numbers), partial (true: only a part of the epoch was recorded; null: in none), memory_bytes,
+    cache_bytes (of these, for the page cache; of all targets that share the memory), used_pages,
+    recorded_pages (read in the recording), and for each model MODEL_pages (read)."""
     sums: pd.DataFrame
     """Targets that share the memory, together: a row per memory. targets (a list), and the columns
     of `reads` from memory_bytes on, all epochs added up."""
@@ -224,7 +225,8 @@ def _frame(
         for model, pages in found.items():
             part[f"{model}_pages"] = _padded(pages[:, at], len(taken.groups))
         parts.append(part[part["target"].notna()].drop(columns="tenant"))
-    return pd.concat(parts, ignore_index=True)
+    reads = pd.concat(parts, ignore_index=True)
+    return reads if (reads["pass"] > 1).any() else reads.drop(columns="pass")
 
 
 def _sums(reads: pd.DataFrame, under: Sharing) -> pd.DataFrame:

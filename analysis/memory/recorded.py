@@ -15,7 +15,7 @@ from tracer.analysis.views.page_states import ACCESS, ADD, DELETE
 from tracer.analysis.views.page_states import FAULT as TOUCHED
 from tracer.analysis.views.page_states import MAP as MAPPED
 from tracer.analysis.views.page_uses import IN_CONTEXT, page_uses
-from tracer.analysis.views.partial_epochs import is_partial, partial_epochs
+from tracer.analysis.views.partial_epochs import begun, is_partial, partial_epochs
 from tracer.analysis.views.threads import name_of_others, of_everybody
 from tracer.store.manifest import page_bytes
 from tracer.store.trace import Trace
@@ -26,31 +26,38 @@ _NO_EPOCH = -1
 
 _FILES = "SELECT base, pages FROM page_files ORDER BY file"
 # Whoever uses no page, and only removes files or reads ahead, is no tenant. An epoch in which a
-# tenant uses no page counts if all of it was recorded.
+# tenant uses no page counts if all of it was recorded. The groups of a tenant are in order of time:
+# outside of epochs, then by the begin of the epoch, or if nobody marked it, its first use.
 _GROUPS = f"""
 CREATE OR REPLACE TEMP TABLE page_groups AS
 WITH sums AS (
     SELECT coalesce(target, '') AS target, coalesce(epoch, {_NO_EPOCH}) AS epoch,
-        sum(read)::BIGINT AS read,
+        coalesce(pass, 1) AS pass, sum(read)::BIGINT AS read, min(ts) AS used,
         bool_or(kind IN {tuple(_USES)} AND pages > 0 AND accessed >= 0) AS uses
     FROM {IN_CONTEXT} GROUP BY ALL
 ), users AS (
-    SELECT target, epoch, read FROM sums QUALIFY bool_or(uses) OVER (PARTITION BY target)
+    SELECT target, epoch, pass, read, used FROM sums
+    QUALIFY bool_or(uses) OVER (PARTITION BY target)
 ), those AS (
     SELECT target, bool_or(epoch != {_NO_EPOCH}) AS in_epochs FROM users
     WHERE target != '' GROUP BY target
 ), idle AS (
-    SELECT DISTINCT t.target, m.epoch, 0::BIGINT AS read FROM those t, partial_epochs m
+    SELECT DISTINCT t.target, m.epoch, m.pass, 0::BIGINT AS read, NULL::BIGINT AS used
+    FROM those t, partial_epochs m
     WHERE (m.target = t.target OR (m.everybodys AND t.in_epochs)) AND m.epoch != {_NO_EPOCH}
 ), listed AS (
-    SELECT target, epoch, read FROM users UNION ALL
-    SELECT target, epoch, read FROM idle ANTI JOIN users USING (target, epoch)
+    SELECT target, epoch, pass, read, used FROM users UNION ALL
+    SELECT target, epoch, pass, read, used FROM idle ANTI JOIN users USING (target, epoch, pass)
     WHERE NOT {is_partial("idle")}
+), timed AS (
+    SELECT *, {is_partial("listed")} AS partial, coalesce({begun("listed")}, used) AS begun
+    FROM listed
 )
-SELECT (row_number() OVER (ORDER BY target, epoch) - 1)::INTEGER AS number,
-    (dense_rank() OVER (ORDER BY target) - 1)::INTEGER AS tenant, target, epoch, read,
-    {is_partial("listed")} AS partial
-FROM listed
+SELECT (row_number() OVER (
+        ORDER BY target, epoch != {_NO_EPOCH}, begun, epoch, pass
+    ) - 1)::INTEGER AS number,
+    (dense_rank() OVER (ORDER BY target) - 1)::INTEGER AS tenant, target, epoch, pass, read, partial
+FROM timed
 """
 _RUNS = f"""
 SELECT u.ts, f.base + u.first AS first, u.first AS index, u.pages::INTEGER AS pages,
@@ -58,6 +65,7 @@ SELECT u.ts, f.base + u.first AS first, u.first AS index, u.pages::INTEGER AS pa
     coalesce(g.number, 0) AS number, coalesce(g.tenant, 0) AS tenant
 FROM {IN_CONTEXT} u JOIN page_files f USING (file) LEFT JOIN page_groups g
     ON coalesce(u.target, '') = g.target AND coalesce(u.epoch, {_NO_EPOCH}) = g.epoch
+    AND coalesce(u.pass, 1) = g.pass
 WHERE u.pages > 0 AND (u.kind IN {tuple(_USES)} OR (u.kind = {DELETE} AND $removals))
     AND (g.number IS NOT NULL OR (u.kind = {DELETE} AND EXISTS (FROM page_groups)))
 ORDER BY u.row
@@ -71,8 +79,9 @@ class Recorded:
     runs: PageRuns
     groups: pd.DataFrame
     """A row per group: tenant, its target (None: others; they have a name if the trace is
-    everybody's), epoch (null: in none), and partial (true: only a part of the epoch was recorded;
-    null: in none, or nobody marked it)."""
+    everybody's), epoch (null: in none), pass (of its processes through that epoch, from 1; null: in
+    none), and partial (true: only a part of the epoch was recorded; null: in none, or nobody marked
+    it). Those of a tenant are in order of time."""
     targets: list[str | None]
     """The target of each tenant; None: others, as in `groups`."""
     read: NDArray[np.int64]
@@ -87,7 +96,7 @@ def recorded(trace: Trace) -> Recorded:
     files = trace.arrow(_FILES)
     trace.execute(_GROUPS)
     groups = trace.sql(
-        "SELECT tenant, target, epoch, partial, read FROM page_groups ORDER BY number"
+        "SELECT tenant, target, epoch, pass, partial, read FROM page_groups ORDER BY number"
     )
     # Without the events of reclaim, an eviction looks like a removal.
     found = trace.arrow(_RUNS.replace("$removals", str("reclaim" in trace.tables)))
@@ -111,6 +120,7 @@ def recorded(trace: Trace) -> Recorded:
     groups["target"] = pd.Series([name or others for name in groups["target"]], dtype=object)
     names = groups.drop_duplicates("tenant")["target"]
     groups["epoch"] = groups["epoch"].astype("Int64").where(groups["epoch"] != _NO_EPOCH)
+    groups["pass"] = groups["pass"].astype("Int64").where(groups["epoch"].notna())
     groups["partial"] = groups["partial"].astype("boolean")
     page = page_bytes(trace.manifest)
     return Recorded(

@@ -6,7 +6,7 @@ import pandas as pd
 
 from tracer.analysis.findings.finding import name, percent, size
 from tracer.analysis.memory.answer import BOUNDS, KERNEL, MemoryAnswer
-from tracer.analysis.report.reads import partial_in_words, together_in_words
+from tracer.analysis.report.reads import epoch_name, partial_in_words, together_in_words
 
 HEADINGS = {KERNEL: "kernel", "lru": "LRU", "min": "best", "resident": "kept"}
 """Headings of the models' columns."""
@@ -54,14 +54,19 @@ def together(targets: list[str]) -> str:
 def split(part: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
     """Returns a target's rows of no epoch, of the first one, and of later ones, with their names.
 
-    Later epochs of which only a part was recorded are left out.
+    The rows are in order of time. Later epochs of which only a part was recorded are left out.
     """
-    counted = part[part["epoch"].notna()].sort_values("epoch")
+    counted = part[part["epoch"].notna()]
     outside = part[part["epoch"].isna()]
-    begin = counted["epoch"] == counted["epoch"].min()
+    begin = counted.groupby(_keys(counted), sort=False).ngroup() == 0
     first, later = counted[begin], counted[~begin & ~counted["partial"].fillna(False)]
     parts = [("none", outside), ("first", first), ("later", later)]
     return [(label, rows) for label, rows in parts if len(rows)]
+
+
+def _keys(reads: pd.DataFrame) -> list[str]:
+    """Returns the columns that tell the epochs of a target apart."""
+    return [column for column in ("epoch", "pass") if column in reads]
 
 
 def _compared(error: float) -> str:
@@ -104,10 +109,11 @@ def basis(found: MemoryAnswer) -> list[str]:
 
 
 def _about_partial(reads: pd.DataFrame) -> list[str]:
-    found = reads[reads["partial"].fillna(False)].groupby("target", sort=True)["epoch"]
+    keys = _keys(reads)
+    partial = reads[reads["partial"].fillna(False)].drop_duplicates(["target", *keys])
     return [
-        partial_in_words(name(target), sorted({int(epoch) for epoch in epochs}))
-        for target, epochs in found
+        partial_in_words(name(target), [epoch_name(*row) for row in epochs[keys].to_numpy()])
+        for target, epochs in partial.groupby("target", sort=True)
     ]
 
 

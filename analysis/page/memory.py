@@ -83,8 +83,9 @@ def _means(reads: pd.DataFrame, page_bytes: int) -> pd.DataFrame:
 
 
 def _table(reads: pd.DataFrame, page_bytes: int) -> pd.DataFrame:
-    shown = reads[["epoch"]].copy()
+    keys = [column for column in ("pass", "epoch") if column in reads]
+    shown = reads[keys].copy()
     shown.insert(0, "memory_mib", reads["memory_bytes"] / _MIB)
     for column in ("used", "recorded", KERNEL, *BOUNDS):
         shown[f"{HEADINGS.get(column, column)}_mib"] = reads[f"{column}_pages"] * page_bytes / _MIB
-    return shown.sort_values(["memory_mib", "epoch"], ignore_index=True)
+    return shown.sort_values(["memory_mib", *keys], ignore_index=True)

@@ -35,7 +35,7 @@ _SCALED = {
 }
 """Columns that are shown in another unit: label, unit, factor."""
 _SAMPLE_UNITS = {"bytes": ("MiB", 1 / _MIB), "bytes/s": ("MiB/s", 1 / _MIB), "Hz": ("MHz", 1e-6)}
-_IDENTIFIERS = ("pid", "tid", "ppid", "dev", "cpu", "epoch", "step", "ino")
+_IDENTIFIERS = ("pid", "tid", "ppid", "dev", "cpu", "epoch", "pass", "step", "ino")
 """Columns of identifiers, which are shown without thousands separators."""
 
 

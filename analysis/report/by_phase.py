@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from tracer.analysis.report.table import Column, ReportTable
+from tracer.analysis.report.table import PASS, Column, ReportTable
+from tracer.analysis.views.epoch_passes import has_passes
 from tracer.analysis.views.in_phase import in_phase
 from tracer.analysis.views.threads import make_threads, of_targets, of_threads
 from tracer.probes.errors import UsageError
@@ -44,9 +45,10 @@ def keys_of(by: str) -> tuple[str, ...]:
 def by_phase(trace: Trace, by: str) -> pd.DataFrame:
     """Returns kernel activity grouped by `by`: phase, epoch or step.
 
-    `BY_PHASE` has the columns; of stage, phase, epoch and step the table has those of `by`. Null:
-    not recorded. `tracer.analysis.views.in_phase` assigns rows to phases. The recorder's own files
-    do not count, nor do the copies of pages on devices below others.
+    `BY_PHASE` has the columns; of stage, phase, epoch, pass and step the table has those of `by`,
+    and the pass only if a process begins its epochs anew. Null: not recorded.
+    `tracer.analysis.views.in_phase` assigns rows to phases. The recorder's own files do not count,
+    nor do the copies of pages on devices below others.
 
     Needs table phases. Raises UsageError for an unknown `by`.
     """
@@ -56,6 +58,10 @@ def by_phase(trace: Trace, by: str) -> pd.DataFrame:
     present = [part for part in _PARTS if known.get(part[0], part[0]) in trace.tables]
     make_threads(trace)
     metrics = [name for _, counted, _ in present for name in counted]
+    first = ""
+    if "epoch" in keys and has_passes(trace):
+        at = keys.index("epoch") + 1
+        keys, first = (*keys[:at], "pass", *keys[at:]), "pass, "
     named = ", ".join(keys)
     selects = []
     for table, counted, those in present:
@@ -65,7 +71,7 @@ def by_phase(trace: Trace, by: str) -> pd.DataFrame:
             view = of_threads(view, of_targets(trace))
         selects.append(f"SELECT {named}, {columns} FROM {view} WHERE {those} GROUP BY ALL")
     sums = ", ".join(f"max({name}) AS {name}" for name in metrics)
-    order = "coalesce(calls, 0) DESC" if by == "phase" and "calls" in metrics else named
+    order = "coalesce(calls, 0) DESC" if by == "phase" and "calls" in metrics else first + named
     if not selects:
         return pd.DataFrame(
             columns=[*keys, *(name for _, counted, _ in _PARTS for name in counted)]
@@ -91,6 +97,7 @@ BY_PHASE = ReportTable(
         Column("stage", "outer phase", "stage", text=True),
         Column("phase", "inner phase", "phase", text=True),
         Column("epoch", "epoch; null: outside of any", "epoch"),
+        PASS,
         Column("step", "step; null: outside of any", "step"),
         Column("calls", "system calls of the targets, by the time of entry", "calls"),
         Column("call_s", "time in these calls", "call s"),

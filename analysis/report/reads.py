@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import groupby
+from operator import itemgetter
 
 import pandas as pd
 
 from tracer.analysis.report.mergeable import added
-from tracer.analysis.report.table import Column, MergedTable
+from tracer.analysis.report.table import PASS, Column, MergedTable
 from tracer.analysis.views.marked_together import marked_together
 from tracer.analysis.views.page_uses import page_uses
 from tracer.analysis.views.reads import reads
@@ -32,7 +34,7 @@ _MEASURES = (
     ),
     Column("amplification", "bytes brought in for each byte used"),
     Column("unused_mib", "pages read ahead that left the cache or the recording unused", "unused"),
-    Column("evicted_mib", "pages that reclaim took out", "evicted"),
+    Column("evicted_mib", "pages that reclaim took out", "evicted", gives_way=True),
     Column("refaulted_mib", "pages brought in that had been evicted before", "again"),
     Column("wait_s", "time for which threads waited for the device; null: not known", "wait s"),
     Column(
@@ -81,19 +83,23 @@ def _measured(parts: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
 def _epochs_of(trace: Trace) -> pd.DataFrame:
     return _sums(
         trace,
-        "coalesce(target, '') AS target, coalesce(epoch, -1)::BIGINT AS epoch",
+        "coalesce(target, '') AS target, coalesce(epoch, -1)::BIGINT AS epoch,"
+        " coalesce(pass, 1)::BIGINT AS pass",
         ", max(partial::INTEGER) AS max_partial",
     ).astype({"max_partial": "Int64"})
 
 
 def _epochs(parts: pd.DataFrame) -> pd.DataFrame:
-    keys = ["target", "epoch"]
+    keys = ["target", "epoch", "pass"]
     found = _measured(parts, keys)
     found["partial"] = added(parts, keys)["max_partial"].astype("boolean")
-    found = found.sort_values(["target", "epoch"], ignore_index=True)
+    found = found.sort_values(["target", "pass", "epoch"], ignore_index=True)
     found["target"] = found["target"].replace("", None)
     found["epoch"] = found["epoch"].astype("Int64").where(found["epoch"] >= 0)
-    return found[[column.name for column in READS_BY_EPOCH.columns]]
+    found["pass"] = found["pass"].astype("Int64").where(found["epoch"].notna())
+    several = bool((found["pass"] > 1).any())
+    shown = [column.name for column in READS_BY_EPOCH.columns if several or not column.rare]
+    return found[shown]
 
 
 READS_BY_EPOCH = MergedTable(
@@ -102,6 +108,7 @@ READS_BY_EPOCH = MergedTable(
     (
         Column("target", "target whose threads read; null: others", "target", text=True),
         Column("epoch", "from 0; null: in none", "epoch"),
+        PASS,
         Column(
             "partial",
             "true: the epoch began before the recording or did not end in it, so only a part of its"
@@ -110,7 +117,7 @@ READS_BY_EPOCH = MergedTable(
         *_MEASURES,
     ),
     needs=("page_cache",),
-    keys=("target", "epoch"),
+    keys=("target", "epoch", "pass"),
     parts=_epochs_of,
     finish=_epochs,
     note=_USED + _UNUSED + _AGAIN,
@@ -120,16 +127,25 @@ READS_BY_EPOCH = MergedTable(
 def about_partial(trace: Trace) -> list[str]:
     """Returns a sentence for each target that has epochs of which only a part was recorded."""
     reads(trace)
-    found = trace.rows(
-        "SELECT coalesce(target, 'others'), list(DISTINCT epoch ORDER BY epoch) FROM reads"
-        " WHERE partial GROUP BY 1 ORDER BY 1"
+    rows = trace.rows(
+        "SELECT DISTINCT coalesce(target, 'others') AS target, epoch,"
+        " if((SELECT max(pass) FROM reads) > 1, pass, NULL) AS pass"
+        " FROM reads WHERE partial ORDER BY 1, 3, 2"
     )
-    return [partial_in_words(target, epochs) for target, epochs in found]
+    return [
+        partial_in_words(target, [epoch_name(*row[1:]) for row in epochs])
+        for target, epochs in groupby(rows, itemgetter(0))
+    ]
 
 
-def partial_in_words(target: str, epochs: Sequence[int]) -> str:
+def epoch_name(epoch: int, number: int | None = None) -> str:
+    """Returns the name of an epoch, with the number of its pass if there are several."""
+    return str(epoch) if number is None else f"{epoch} (pass {number})"
+
+
+def partial_in_words(target: str, epochs: Sequence[str]) -> str:
     """Returns a sentence on the epochs of a target of which only a part was recorded."""
-    which = ", ".join(map(str, epochs[:_MOST_EPOCHS])) + " ..." * (len(epochs) > _MOST_EPOCHS)
+    which = ", ".join(epochs[:_MOST_EPOCHS]) + " ..." * (len(epochs) > _MOST_EPOCHS)
     return (
         f"{target}: only a part of the reads of epoch {which} was recorded, because it began"
         " before the recording or did not end in it"

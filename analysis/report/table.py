@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from tracer.analysis.report.mergeable import added
+from tracer.analysis.views.context import PASS as OF_VIEWS
 from tracer.store.trace import Trace
 
 
@@ -29,6 +30,10 @@ class Column:
     """The terminal aligns its cells left."""
     factor: float = 1
     """The terminal shows values times this number."""
+    rare: bool = False
+    """The frame may lack the column, if it has nothing to tell apart."""
+    gives_way: bool = False
+    """The terminal leaves it out beside a rare column, which needs its room."""
 
 
 @dataclass(frozen=True)
@@ -85,3 +90,8 @@ class MergedTable(ReportTable):
 
 QUANTILES = "Quantiles are off by less than 1/128; those of few values are exact."
 """Note of the tables whose quantiles come from `tracer.analysis.report.histogram.spread`."""
+
+PASS = Column(
+    OF_VIEWS.name, f"{OF_VIEWS.doc}; missing if no process does so", OF_VIEWS.name, rare=True
+)
+"""Column of the tables by epoch."""

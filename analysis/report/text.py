@@ -90,6 +90,8 @@ def print_tables(tables: Mapping[str, pd.DataFrame]) -> None:
         if frame is None or key in _BY_HAND or (key == "loss" and frame.empty):
             continue
         columns = [column for column in table.columns if column.heading and column.name in frame]
+        if any(column.rare for column in columns):
+            columns = [column for column in columns if not column.gives_way]
         if not columns:
             continue
         if frame.empty:

@@ -19,19 +19,28 @@ COLUMNS = (
 )
 """The columns that `make_in_context` adds to a table."""
 
+PASS = Column(
+    "pass",
+    Type.INT32,
+    "1, or 2 if its process marks an epoch of this number for the second time (another fold of a"
+    " cross-validation, another run), and so on; null: in no epoch",
+)
+"""The column that `make_in_context` adds with `passes`."""
 
-def make_in_context(trace: Trace, table: str, view: str) -> None:
+
+def make_in_context(trace: Trace, table: str, view: str, passes: bool = False) -> None:
     """Makes the view `view`: the rows of a table, which needs a tid, with `COLUMNS` added.
 
-    The view keeps nothing of the table: it is computed as it is read.
+    With `passes`, it has the column `PASS`, too. The view keeps nothing of the table: it is
+    computed as it is read.
     """
     make_threads(trace)
     placed = with_phase(trace, table)
     trace.execute(
         f"""
         CREATE OR REPLACE TEMP VIEW "{view}" AS
-        SELECT t.* EXCLUDE (phase, stage, epoch, step), o.comm, o.role, o.target, o.container,
-            t.phase, t.stage, t.epoch, t.step
+        SELECT t.* EXCLUDE (phase, stage, epoch, pass, step), o.comm, o.role, o.target, o.container,
+            t.phase, t.stage, t.epoch, t.step{", t.pass" if passes else ""}
         FROM "{placed}" t LEFT JOIN threads o ON {owns("o", "t")}
         """
     )

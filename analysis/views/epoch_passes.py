@@ -2,6 +2,18 @@
 
 from __future__ import annotations
 
+from tracer.analysis.views.nesting import NEVER
+from tracer.analysis.views.phase_times import make_phase_times
+from tracer.analysis.views.view import make_once
+from tracer.store.trace import Trace
+
+_TABLE = "epoch_passes"
+
+_MARKS = f"""
+SELECT pid, epoch, start, greatest(coalesce(until, {NEVER}), start) AS "end" FROM phase_times
+WHERE name = 'epoch' AND epoch IS NOT NULL AND pid IS NOT NULL
+"""
+
 
 def epoch_passes(marks: str) -> str:
     """Returns SQL for the epochs of each process: pid, epoch, pass (from 1), start and ended.
@@ -24,4 +36,35 @@ def epoch_passes(marks: str) -> str:
         )
         SELECT pid, epoch, pass, min(start) AS start, max("end") AS ended
         FROM numbered GROUP BY ALL
+    """
+
+
+def make_epoch_passes(trace: Trace) -> None:
+    """Makes the table epoch_passes, which may be empty: the epochs of all known processes.
+
+    The columns are those of `epoch_passes`. An epoch without an end lasts until its thread ends, or
+    else for ever (`NEVER`).
+    """
+    make_once(trace, _TABLE, _build)
+
+
+def _build(trace: Trace) -> None:
+    make_phase_times(trace)
+    trace.execute(f"CREATE OR REPLACE TEMP TABLE {_TABLE} AS {epoch_passes(_MARKS)}")
+
+
+def has_passes(trace: Trace) -> bool:
+    """Returns whether a process begins anew with the numbers of its epochs."""
+    make_epoch_passes(trace)
+    return bool(trace.rows(f"SELECT 1 FROM {_TABLE} WHERE pass > 1 LIMIT 1"))
+
+
+def with_passes(phases: str) -> str:
+    """Returns SQL for phases with the pass of each one's epoch; 1: nobody marks that epoch.
+
+    `phases`: a table with pid, epoch and start. Needs the table epoch_passes.
+    """
+    return f"""
+        SELECT p.*, coalesce(e.pass, 1)::INTEGER AS pass FROM {phases} p ASOF LEFT JOIN {_TABLE} e
+            ON p.pid = e.pid AND p.epoch = e.epoch AND p.start >= e.start
     """

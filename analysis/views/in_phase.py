@@ -55,18 +55,21 @@ LEFT JOIN phase_names s ON g.stage = s.code
 {job_segment}
 """
 _SOLE = "CASE WHEN o.pid IS NULL THEN (SELECT lane FROM sole_marking) END"
+_PASS = "if({0}.epoch IS NULL, NULL, {0}.pass)"
+_NO_NUMBER = "g.epoch IS NULL AND g.step IS NULL"
 _LANE = f'coalesce(l.lane, p.lane, {_SOLE}) AS "marking lane"'
 _OWN = {
     "lanes": _LANE,
-    "context": "s.name AS stage, g.epoch, g.step",
+    "context": f"s.name AS stage, g.epoch, {_PASS.format('g')} AS pass, g.step",
     "job": "",
     "job_segment": "",
 }
 _WORKERS = {
     "lanes": f'{_LANE}, j.lane AS "job lane"',
     "context": "coalesce(s.name, js.name) AS stage,"
-    " if(g.epoch IS NULL AND g.step IS NULL, jg.epoch, g.epoch) AS epoch,"
-    " if(g.epoch IS NULL AND g.step IS NULL, jg.step, g.step) AS step",
+    f" if({_NO_NUMBER}, jg.epoch, g.epoch) AS epoch,"
+    f" if({_NO_NUMBER}, {_PASS.format('jg')}, {_PASS.format('g')}) AS pass,"
+    f" if({_NO_NUMBER}, jg.step, g.step) AS step",
     "job": 'LEFT JOIN job_lanes j ON t."{pid}" = j.pid',
     "job_segment": "LEFT JOIN phase_segments jg"
     ' ON jg.segment = phase_segment(w."job lane", w."{ts}")'
@@ -79,8 +82,8 @@ def in_phase(trace: Trace, table: str) -> str:
     """Makes the view `TABLE_in_phase` of a table, or of requests or flushes; returns its name.
 
     Columns: those of the table, phase (the innermost phase at the row's time), stage (data_load,
-    model_load, train or inference around it), epoch, step. Null: the row lies outside of phases, or
-    its thread is not known.
+    model_load, train or inference around it), epoch, pass (of the process that marks it, from 1:
+    see `epoch_passes`), step. Null: the row lies outside of phases, or its thread is not known.
 
     The phase is that of the row's own thread. If that thread marks no phases, it is the phase of
     the thread of the same process whose phases last longest in total. If only one process marks a
@@ -89,9 +92,9 @@ def in_phase(trace: Trace, table: str) -> str:
     it is the phase of its dirtier at the time of the flush.
 
     A process that only marks `fetch` is a loader's worker. Its stage is that of its job at the
-    row's time. So are its epoch and step (it may fetch for a later one), unless its own phase has
-    one of them. Its job is its parent, or else the only process of its target that marks a job's
-    phases. If its target is not known, it is the only one of all.
+    row's time. So are its epoch, pass and step (it may fetch for a later one), unless its own phase
+    has an epoch or a step. Its job is its parent, or else the only process of its target that marks
+    a job's phases. If its target is not known, it is the only one of all.
 
     Needs the table and the table phases. Raises KeyError for a table whose rows have no phase.
     """

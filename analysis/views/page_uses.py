@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from tracer.analysis.views.calls_around import LATEST
 from tracer.analysis.views.calls_by_kind import LOOKUPS, READ
-from tracer.analysis.views.context import COLUMNS, make_in_context
+from tracer.analysis.views.context import COLUMNS, PASS, make_in_context
 from tracer.analysis.views.file_numbers import FileNumbers
 from tracer.analysis.views.held_back import BY_KERNEL, OF_DATA, held_back
 from tracer.analysis.views.inferred_accesses import (
@@ -156,7 +156,8 @@ SELECT u.ts, nullif(u.pid, 0) AS pid, nullif(u.tid, 0) AS tid, u.by_pid, u.by_ti
     {", ".join(f"u.{name}" for name in COUNTS)},
     CASE WHEN u.evicted + u.removed > 0 THEN if(u.brought_by = 0, u.target, b.target) END
         AS brought_by,
-    $inferred AS inferred, u.comm, u.role, u.target, u.container, u.phase, u.stage, u.epoch, u.step
+    $inferred AS inferred, u.comm, u.role, u.target, u.container, u.phase, u.stage, u.epoch, u.step,
+    u.pass
 FROM {IN_CONTEXT} u LEFT JOIN page_files f USING (file) LEFT JOIN threads b ON u.brought_by = b.life
 LEFT JOIN (FROM files WHERE root IS NULL) n ON f.dev = n.dev AND f.ino = n.ino
 """
@@ -217,7 +218,7 @@ def _build(trace: Trace) -> None:
         row = _append(trace, uses, row)
     if inferred:
         _append(trace, _unplaced(trace), row)
-    make_in_context(trace, _EVENTS, IN_CONTEXT)
+    make_in_context(trace, _EVENTS, IN_CONTEXT, passes=True)
     trace.execute(_MADE.replace("$inferred", str(inferred)))
 
 
@@ -368,6 +369,7 @@ PAGE_USES = View(
         Column("brought_by", Type.TEXT, _BROUGHT_BY),
         INFERRED_COLUMN,
         *COLUMNS,
+        PASS,
     ),
     needs=("page_cache",),
     build=_build,

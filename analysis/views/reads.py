@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tracer.analysis.views.context import PASS
 from tracer.analysis.views.page_states import COUNTS
 from tracer.analysis.views.page_uses import INFERRED_COLUMN, PAGE_USES, page_uses
 from tracer.analysis.views.partial_epochs import is_partial, partial_epochs
@@ -14,15 +15,15 @@ VIEW = "reads"
 _SQL = f"""
 CREATE OR REPLACE TEMP TABLE {VIEW} AS
 WITH sums AS (
-    SELECT path, dev, ino, target, container, epoch, bool_or(inferred) AS inferred,
+    SELECT path, dev, ino, target, container, epoch, pass, bool_or(inferred) AS inferred,
         {", ".join(f"sum({name})::BIGINT AS {name}" for name in COUNTS)}
     FROM page_uses GROUP BY ALL
 )
-SELECT path, dev, ino, target, container, epoch, accessed, mapped, accessed - missed AS hit, missed,
-    read, read - missed AS read_ahead, written, unused, evicted, removed, refaulted,
+SELECT path, dev, ino, target, container, epoch, pass, accessed, mapped, accessed - missed AS hit,
+    missed, read, read - missed AS read_ahead, written, unused, evicted, removed, refaulted,
     refault_distance / nullif(refaulted, 0) AS refault_distance, disk_bytes, wait_ns, unplaced,
     inferred, {is_partial("s")} AS partial
-FROM sums s ORDER BY accessed DESC, dev, ino, target, container, epoch
+FROM sums s ORDER BY accessed DESC, dev, ino, target, container, epoch, pass
 """
 
 
@@ -42,8 +43,8 @@ def _sum(name: str) -> Column:
 
 READS = View(
     VIEW,
-    "One row per file, target and epoch: the pages of the file that were read through the cache."
-    " Without files that are in memory only (tmpfs, shared memory).",
+    "One row per file, target, epoch and pass: the pages of the file that were read through the"
+    " cache. Without files that are in memory only (tmpfs, shared memory).",
     (
         Column("path", Type.TEXT, "name at the end of the recording; null: not known"),
         DEV,
@@ -51,6 +52,7 @@ READS = View(
         Column("target", Type.TEXT, "target whose threads used it; null: others"),
         Column("container", Type.TEXT, "container of those threads, by its id"),
         Column("epoch", Type.INT64, "epoch of the target at that time; null: in none"),
+        PASS,
         _sum("accessed"),
         _sum("mapped"),
         Column("hit", Type.INT64, "accessed pages that were in the cache", "pages"),

@@ -27,7 +27,7 @@ _MOST = 1 << 18
 _UNFINISHED = """
 CREATE OR REPLACE TEMP TABLE unfinished_segments (
     segment BIGINT, lane BIGINT, ts BIGINT, length DOUBLE, name BIGINT, stage BIGINT, epoch BIGINT,
-    step BIGINT
+    step BIGINT, pass INTEGER
 )
 """
 
@@ -81,6 +81,23 @@ _STATEMENTS = (
     """,
 )
 
+_PASSES_OF_WORKERS = """
+UPDATE phase_segments SET pass = found.pass FROM (
+    WITH fetched AS (
+        SELECT g.segment, g.ts, g.epoch, j.pid AS job
+        FROM phase_segments g JOIN phase_lanes w USING (lane) JOIN job_lanes o ON w.pid = o.pid
+        JOIN phase_lanes j ON o.lane = j.lane
+        WHERE g.epoch IS NOT NULL
+    ), latest AS (
+        SELECT pid, epoch, max(pass) AS pass FROM epoch_passes GROUP BY pid, epoch
+    )
+    SELECT f.segment, coalesce(e.pass, latest.pass) AS pass FROM fetched f
+    ASOF LEFT JOIN epoch_passes e ON f.job = e.pid AND f.epoch = e.epoch AND f.ts < e.ended
+    JOIN latest ON f.job = latest.pid AND f.epoch = latest.epoch
+) found WHERE phase_segments.segment = found.segment
+"""
+"""A worker fetches for an epoch that its job is in, or for one that its job is about to begin."""
+
 _cuts: WeakKeyDictionary[Trace, Cuts] = WeakKeyDictionary()
 """The starts of all segments of a trace whose table is made."""
 
@@ -90,9 +107,9 @@ def make_segments(trace: Trace) -> None:
 
     Columns: segment (number), lane (see the table `phase_lanes`: pid, tid, lane), ts (start of the
     segment), length (ns, as a float; 0: between phases; in a phase without an end, up to the end of
-    the recording, or 0 if that is not known), name and stage
-    (codes in the table `phase_names`: name, code), epoch, step. The last four are null between
-    phases.
+    the recording, or 0 if that is not known), name and stage (codes in the table `phase_names`:
+    name, code), epoch, step, pass (of its epoch, from 1; 1 also for a phase without an epoch). The
+    last five are null between phases.
 
     The SQL function phase_segment(lane, ts) returns the segment at a time. The table `marking` has
     the lane that counts for each process (pid, lane). The table `sole_marking` has the lane that
@@ -105,6 +122,7 @@ def make_segments(trace: Trace) -> None:
 
 def _build(trace: Trace) -> None:
     from tracer.analysis.views.cuts import Cuts, define
+    from tracer.analysis.views.epoch_passes import has_passes
 
     for table in ("phases", "processes"):
         trace.empty_if_missing(table)
@@ -113,6 +131,8 @@ def _build(trace: Trace) -> None:
     define(trace, "phase_segment", _cuts[trace])
     trace.execute(f"ALTER TABLE unfinished_segments RENAME TO {_TABLE}")
     trace.execute(*_STATEMENTS)
+    if has_passes(trace):
+        trace.execute(_PASSES_OF_WORKERS)
 
 
 def segment_cuts(trace: Trace) -> Cuts:
@@ -141,6 +161,7 @@ def _fill(trace: Trace) -> tuple[Shorts, Ints]:
     stages = np.array([code if n in STAGES else -1 for code, (n,) in enumerate(names)], np.int32)
     lane, ts, span, stage = cut(spans.lane, spans.start, spans.end, stages[spans.name])
     name, epoch, step = pa.array(spans.name), spans.epoch, spans.step
+    of_pass = pa.array(spans.of_pass)
     del spans
     until = float(trace.manifest["clock"]["end_ns"] or 0)
     for first in range(0, len(ts), _MOST):
@@ -156,6 +177,7 @@ def _fill(trace: Trace) -> tuple[Shorts, Ints]:
             "stage": pa.array(stage[part], mask=stage[part] < 0),
             "epoch": epoch.take(inner),
             "step": step.take(inner),
+            "pass": of_pass.take(inner),
         }
         trace.append("unfinished_segments", pa.table(rows))
     return lane, ts

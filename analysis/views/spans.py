@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from tracer.analysis.views.arrays import arrays_of
-from tracer.analysis.views.epoch_passes import epoch_passes
-from tracer.analysis.views.nesting import NEVER, Ints
+from tracer.analysis.views.epoch_passes import has_passes, with_passes
+from tracer.analysis.views.nesting import NEVER, Ints, Shorts
 from tracer.analysis.views.phase_times import make_phase_times
 from tracer.store.trace import Trace
 
@@ -25,30 +25,22 @@ SELECT pid, tid, row_number() OVER (ORDER BY pid, tid) - 1 AS lane FROM (
 )
 """
 
-_MARKS = f"""
-SELECT pid, epoch, start, greatest(coalesce(until, {NEVER}), start) AS "end" FROM phase_times
-WHERE name = 'epoch' AND epoch IS NOT NULL
-"""
-
 _SPANS = f"""
 SELECT lane, p.start, greatest(coalesce(until, {NEVER}), p.start) AS "end", code,
     coalesce(p.epoch, 0) AS epoch, p.epoch IS NULL AS no_epoch,
-    coalesce(p.step, 0) AS step, p.step IS NULL AS no_step{{number}}
-FROM phase_times p JOIN phase_lanes USING (pid, tid) JOIN phase_names USING (name){{passes}}
+    coalesce(p.step, 0) AS step, p.step IS NULL AS no_step, p.pass{{number}}
+FROM ({{phases}}) p JOIN phase_lanes USING (pid, tid) JOIN phase_names USING (name)
 ORDER BY lane, p.start, 3 DESC, row
 """
 
 _NUMBER = """,
     CASE WHEN p.epoch IS NULL AND p.step IS NULL THEN -1
-        ELSE dense_rank() OVER (ORDER BY p.epoch, coalesce(e.pass, 1), p.step) END AS number,
+        ELSE dense_rank() OVER (ORDER BY p.epoch, p.pass, p.step) END AS number,
     CASE WHEN p.epoch IS NULL THEN -1
-        ELSE dense_rank() OVER (ORDER BY p.epoch, coalesce(e.pass, 1)) END AS pass_epoch
+        ELSE dense_rank() OVER (ORDER BY p.epoch, p.pass) END AS pass_epoch
 """
 
-_PASSES = f"""
-ASOF LEFT JOIN ({epoch_passes(_MARKS)}) e
-    ON p.pid = e.pid AND p.epoch = e.epoch AND p.start >= e.start
-"""
+_ONE_PASS = "SELECT *, 1 AS pass FROM phase_times"
 
 
 @dataclass(frozen=True)
@@ -74,6 +66,8 @@ class Spans:
     """Likewise, of its epoch alone."""
     epoch: pa.Array
     step: pa.Array
+    of_pass: Shorts
+    """The pass of its epoch, from 1; 1 also for a phase without an epoch."""
 
 
 def read_spans(trace: Trace, numbers: bool = True) -> Spans:
@@ -90,11 +84,16 @@ def read_spans(trace: Trace, numbers: bool = True) -> Spans:
         "no_epoch": "bool",
         "step": "int64",
         "no_step": "bool",
+        "pass": "int32",
         **({"number": "int64", "pass_epoch": "int64"} if numbers else {}),
     }
-    told, passes = (_NUMBER, _PASSES) if numbers else ("", "")
-    query = _SPANS.format(number=told, passes=passes)
-    lane, start, end, name, epoch, no_epoch, step, no_step, *more = arrays_of(trace, query, kinds)
+    query = _SPANS.format(
+        number=_NUMBER if numbers else "",
+        phases=with_passes("phase_times") if has_passes(trace) else _ONE_PASS,
+    )
+    lane, start, end, name, epoch, no_epoch, step, no_step, of_pass, *more = arrays_of(
+        trace, query, kinds
+    )
     number, pass_epoch = more if numbers else [np.empty(0, np.int64)] * 2
     return Spans(
         lane,
@@ -105,4 +104,5 @@ def read_spans(trace: Trace, numbers: bool = True) -> Spans:
         pass_epoch,
         pa.array(epoch, mask=no_epoch),
         pa.array(step, mask=no_step),
+        of_pass,
     )

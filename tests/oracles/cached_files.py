@@ -18,8 +18,8 @@ SUMS = (
     *("distance", "disk_bytes", "wait_ns"),
 )
 
-Key = tuple[str, int, str | None, int | None]
-"""Device, inode number, target and epoch."""
+Key = tuple[str, int, str | None, int | None, int | None]
+"""Device, inode number, target, epoch, and the pass of its process through that epoch (from 1)."""
 
 
 @dataclass(eq=False)
@@ -29,6 +29,8 @@ class Process:
     pid: int
     target: str | None
     epoch: int | None = None
+    passes: Counter[int] = field(default_factory=Counter)
+    """Number of times that it has begun an epoch of each number."""
     busy: int = 0
     """Operations of its threads under way."""
     tables: dict[File, set[int]] = field(default_factory=lambda: defaultdict(set))
@@ -96,7 +98,7 @@ class Access:
 
 
 class Account:
-    """True counts of the pages of all files, by file, target and epoch."""
+    """True counts of the pages of all files, by file, target, epoch and pass."""
 
     def __init__(self) -> None:
         self.counts: dict[Key, Counter[str]] = defaultdict(Counter)
@@ -111,7 +113,8 @@ class Account:
         target = thread.process.target if thread else None
         marks = self.sole or (thread.process if thread else None)
         epoch = marks.epoch if marks else None
-        self.counts[(file.dev, file.ino, target, epoch)].update(counts)
+        number = marks.passes[epoch] if marks and epoch is not None else None
+        self.counts[(file.dev, file.ino, target, epoch, number)].update(counts)
 
     def come(self, file: File, first: int, pages: int, thread: Thread, access: Access | None):
         """A folio comes into the cache: for an access, or to be written to."""

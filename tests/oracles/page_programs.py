@@ -35,7 +35,7 @@ class Programs(Kernel):
         for one in marking:
             row = {"pid": one.pid, "tid": one.pid, "comm": "train", "role": "target", "ppid": 1}
             self.tables["processes"].append(row | {"target": one.target})
-            self.begun[one], one.epoch = self.tick(), 0
+            self.begin(one, 0)
             self.end(one)
         self.account.sole = marking[0] if len(marking) == 1 else None
 
@@ -247,9 +247,12 @@ class Programs(Kernel):
             epoch = process.epoch
             self.end(process)
             if epoch is None or self.chance(0.7):
-                process.epoch = self.numbers.randrange(9)
-                self.begun[process] = self.tick()
+                self.begin(process, self.numbers.randrange(9))
         yield
+
+    def begin(self, process: Process, epoch: int) -> None:
+        self.begun[process], process.epoch = self.tick(), epoch
+        process.passes[epoch] += 1
 
     def end(self, process: Process) -> None:
         if process.epoch is not None:
@@ -263,7 +266,7 @@ class Programs(Kernel):
         return self.now - 1
 
     def counts(self) -> dict[Key, Row]:
-        """The rows of `reads` by their file, target and epoch, those without any count left out."""
+        """The rows of `reads` by their key, those without any count left out."""
         found = {}
         for key, count in self.account.counts.items():
             row = {name: count[name] for name in count}

@@ -6,7 +6,6 @@ from collections import Counter, defaultdict
 from random import Random
 from typing import Any
 
-import pandas as pd
 import pytest
 
 from tests.oracles.cached_files import SUMS
@@ -48,13 +47,13 @@ def played(cases: list[Random], **options: Any) -> tuple[Programs, dict[str, lis
 
 
 def sums(rows: list[Row]) -> dict[Any, Row]:
-    """Rows of `reads` by file, target and epoch, without those that count nothing."""
+    """Rows of `reads` by file, target, epoch and pass, without those that count nothing."""
     found = {}
     for row in rows:
         row["distance"] = round((row["refault_distance"] or 0) * row["refaulted"])
         assert row["hit"] == row["accessed"] - row["missed"]
         assert row["read_ahead"] == row["read"] - row["missed"]
-        key = row["dev"], row["ino"], row["target"], row["epoch"]
+        key = row["dev"], row["ino"], row["target"], row["epoch"], row["pass"]
         if any(row[name] for name in SUMS):
             found[key] = {name: row[name] for name in SUMS}
     return found
@@ -104,15 +103,16 @@ def test_the_models_of_memory_use_the_pages_of_the_oracle(tmp_path, options):
     for number, cases in enumerate(batches(CASES_OF_A_TRACE)[::5]):
         programs, tables = played(cases, **options)
         used: Counter = Counter()
-        for (_, _, target, epoch), count in programs.account.counts.items():
-            used[target, epoch] += count["accessed"] if target else 0
+        for (_, _, *group), count in programs.account.counts.items():
+            used[tuple(group)] += count["accessed"] if group[0] else 0
         with make_trace(tmp_path / str(number), tables, targets=TARGETS) as trace:
             found = recorded(trace)
-        names = zip(found.groups["target"], found.groups["epoch"], strict=True)
+        groups = found.groups[["target", "epoch", "pass"]].astype(object)
+        names = groups.where(groups.notna(), None).itertuples(index=False, name=None)
         told = {
-            (target, None if pd.isna(epoch) else epoch): pages
-            for (target, epoch), pages in zip(names, found.runs.accessed().tolist(), strict=False)
-            if target
+            group: pages
+            for group, pages in zip(names, found.runs.accessed().tolist(), strict=False)
+            if group[0]
         }
         assert +Counter(told) == +used
 
@@ -140,7 +140,7 @@ def test_pages_that_windows_lack_leave_no_count_of_an_epoch_below_0():
 def added_up(rows: dict[Any, Row]) -> dict[Any, Counter]:
     """Sums over the epochs."""
     found: dict[Any, Counter] = defaultdict(Counter)
-    for (dev, ino, target, _), row in rows.items():
+    for (dev, ino, target, *_), row in rows.items():
         found[dev, ino, target].update(row)
     return found
 

@@ -64,14 +64,25 @@ def marks_file(
 
 def write_marks(folder: Path, spans: Iterable[Span], automatic: bool = True) -> None:
     """Marks files that tell of these spans."""
-    of_torch = AUTOMATIC if automatic else 0
     every: dict[int, list[tuple[Any, ...]]] = {}
     for span in spans:
-        numbers = [ABSENT if number is None else number for number in (span.epoch, span.step)]
-        mine = every.setdefault(span.pid, [])
-        name = span.name.encode()
-        mine.append((span.start, BEGIN | of_torch, span.pid, span.tid, name, *numbers))
-        if span.end is not None:
-            mine.append((span.end, END | of_torch, span.pid, span.tid, name, ABSENT, ABSENT))
+        every.setdefault(span.pid, []).extend(_marks_of(span, automatic))
     for pid, marks in every.items():
         marks_file(folder, *sorted(marks), process=f"{pid}-{int(automatic)}")
+
+
+def write_process(folder: Path, script: Iterable[Span], facts: Iterable[Span]) -> None:
+    """The marks file of a process that both its script and PyTorch mark."""
+    marks = [mark for span in script for mark in _marks_of(span, False)]
+    marks += [mark for span in facts for mark in _marks_of(span, True)]
+    marks_file(folder, *sorted(marks), process=f"{marks[0][2]}-1")
+
+
+def _marks_of(span: Span, automatic: bool) -> list[tuple[Any, ...]]:
+    of_torch = AUTOMATIC if automatic else 0
+    numbers = [ABSENT if number is None else number for number in (span.epoch, span.step)]
+    name = span.name.encode()
+    marks = [(span.start, BEGIN | of_torch, span.pid, span.tid, name, *numbers)]
+    if span.end is not None:
+        marks.append((span.end, END | of_torch, span.pid, span.tid, name, ABSENT, ABSENT))
+    return marks

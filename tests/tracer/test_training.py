@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.support.phases import read_phases, write_marks
+from tests.support.phases import read_phases, write_marks, write_process
 from tracer.store.spans import Span
 
 F, C, N, B, O = "fetch", "forward", "no_grad", "backward", "optimizer"  # noqa: E741
@@ -197,6 +197,29 @@ def test_a_worker_s_fetches_have_the_numbers_of_the_steps_that_use_them(phases_o
     ]
     found = phases_of([*worker, *facts("FCBO FCBO X")])
     assert [(s.epoch, s.step) for s in found if s.pid == 9] == [(0, 1), (0, 0), (None, None)]
+
+
+def test_a_worker_s_fetches_have_the_numbers_that_the_script_marks(tmp_path):
+    """Two folds of one epoch, which the script calls 3; it marks the first of their steps, too."""
+    script = [
+        Span(99, 7, 7, "epoch", 3, end=206),
+        Span(111, 7, 7, "step", None, 8, 147),
+        Span(207, 7, 7, "epoch", 3, end=290),
+    ]
+    worker = [
+        Span(50, 9, 9, "worker", 1 << 20, 7, 51),
+        *(
+            Span(52 + 2 * n, 9, 9, F, iteration << 20, batch, 53 + 2 * n)
+            for n, (iteration, batch) in enumerate([(1, 1), (1, 0), (2, 0), (2, 1)])
+        ),
+    ]
+    write_process(tmp_path, script, facts("FCBO FCBO X L FCBO X"))
+    write_process(tmp_path, [], worker)
+    found = [row for row in read_phases(tmp_path) if row["pid"] == 9]
+    assert [(row["epoch"], row["step"]) for row in found] == [
+        *((3, None), (3, 8), (3, None)),
+        (None, None),  # nobody used it
+    ]
 
 
 def test_a_replica_s_forward_on_a_thread_of_pytorch_s_is_no_phase_of_its_own(phases_of):

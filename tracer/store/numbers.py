@@ -8,7 +8,13 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+Numbers = tuple[int | None, int | None]
+"""Epoch and step of a phase."""
+
 _CYCLE_BITS = 40
+_NUMBERS = 8
+"""Numbers of each use of a batch."""
+_ABSENT = -(1 << 63)
 
 
 class Epochs:
@@ -54,28 +60,45 @@ class Batches:
 
     def __init__(self) -> None:
         self._noted = array("q")
-        self._uses: NDArray[np.int64] = np.empty((0, 6), np.int64)
-        """(pid, iteration, batch, loop, cycle, step), sorted by the first three."""
+        self._uses: NDArray[np.int64] = np.empty((0, _NUMBERS), np.int64)
+        """The numbers of `note`, sorted by the first three."""
         self._passes: dict[tuple[int, int], tuple[int, int]] = {}
         """The range in `_uses` of each process's pass over the data."""
 
-    def note(self, pid: int, iteration: int, batch: int, loop: int, cycle: int, step: int) -> None:
-        """Notes that a process has used a batch of a pass over the data. Step -1: none."""
-        self._noted.extend((pid, iteration, batch, loop, cycle, step))
+    def note(
+        self,
+        pid: int,
+        iteration: int,
+        batch: int,
+        loop: int,
+        cycle: int,
+        step: int,
+        around: Numbers | None,
+    ) -> None:
+        """Notes that a process has used a batch of a pass over the data. Step -1: none.
 
-    def find(self, pid: int, iteration: int, batch: int) -> tuple[int, int, int] | None:
-        """Returns (loop, cycle, step or -1) of a batch's last use; None if it was not used."""
+        `around`: epoch and step of the script's phase around the use, if it has any.
+        """
+        marked = around or (None, None)
+        script = (_ABSENT if number is None else number for number in marked)
+        self._noted.extend((pid, iteration, batch, loop, cycle, step, *script))
+
+    def find(
+        self, pid: int, iteration: int, batch: int
+    ) -> tuple[int, int, int, Numbers | None] | None:
+        """Returns (loop, cycle, step or -1, `around`) of a batch's last use; None: not used."""
         if self._noted:
             self._sort()
         first, end = self._passes.get((pid, iteration), (0, 0))
         at = first + int(np.searchsorted(self._uses[first:end, 2], batch, side="right")) - 1
         if at < first or self._uses[at, 2] != batch:
             return None
-        loop, cycle, step = self._uses[at, 3:].tolist()
-        return loop, cycle, step
+        loop, cycle, step, *script = self._uses[at, 3:].tolist()
+        epoch, inner = (None if number == _ABSENT else number for number in script)
+        return loop, cycle, step, None if epoch is None and inner is None else (epoch, inner)
 
     def _sort(self) -> None:
-        noted = np.frombuffer(self._noted, np.int64).reshape(-1, 6)
+        noted = np.frombuffer(self._noted, np.int64).reshape(-1, _NUMBERS)
         self._uses = noted[np.lexsort((noted[:, 2], noted[:, 1], noted[:, 0]))]
         self._noted = array("q")
         passes = self._uses[:, :2]

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from tracer.store.numbers import Batches, Epochs
+from tracer.store.numbers import Batches, Epochs, Numbers
 from tracer.store.spans import COMPUTE, LEARNS, Span
 
 AUTOMATIC = "automatic"
@@ -62,7 +62,7 @@ class Worker:
                 use = self._batches.find(self._serves, span.epoch or 0, batch)
                 span.epoch = span.step = None
                 if use is not None:
-                    span.loop, span.cycle, step = use
+                    span.loop, span.cycle, step, span.around = use
                     span.step = step if step >= 0 else None
                 span.source = AUTOMATIC
                 self._emit(span)
@@ -104,6 +104,12 @@ class _Cycle:
     def iteration(self) -> int | None:
         """The pass over the data that the cycle belongs to."""
         return next((p.epoch for p in self.parts if p.name == "fetch"), None)
+
+    @property
+    def around(self) -> Numbers | None:
+        """Epoch and step of the script's phase around it, if it has any; one with a step first."""
+        found = [part.around for part in self.parts if part.around is not None]
+        return next((one for one in found if one[1] is not None), found[0] if found else None)
 
 
 @dataclass(slots=True)
@@ -309,10 +315,11 @@ class Loop:
         """Notes the batches that a cycle has used."""
         if self._batches is None:
             return
+        at = -1 if step is None else step
+        uses = (self._number, number, at, cycle.around)
         for part in cycle.parts:
             if part.name == "fetch" and part.epoch is not None and part.step is not None:
-                at = -1 if step is None else step
-                self._batches.note(part.pid, part.epoch, part.step, self._number, number, at)
+                self._batches.note(part.pid, part.epoch, part.step, *uses)
 
     def _parts(self, cycle: _Cycle, number: int, step: int) -> None:
         """Passes on the parts of a step. Successive forwards are one."""

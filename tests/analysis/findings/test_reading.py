@@ -95,6 +95,19 @@ def test_the_first_epoch_is_that_of_the_target_not_of_another(found):
     assert "reads again" not in of(found, made, TWO)
 
 
+def test_epochs_of_all_folds_but_the_first_one_read_again(found, capsys):
+    """Two folds of two epochs use 2 MiB, of which nothing is left for the next epoch."""
+    made = PageEvents()
+    for epoch in (0, 1, 0, 1):
+        for at in range(0, 512, 8):
+            made.read(at, 8)
+        made.evict(range(512), by=JOB)
+        made.end_epoch(epoch)
+    one = of(found, made)["reads again"]
+    assert one.value == 100 == first_cell(found, one, capsys)
+    assert "each epoch of job after the first reads 2.0 MiB from disk again" in one.sentence
+
+
 def test_read_ahead_that_nobody_uses_is_found(found, capsys):
     made = PageEvents()
     for at in range(0, 1024, 32):

@@ -68,6 +68,15 @@ def test_a_page_of_a_file_on_two_pages_of_the_disk_is_one(swept, knobs):
     assert swept(story, knobs, **small)[:2] == (2, 2)
 
 
+@pytest.mark.parametrize("knobs", ["", KNOBS])
+def test_two_pages_of_a_file_on_one_page_of_the_disk_are_two(swept, knobs):
+    """Blocks of 1 KiB: the file begins at sector 4; the disk's page 1 has parts of both pages."""
+    story = Story()
+    story.lies(1, 2, 8).wrote(1, (1, 1))
+    small = {"file_systems": [{**EXT4, "block_bytes": 1024}]}
+    assert swept(story, knobs, **small)[:2] == (2, 2)
+
+
 def test_pages_of_unknown_files_are_identified_by_block_and_said_to_be(swept):
     """The blocks of the second time are those of the first; metadata belongs to no file."""
     story = Story().wrote(1, (100, 4)).wrote(11, (100, 4)).wrote(21, (200, 4))

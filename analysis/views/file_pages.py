@@ -71,9 +71,9 @@ class FilePages:
 def file_pages(trace: Trace, pages: pd.DataFrame) -> FilePages:
     """Returns the file of each page that was written back, or of each part of such a page.
 
-    `pages` has a row for each, in order of time: ts (ns), dev (MAJOR:MINOR), byte (the
-    first byte written, counted on the whole disk), data (False: metadata or journal). Raises
-    BadTrace if extents overlap too often.
+    `pages` has a row for each, in order of time: ts (ns), dev (MAJOR:MINOR), byte (the first one
+    written, counted on the whole disk), data (False: metadata or journal). Raises BadTrace if
+    extents overlap too often.
     """
     files = np.full(len(pages), NOT_MAPPED, np.int32)
     byte = np.zeros(len(pages), np.int64)

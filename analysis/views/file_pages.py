@@ -53,41 +53,30 @@ class FilePages:
     """The file and the place in it of each page.
 
     file: the number of the file, dense from 0, or NO_FILE or NOT_MAPPED. index: the page in the
-    file, 0 without a file. files: a row per file, by its number: dev (MAJOR:MINOR of the file
-    system), ino, and born (how often the inode had been freed in the recording before the file).
+    file, and within: the sector of that page, 0 to 7; both are 0 without a file. files: a row per
+    file, by its number: dev (MAJOR:MINOR of the file system), ino, and born (how often the inode
+    had been freed in the recording before the file).
     """
 
     file: NDArray[np.int32]
     index: NDArray[np.int64]
+    within: NDArray[np.uint8]
     files: pd.DataFrame
 
     def chosen(self, pages: NDArray[np.bool_]) -> FilePages:
         """Returns the files of some of the pages."""
-        return FilePages(self.file[pages], self.index[pages], self.files)
-
-    def again(self, bio: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Returns whether each page is the same page of a file as the page before, in one bio.
-
-        A page of a file may lie on two pages of the device if blocks are smaller than pages. `bio`:
-        the number of the bio of each page.
-        """
-        found = np.zeros(len(bio), bool)
-        found[1:] = (
-            (self.file[1:] >= 0) & (self.file[1:] == self.file[:-1])
-            & (self.index[1:] == self.index[:-1]) & (bio[1:] == bio[:-1])
-        )  # fmt: skip
-        return found
+        return FilePages(self.file[pages], self.index[pages], self.within[pages], self.files)
 
 
 def file_pages(trace: Trace, pages: pd.DataFrame) -> FilePages:
-    """Returns the file of each page that was written back.
+    """Returns the file of each page that was written back, or of each part of such a page.
 
-    `pages` has one row per page of a bio, in time order: ts (ns), dev (MAJOR:MINOR), byte (the
-    first byte written, counted on the whole disk), data (False: metadata or journal). Raises
-    BadTrace if extents overlap too often.
+    `pages` has a row for each, in order of time: ts (ns), dev (MAJOR:MINOR), byte (the first one
+    written, counted on the whole disk), data (False: metadata or journal). Raises BadTrace if
+    extents overlap too often.
     """
     files = np.full(len(pages), NOT_MAPPED, np.int32)
-    index = np.zeros(len(pages), np.int64)
+    byte = np.zeros(len(pages), np.int64)
     data = pages["data"].to_numpy(bool)
     files[~data] = NO_FILE
     for table in ("extents", "extent_map"):
@@ -109,14 +98,15 @@ def file_pages(trace: Trace, pages: pd.DataFrame) -> FilePages:
         of_system = np.flatnonzero(named & data & (place >= begin) & (place < end))
         if not len(of_system):
             continue
-        found, indices, inodes = _of_system(
+        found, bytes_in, inodes = _of_system(
             when[of_system], place[of_system] - begin, *_told(trace, system), system
         )
         files[of_system] = np.where(found >= 0, found + known, found)
-        index[of_system] = indices
+        byte[of_system] = bytes_in
         known += len(inodes)
         parts.append(inodes.assign(dev=dev))
-    return FilePages(files, index, pd.concat(parts, ignore_index=True))
+    within = (byte % _PAGE // _SECTOR).astype(np.uint8)
+    return FilePages(files, byte // _PAGE, within, pd.concat(parts, ignore_index=True))
 
 
 def _told(trace: Trace, system: FileSystem) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -131,6 +121,7 @@ def _of_system(
     at_end: pd.DataFrame,
     system: FileSystem,
 ) -> tuple[NDArray[np.int32], NDArray[np.int64], pd.DataFrame]:
+    """Returns the file of each place, the byte in the file (0 without one), and the files."""
     block, group_blocks = system["block_bytes"], system.get("group_blocks")
     blocks, which = np.unique(place // np.uint64(block), return_inverse=True)
     disk_block = told["disk_block"].to_numpy(np.uint64)
@@ -172,11 +163,11 @@ def _of_system(
     byte = (blocks[which].astype(np.int64) + shifts) * block + (
         place % np.uint64(block)
     ).astype(np.int64)  # fmt: skip
-    index = np.where(files >= 0, byte // _PAGE, 0)
+    byte = np.where(files >= 0, byte, 0)
     seen, dense = np.unique(files, return_inverse=True)
     below = int((seen < 0).sum())
     inodes = lives.take(seen[below:]).to_frame(index=False).set_axis(["ino", "born"], axis=1)
-    return np.where(files >= 0, dense - below, files).astype(np.int32), index, inodes
+    return np.where(files >= 0, dense - below, files).astype(np.int32), byte, inodes
 
 
 def _last_born(told: pd.DataFrame) -> pd.Series[int]:

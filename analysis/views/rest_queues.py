@@ -6,7 +6,10 @@ queued. But the rest waits for the device since the whole bio does.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 from tracer.analysis.views.covering import last_cover, stops
@@ -17,7 +20,7 @@ from tracer.store.trace import Trace
 _RESTS = """
 SELECT row, dev AS disk, operation, sector FROM requests
 WHERE queue_ns IS NULL AND operation IN ('read', 'write') AND sector IS NOT NULL AND nr_sector > 0
-ORDER BY row
+    AND dev IS NOT NULL
 """
 # A bio that one request took as a whole has no rest.
 _LONGER = f"""
@@ -31,7 +34,18 @@ SELECT b.* FROM bios b ANTI JOIN (
     WHERE queue_ns IS NOT NULL GROUP BY ALL
 ) r ON b.disk = r.dev AND b.operation = r.operation AND b.sector = r.sector
     AND b.ts = r.queue_ns AND r.nr_sector >= b.nr_sector
-WHERE b.operation IN ('read', 'write') ORDER BY b.row
+WHERE b.operation IN ('read', 'write')
+"""
+# The bio before a request is the next one backward in time. A rest has 0 sectors here.
+_BACKWARD = f"""
+WITH rests AS ({_RESTS}), longer AS ({_LONGER}), merged AS (
+    SELECT row, disk, operation, sector, 0::BIGINT AS ts, 0::BIGINT AS nr_sector FROM rests
+    UNION ALL
+    SELECT row, disk, operation, sector, ts, nr_sector FROM longer
+    SEMI JOIN rests USING (disk, operation)
+)
+SELECT dense_rank() OVER (ORDER BY disk, operation) AS place, row, sector, ts, nr_sector
+FROM merged ORDER BY place, row DESC
 """
 _UNKNOWN = -(1 << 63)
 
@@ -45,16 +59,10 @@ def make_rest_queues(trace: Trace) -> None:
     """
     REQUESTS.make(trace)
     make_partitions(trace)
-    rests = trace.sql(_RESTS)
-    bios = trace.sql(_LONGER) if len(rests) else rests
     found, times = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    place = ["disk", "operation"]
-    of_place = bios.groupby(place, sort=False).indices
-    for key, mine in rests.groupby(place, sort=False).indices.items():
-        if key not in of_place:
-            continue
-        # The bio before a request is the next one backward in time.
-        requests, earlier = rests.iloc[mine[::-1]], bios.iloc[of_place[key][::-1]]
+    for place in _places(trace):
+        is_rest = (place["nr_sector"] == 0).to_numpy(bool)
+        requests, earlier = place[is_rest], place[~is_rest]
         rows, sector = requests["row"].to_numpy(np.int64), requests["sector"].to_numpy(np.uint64)
         first = earlier["sector"].to_numpy(np.uint64)
         queued = last_cover(
@@ -70,3 +78,18 @@ def make_rest_queues(trace: Trace) -> None:
         times.append(queued[queued != _UNKNOWN])
     table = {"row": np.concatenate(found), "queue_ns": np.concatenate(times)}
     trace.keep("rest_queues", pa.table(table))
+
+
+def _places(trace: Trace) -> Iterator[pd.DataFrame]:
+    """Yields the rests and the longer bios of each disk and operation, the latest first."""
+    if not trace.rows(f"SELECT 1 FROM ({_RESTS}) LIMIT 1"):
+        return
+    parts: list[pd.DataFrame] = []
+    for batch in trace.batches(_BACKWARD):
+        for place, part in batch.to_pandas().groupby("place", sort=False):
+            if parts and parts[0]["place"].iloc[0] != place:
+                yield pd.concat(parts)
+                parts = []
+            parts.append(part)
+    if parts:
+        yield pd.concat(parts)

@@ -113,6 +113,60 @@ def test_a_page_on_two_pages_of_the_device_is_one(by_file):
     assert found.page.tolist() == [0, 1]
 
 
+@pytest.mark.parametrize("block_bytes", [512, 1024, 2048, 4096])
+@pytest.mark.parametrize("after", [0, 1, 2])
+def test_a_bio_is_an_access_to_each_page_of_the_file_that_it_touches(by_file, block_bytes, after):
+    """Every run of a file's blocks is written once. It begins so many blocks after a page."""
+    sectors, each, count = block_bytes // 512, 4096 // block_bytes, 3 * 4096 // block_bytes
+    begin = 80 // sectors + after
+    runs = [(first, end) for first in range(count) for end in range(first + 1, count + 1)]
+    block = [
+        bio(10 + n, 0) | {"sector": (begin + first) * sectors, "nr_sector": (end - first) * sectors}
+        for n, (first, end) in enumerate(runs)
+    ]
+    found = by_file(
+        block,
+        [{"dev": "254:0", "block_bytes": block_bytes}],
+        extents=[extent(9, 11, 0, begin, count)],
+    )
+    touched = [sorted({b // each for b in range(first, end)}) for first, end in runs]
+    # Pages are numbered as they come: the first runs reach page 0, then page 1, then page 2.
+    assert found.page.tolist() == [index for pages in touched for index in pages]
+    assert found.bios.pages.tolist() == [len(pages) for pages in touched]
+    assert found.by_mapping == {"file": len(found), "no file": 0, "not mapped": 0}
+
+
+@pytest.mark.parametrize("start", [63, 2048])
+def test_sectors_count_from_the_begin_of_a_partition_amid_a_page_of_its_disk(by_file, start):
+    """A file's pages 0 and 1 begin 100 pages after the partition; pieces of them are written."""
+    disks = [{"name": "vda1", "dev": "254:1", "partition_of": "254:0", "start": start}]
+    begin = start + 800
+    runs = [(0, 16), (4, 8), (7, 2), (7, 1), (8, 1), (15, 1)]
+    found = by_file(
+        [
+            bio(10 + n, 0) | {"sector": begin + first, "nr_sector": length}
+            for n, (first, length) in enumerate(runs)
+        ],
+        [{"dev": "254:1", "block_bytes": 4096}],
+        disks,
+        extents=[extent(9, 11, 0, 100, 2, "254:1")],
+    )
+    assert found.page.tolist() == [0, 1, 0, 1, 0, 1, 0, 1, 1]
+    assert found.bios.pages.tolist() == [2, 2, 2, 1, 1, 1]
+
+
+def test_pages_of_two_files_and_of_nobody_share_a_page_of_the_device(by_file):
+    # Blocks of 1 KiB: of the four in the device's page 10, two are of files and two of nobody.
+    small = {"dev": "254:0", "block_bytes": 1024}
+    found = by_file(
+        [bio(10, 10), bio(20, 10)],
+        [small],
+        extents=[extent(8, 11, 0, 40, 1), extent(9, 12, 3, 41, 1)],
+    )
+    assert found.page.tolist() == [0, 1, 2, 0, 1, 2]
+    assert found.by_mapping == {"file": 4, "no file": 0, "not mapped": 2}
+
+
 def test_a_sector_beyond_every_device_is_of_no_file(by_file):
     # Its byte has 65 bits, of which the lower ones are those of the file's page.
     found = by_file([bio(10, 100), bio(20, (1 << 52) + 100)], extents=[extent(9, 11, 0, 100, 1)])

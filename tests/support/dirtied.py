@@ -39,7 +39,11 @@ def dirtyings(
     time at which the recording had the pages clean (or the end). `passed`: rows of PASSED."""
     count = max([last_inode, *(row[1] for row in dirtied)]) + 1
     inodes = pd.DataFrame(
-        {"dev": [(devices or {}).get(i, DEV) for i in range(count)], "ino": range(100, 100 + count)}
+        {
+            "dev": [(devices or {}).get(i, DEV) for i in range(count)],
+            "ino": range(100, 100 + count),
+            "device_page": -1,
+        }
     )
     pieces = pd.DataFrame(
         [

@@ -13,6 +13,7 @@ from tracer.analysis.flushlayer.devices import Device
 from tracer.analysis.flushlayer.policies import Operations, find_policy
 from tracer.analysis.flushlayer.policies.operations import BUFFERS, operations
 from tracer.analysis.flushlayer.trace.accesses import PATH_NOT_KNOWN, Accesses, Identity
+from tracer.analysis.flushlayer.trace.partial_writes import leaves_part
 from tracer.analysis.views.submissions import SECTORS_PER_PAGE
 from tracer.probes.errors import UsageError
 from tracer.store.trace import Trace
@@ -99,7 +100,10 @@ class Question:
         if bios is None or (self.buffer == "write-only" and bios.write.all()):
             return None
         of = bios.of_pages()
-        return operations(self.buffer, bios.write[of], bios.waited[of])
+        partly = None
+        if self.buffer == "sync-only":
+            partly = leaves_part(bios, accesses.page, accesses.unique)
+        return operations(self.buffer, bios.write[of], bios.waited[of], partly)
 
 
 IDENTITIES = {

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from tracer.analysis.flushlayer.curves.stack_distances import lru_counts
 from tracer.analysis.flushlayer.flat_latencies import improvement
 from tracer.analysis.flushlayer.policies.catalogue import find_policy
-from tracer.analysis.flushlayer.policies.operations import PAST, WRITE
-from tracer.analysis.flushlayer.policies.simulation import Operations, Pages, check, run
+from tracer.analysis.flushlayer.policies.operations import PAST, PAST_PART, WRITE
+from tracer.analysis.flushlayer.policies.simulation import Operations, Pages, check, run, seen
 from tracer.probes.errors import UsageError
 
 PAGE_BYTES = 4096
@@ -60,8 +60,11 @@ def curve(
     """
     chosen = find_policy(policy)
     check(page, unique, op)
-    writes = len(page) if op is None else int(np.count_nonzero((op == WRITE) | (op == PAST)))
-    past = 0 if op is None else int(np.count_nonzero(op == PAST))
+    writes, past = len(page), 0
+    if op is not None:
+        past = int(np.count_nonzero((op == PAST) | (op == PAST_PART)))
+        writes = past + int(np.count_nonzero(op == WRITE))
+    page, op = seen(page, op)
     if capacities is None:
         wanted = np.arange(unique + 1) if chosen.one_pass else spread(unique)
     else:

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from tracer.analysis.flushlayer.curves.places import ABSENT, BLOCK, WORD, below, renumber, sums
 from tracer.analysis.flushlayer.policies.bits import bit, ones
 from tracer.analysis.flushlayer.policies.operations import LOOK, PAST, WRITE
-from tracer.analysis.flushlayer.policies.simulation import Operations, Pages, check
+from tracer.analysis.flushlayer.policies.simulation import Operations, Pages, check, seen
 from tracer.analysis.heaps import pop, push
 from tracer.probes.compiled import compiled
 
@@ -49,6 +49,7 @@ def lru_counts(page: Pages, unique: int, op: Operations | None = None) -> LruCou
     At capacity 0 all counts are 0, because every write goes past the layer.
     """
     check(page, unique, op)
+    page, op = seen(page, op)
     counts = np.zeros((4, unique + 2), np.int32)
     places = 1 << max(16, (4 * unique - 1).bit_length())
     asked = np.empty(0, np.uint8) if op is None else op

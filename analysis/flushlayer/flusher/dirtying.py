@@ -263,8 +263,8 @@ SELECT count(*) FROM (
 """
 
 _PASSED = """
-SELECT ts, dev, page, pages, reason, dirtier, bio_dev, sector, metadata FROM named_flushes
-WHERE ino IS NULL OR reason = 'direct' ORDER BY ts, row
+SELECT ts, dev, page, pages, reason, dirtier, bio_dev, sector, nr_sector, metadata
+FROM named_flushes WHERE ino IS NULL OR reason = 'direct' ORDER BY ts, row
 """
 
 # A journal that makes room for itself writes metadata without a named inode: pages of the device's
@@ -274,7 +274,7 @@ _NAMED_FLUSHES = f"""
 CREATE OR REPLACE TEMP TABLE named_flushes AS
 WITH bios AS (
     SELECT ts, disk AS dev, ino, page::BIGINT AS page, pages, reason, certainty, dirtier,
-        dev AS bio_dev, sector, row, contains(rwbs, 'M') AS metadata
+        dev AS bio_dev, sector, nr_sector, row, contains(rwbs, 'M') AS metadata
     FROM {of_bios("flushes")} WHERE NOT own AND NOT below AND pages > 0
 ), begins AS (
     SELECT DISTINCT disk AS dev, first_page % $unit AS begin FROM device_inodes

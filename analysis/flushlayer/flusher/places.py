@@ -7,16 +7,25 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracer.analysis.flushlayer.flusher import paired
-from tracer.analysis.flushlayer.trace.page_count import MODEL_PAGE, MOST_PAGES
+from tracer.analysis.flushlayer.trace.bio_parts import (
+    BioParts,
+    bio_parts,
+    check_parts,
+    part_sectors,
+)
+from tracer.analysis.flushlayer.trace.page_count import MOST_PAGES
 from tracer.analysis.views.file_pages import NOT_MAPPED, FilePages, file_pages
+from tracer.analysis.views.submissions import SECTORS_PER_PAGE
 from tracer.probes.block import SECTOR_BYTES
-from tracer.store.devices import Devices
+from tracer.store.devices import EVERYWHERE, Devices
 from tracer.store.trace import Trace
 
 
 def told_places(trace: Trace, cached: pd.DataFrame) -> NDArray[np.int64]:
     """Returns each bio's pages as positions in their files, by the file system; -1: not known."""
-    _, _, found = _of_pages(trace, cached, ~cached["metadata"].to_numpy(bool))
+    length = cached["nr_sector"].to_numpy(np.int64)
+    whole = np.full(len(cached), SECTORS_PER_PAGE, np.int64)
+    _, found = _in_files(trace, cached, length, ~cached["metadata"].to_numpy(bool), whole)
     known = (found.file >= 0) & (found.index < paired.NOWHERE)
     return np.where(known, found.index, np.int64(-1))
 
@@ -33,10 +42,14 @@ def passed_runs(trace: Trace, passed: pd.DataFrame) -> tuple[pd.DataFrame, pd.Da
     pages = passed["pages"].to_numpy(np.int64)
     possible = pages <= MOST_PAGES
     data = ~passed["metadata"].to_numpy(bool) & (passed["reason"] != "journal").to_numpy(bool)
-    bios = passed.assign(pages=np.where(possible, pages, 1))
-    bio, page, found = _of_pages(trace, bios, data & possible)
-    kept = ~found.again(bio)
-    bio, page, file, index = bio[kept], page[kept], found.file[kept], found.index[kept]
+    sector = passed["sector"].to_numpy(np.uint64)
+    size = part_sectors(trace, sector, passed["bio_dev"].to_numpy(), sector)
+    check_parts(trace, pages[possible], size[possible])
+    length = np.where(possible, passed["nr_sector"].to_numpy(np.int64), 1)
+    parts, found = _in_files(trace, passed, length, data & possible, size)
+    kept = parts.begin_pages(found)
+    parts, file, index = parts.chosen(kept), found.file[kept], found.index[kept]
+    bio, page = parts.bio, parts.page.astype(np.int64)
     file = np.where((file < 0) | ((index >= 0) & (index < paired.NOWHERE)), file, NOT_MAPPED)
     index = np.where(file >= 0, index, 0)
     goes_on = np.zeros(len(bio), bool)
@@ -57,27 +70,32 @@ def passed_runs(trace: Trace, passed: pd.DataFrame) -> tuple[pd.DataFrame, pd.Da
     return runs, _files(trace, found.files)
 
 
-def _of_pages(
-    trace: Trace, bios: pd.DataFrame, data: NDArray[np.bool_]
-) -> tuple[NDArray[np.int64], NDArray[np.int64], FilePages]:
-    """Returns the bio of each page, its page on the disk, and the file of each page.
+def _in_files(
+    trace: Trace,
+    bios: pd.DataFrame,
+    length: NDArray[np.int64],
+    data: NDArray[np.bool_],
+    size: NDArray[np.int64],
+) -> tuple[BioParts, FilePages]:
+    """Returns the parts of bios, and their files.
 
-    `data`: whether each bio has data of a file.
+    `length`: the sectors of each bio; `data`: whether it has data of a file; `size`: see
+    `part_sectors`.
     """
-    counts = bios["pages"].to_numpy(np.int64)
-    bio = np.repeat(np.arange(len(bios)), counts)
-    within = np.arange(len(bio)) - np.repeat(np.cumsum(counts) - counts, counts)
-    page = bios["page"].to_numpy(np.int64)[bio] + within
-    begin = bios["sector"].to_numpy(np.uint64)[bio] * np.uint64(SECTOR_BYTES)
+    sector = bios["sector"].to_numpy(np.uint64)
+    parts = bio_parts(sector, length, size)
+    bio = parts.bio
+    # No device has the sectors beyond: a trace may name any.
+    begin = np.minimum(sector, np.uint64(EVERYWHERE))[bio] + parts.ahead.astype(np.uint64)
     places = pd.DataFrame(
         {
             "ts": bios["ts"].to_numpy(np.int64)[bio],
             "dev": bios["bio_dev"].to_numpy()[bio],
-            "byte": np.maximum(begin, page.astype(np.uint64) * np.uint64(MODEL_PAGE)),
+            "byte": begin * np.uint64(SECTOR_BYTES),
             "data": data[bio],
         }
     )
-    return bio, page, file_pages(trace, places)
+    return parts, file_pages(trace, places)
 
 
 def _files(trace: Trace, files: pd.DataFrame) -> pd.DataFrame:

@@ -17,6 +17,9 @@ PAST = 2
 destaged."""
 LOOK = 3
 """A read of the disk: a resident copy serves it, because it is newer; the layer does not change."""
+PAST_PART = 4
+"""A write past the layer to the disk that leaves other sectors of the page to be destaged: the
+layer does not change. Policies do not see it."""
 
 BUFFERS = {
     "write-only": "every write goes into the layer; reads take no slot",
@@ -28,18 +31,25 @@ BUFFERS = {
 
 
 def operations(
-    buffer: str, is_write: NDArray[np.bool_], waited: NDArray[np.bool_]
+    buffer: str,
+    is_write: NDArray[np.bool_],
+    waited: NDArray[np.bool_],
+    leaves_part: NDArray[np.bool_] | None = None,
 ) -> NDArray[np.uint8]:
-    """Returns the operation of each access (uint8[N]): WRITE, READ, PAST or LOOK.
+    """Returns the operation of each access (uint8[N]).
 
-    `is_write[i]`: access i writes. `waited[i]`: somebody waits for access i (used by sync-only).
-    Raises UsageError, with the known kinds, for an unknown kind.
+    `is_write[i]`: access i writes. Used by sync-only: `waited[i]`: somebody waits for access i;
+    `leaves_part[i]`: if it goes past the layer, it leaves sectors to be destaged (None: no access
+    does). Raises UsageError, with the known kinds, for an unknown kind.
     """
     if buffer not in BUFFERS:
         raise UsageError(f"there is no buffer {buffer!r}", f"known: {', '.join(BUFFERS)}")
     read = np.uint8(READ if buffer == "read-write" else LOOK)
     if buffer == "sync-only":
-        write = np.where(waited, np.uint8(WRITE), np.uint8(PAST))
+        past = np.full(len(is_write), PAST, np.uint8)
+        if leaves_part is not None:
+            past[leaves_part] = PAST_PART
+        write = np.where(waited, np.uint8(WRITE), past)
     else:
         write = np.full(len(is_write), WRITE, np.uint8)
     return np.where(is_write, write, read)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tracer.analysis.flushlayer.policies.accounting import DIRTY, EVICTED, RESIDENT
 from tracer.analysis.flushlayer.policies.catalogue import Policy, find_policy
-from tracer.analysis.flushlayer.policies.operations import LOOK, PAST, READ, WRITE
+from tracer.analysis.flushlayer.policies.operations import LOOK, PAST, PAST_PART, READ, WRITE
 from tracer.probes.errors import BadTrace, UsageError
 
 Pages = NDArray[np.int32]
@@ -59,7 +60,7 @@ class Outcomes:
     found: NDArray[np.uint8]
     """Bits: 1 a copy was resident, 2 the copy was dirty, 4 `victim` was dirty and is destaged.
 
-    A WRITE overwrites a dirty copy; a write PAST the layer drops it.
+    A WRITE overwrites a dirty copy; a write PAST the layer drops it. 0 for PAST_PART.
     """
     victim: NDArray[np.int32]
     """The evicted page, dirty or clean; -1: none."""
@@ -77,7 +78,9 @@ def simulate(
     """
     chosen = find_policy(policy)
     check(page, unique, op)
-    return run(chosen, page, unique, capacity, op)
+    shown = seen(page, op)
+    counts = run(chosen, shown[0], unique, capacity, shown[1])
+    return replace(counts, past=counts.past + len(page) - len(shown[0]))
 
 
 def outcomes(
@@ -88,8 +91,20 @@ def outcomes(
     check(page, unique, op)
     found = np.zeros(len(page), np.uint8)
     victim = np.full(len(page), -1, np.int32)
-    counts = run(chosen, page, unique, capacity, op, found, victim)
+    shown = seen(page, op)
+    some: Any = slice(None) if op is None else op != PAST_PART
+    copies, victims = found[some], victim[some]
+    counts = run(chosen, shown[0], unique, capacity, shown[1], copies, victims)
+    found[some], victim[some] = copies, victims
+    counts = replace(counts, past=counts.past + len(page) - len(shown[0]))
     return Outcomes(found, victim, counts)
+
+
+def seen(page: Pages, op: Operations | None) -> tuple[Pages, Operations | None]:
+    """Returns the accesses that a policy sees: all but PAST_PART, which change no layer."""
+    if op is None or not (parts := op == PAST_PART).any():
+        return page, op
+    return page[~parts], op[~parts]
 
 
 def lru(page: Pages, unique: int, capacity: int) -> tuple[int, int]:
@@ -107,7 +122,10 @@ def run(
     found: NDArray[np.uint8] | None = None,
     victim: NDArray[np.int32] | None = None,
 ) -> Counts:
-    """Runs checked accesses (see `check`); fills `found` and `victim` if they are given."""
+    """Runs checked accesses that policies see (`check`, `seen`).
+
+    It fills `found` and `victim` if they are given.
+    """
     if capacity < 0:
         raise UsageError(f"a capacity of {capacity} pages cannot be", "give 0 or more")
     tally = np.zeros((5, 4), np.int64)
@@ -154,5 +172,5 @@ def check(page: Pages, unique: int, op: Operations | None) -> None:
         return
     if op.dtype != np.uint8 or op.shape != page.shape:
         raise BadTrace("there must be one operation byte per access", "make them with operations()")
-    if len(op) and op.max() > LOOK:
+    if len(op) and op.max() > PAST_PART:
         raise BadTrace(f"there is no operation {op.max()}", "make them with operations()")

@@ -142,12 +142,25 @@ def _phase(w: Any, m: int) -> None:
 
 
 @compiled_lean
-def _page_begin(bio: Any, m: int, k: int) -> int:
+def _page_begin(w: Any, m: int, k: int) -> int:
     """Returns the first sector of bio m in its k-th page; for k = PAGES, the end of the bio."""
+    bio = w.bio
     if k == 0:
         return int(bio[m].sector)
     if k == bio[m].pages:
         return int(bio[m].sector + bio[m].sectors)
+    if w.ahead.shape[0] > 0:
+        return int(bio[m].sector + w.ahead[bio[m].first + k])
+    return int((bio[m].sector // PAGE_SECTORS + k) * PAGE_SECTORS)
+
+
+@compiled_lean
+def _page_base(w: Any, m: int, k: int) -> int:
+    """Returns the sector at which the k-th page of bio m begins; the bio may begin after it."""
+    bio = w.bio
+    if w.ahead.shape[0] > 0:
+        i = bio[m].first + k
+        return int(bio[m].sector + w.ahead[i] - np.int64(w.within[i]))
     return int((bio[m].sector // PAGE_SECTORS + k) * PAGE_SECTORS)
 
 
@@ -172,9 +185,10 @@ def _write(w: Any, m: int) -> None:
         else:
             waits += _make_room(w, layer, i, m)
             enter(w, layer, page)
-        begin = _page_begin(bio, m, k)
-        sectors = _page_begin(bio, m, k + 1) - begin
-        bio[m].hits += write_page(w, page, bio[m].device, begin, sectors)
+        begin = _page_begin(w, m, k)
+        sectors = _page_begin(w, m, k + 1) - begin
+        base = _page_base(w, m, k)
+        bio[m].hits += write_page(w, page, bio[m].device, base, begin, sectors)
     if bio[m].fua:
         w.layer[layer].committed = w.layer[layer].writes
     bio[m].evictions = waits
@@ -221,7 +235,7 @@ def _read(w: Any, m: int) -> None:
         home = w.slot[w.page[bio[m].first + k]].home
         if home >= 0:
             hits += 1
-            held += _page_begin(bio, m, k + 1) - _page_begin(bio, m, k)
+            held += _page_begin(w, m, k + 1) - _page_begin(w, m, k)
             w.layer[home].read_hits += 1
     misses = bio[m].pages - hits
     bio[m].hits = hits
@@ -275,7 +289,8 @@ def _drop(w: Any, m: int) -> None:
         if home < 0:
             continue
         if w.slot[page].dirty:
-            if _cut(w, page, _page_begin(bio, m, k), _page_begin(bio, m, k + 1)):
+            base = _page_base(w, m, k)
+            if _cut(w, page, _page_begin(w, m, k) - base, _page_begin(w, m, k + 1) - base):
                 continue
             w.layer[home].overwritten += 1
             bio[m].hits += 1
@@ -285,15 +300,14 @@ def _drop(w: Any, m: int) -> None:
 
 @compiled_lean
 def _cut(w: Any, page: int, begin: int, end: int) -> bool:
-    """Cuts the sectors from begin to end off the dirty part of a page; returns whether any is left.
+    """Cuts the sectors of a page from begin to end off its dirty part; returns if any is left.
 
-    The part stays one range: a cut in its middle takes nothing off.
+    Sectors count from the begin of the page: a file's page may have moved on the disk. The part
+    stays one range: a cut in its middle takes nothing off.
     """
-    # A file's page may have moved on the disk: its sectors are compared by their place in the page.
     slot = w.slot
-    first = slot[page].place % PAGE_SECTORS
+    first = slot[page].place - slot[page].base
     last = first + slot[page].span
-    begin, end = begin % PAGE_SECTORS, begin % PAGE_SECTORS + end - begin
     if begin <= first and end >= last:
         return False
     if begin <= first < end:

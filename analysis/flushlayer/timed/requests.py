@@ -49,6 +49,11 @@ class Requests:
     """Sectors that each bio transfers; None: the sectors of its whole pages."""
     done: NDArray[np.int64] | None = None
     """Time in ns at which each bio was completed in the recording; -1: not recorded."""
+    ahead: NDArray[np.int32] | None = None
+    """Sectors of its bio before each page access; None: pages begin at every eighth sector of a
+    device. Needs `within` and `sectors`."""
+    within: NDArray[np.uint8] | None = None
+    """Sectors of its page before each page access, 0 to 7."""
 
     def __post_init__(self) -> None:
         """Checks everything that the compiled loops rely on; raises BadTrace."""
@@ -58,11 +63,10 @@ class Requests:
                 continue
             wanted = np.dtype(_TYPES[field.name])
             object.__setattr__(self, field.name, _as(value, wanted, field.name))
-            if field.name != "page" and len(getattr(self, field.name)) != len(self.ts):
-                raise BadTrace(
-                    f"{field.name} has {len(value)} values for {len(self.ts)} bios",
-                    "give one value a bio",
-                )
+            name, of = field.name, "page accesses" if field.name in _OF_ACCESSES else "bios"
+            count = len(self.ts if of == "bios" else self.page)
+            if len(getattr(self, name)) != count:
+                raise BadTrace(f"{name} has {len(value)} values for {count} {of}", f"give {count}")
         if not 0 <= self.unique < 1 << 31:
             raise BadTrace(f"{self.unique} distinct pages cannot be", "the input is damaged")
         _within("page", self.page, 0, self.unique - 1)
@@ -87,11 +91,12 @@ class Requests:
             _within("sectors", self.sectors, 0, _SECTORS)
             last = (self.sector + self.sectors - 1) // PAGE_SECTORS
             touched = np.where(self.sectors > 0, last - self.sector // PAGE_SECTORS + 1, 0)
-            # A page of a file may lie on two pages of the device.
-            if ((self.pages > touched) | (self.pages < np.ceil(touched / 2))).any():
+            if self.ahead is None and (self.pages != touched).any():
                 raise BadTrace(
                     "a bio's number of pages does not fit its sectors", "the input is damaged"
                 )
+        if self.ahead is not None:
+            self._check_begins(self.ahead, self.within, self.sectors)
         if self.pages[self.op == FLUSH].any():
             raise BadTrace("a flush has pages", "the input is damaged")
         for name in ("tenant", "reason", "phase"):
@@ -101,6 +106,20 @@ class Requests:
             _within("done", self.done, -1, _LATEST)
             if ((self.done >= 0) & (self.done < self.ts)).any():
                 raise BadTrace("a bio was completed before it was queued", "the input is damaged")
+
+    def _check_begins(self, ahead: Any, within: Any, sectors: Any) -> None:
+        if within is None or sectors is None:
+            raise BadTrace("the begins of pages lack their columns", "give within and sectors")
+        some = self.pages > 0
+        first = self.first[some]
+        follows = np.zeros(len(ahead), bool)
+        follows[1:] = ahead[1:] > ahead[:-1]
+        follows[first] = ahead[first] == 0
+        if not follows.all() or (ahead[first + self.pages[some] - 1] >= sectors[some]).any():
+            raise BadTrace(
+                "the pages of a bio do not begin one after the other in it", "the input is damaged"
+            )
+        _within("within", within, 0, PAGE_SECTORS - 1)
 
     def __len__(self) -> int:
         return len(self.ts)
@@ -133,6 +152,8 @@ class Requests:
         return int(ends.max(initial=0))
 
 
+_OF_ACCESSES = ("page", "ahead", "within")
+"""Columns with a value for each page access; the others have one for each bio."""
 _TYPES: dict[str, Any] = {
     "ts": np.int64,
     "op": np.uint8,
@@ -149,6 +170,8 @@ _TYPES: dict[str, Any] = {
     "chain": np.int64,
     "done": np.int64,
     "sectors": np.int64,
+    "ahead": np.int32,
+    "within": np.uint8,
 }
 
 

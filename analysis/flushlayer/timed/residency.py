@@ -123,12 +123,13 @@ def _renews(w: Any, layer: int, page: int) -> bool:
 
 
 @compiled_lean
-def write_page(w: Any, page: int, disk: int, sector: int, sectors: int) -> int:
+def write_page(w: Any, page: int, disk: int, base: int, sector: int, sectors: int) -> int:
     """Writes `sectors` sectors of a resident page: the page becomes the newest dirty page.
 
-    By some destage policies, a dirty page that is written again keeps its place (`_renews`).
-    The dirty part of a page is one range: the disk writes its first to its last dirty sector.
-    Returns 1 if the page was dirty before, which saves a disk write, else 0.
+    `base`: the sector at which the page begins on its disk. By some destage policies, a dirty page
+    that is written again keeps its place (`_renews`). The dirty part of a page is one range: the
+    disk writes its first to its last dirty sector. Returns 1 if the page was dirty before, which
+    saves a disk write, else 0.
     """
     slot, layers = w.slot, w.layer
     layer = slot[page].home
@@ -138,7 +139,7 @@ def write_page(w: Any, page: int, disk: int, sector: int, sectors: int) -> int:
         before = slot[page].place
         layers[layer].overwritten += 1
         # If a file's page has moved on the disk, its old place is not written.
-        if slot[page].disk == disk and before // PAGE_SECTORS == sector // PAGE_SECTORS:
+        if slot[page].disk == disk and slot[page].base == base:
             end = max(end, before + slot[page].span)
             sector = min(sector, before)
             if not _renews(w, layer, page):
@@ -152,6 +153,7 @@ def write_page(w: Any, page: int, disk: int, sector: int, sectors: int) -> int:
         layers[layer].taken += 1
     slot[page].dirty = 1
     slot[page].disk = disk
+    slot[page].base = base
     slot[page].place = sector
     slot[page].span = end - sector
     slot[page].written = w.clock[0].now

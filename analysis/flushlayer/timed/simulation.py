@@ -226,6 +226,8 @@ def _world(requests: Requests, disks: list[Disk], layer: Layer | None, replay: R
     heap = np.zeros(len(first) + 2 * int(clock[0].heap_margin), EVENT)
     world = World(
         page=requests.page,
+        ahead=np.zeros(0, np.int32) if requests.ahead is None else requests.ahead,
+        within=np.zeros(0, np.uint8) if requests.within is None else requests.within,
         following=_following(requests)
         if layer is not None and layer.destage.runs != "none"
         else np.zeros(0, np.int32),
@@ -259,13 +261,16 @@ def _following(requests: Requests) -> NDArray[np.int32]:
         np.cumsum(requests.pages) - requests.pages, requests.pages
     )
     access = requests.first[bio] + within
-    place = requests.sector[bio] // PAGE_SECTORS + within
+    if requests.ahead is None or requests.within is None:
+        begins = (requests.sector[bio] // PAGE_SECTORS + within) * PAGE_SECTORS
+    else:
+        begins = requests.sector[bio] + requests.ahead[access] - requests.within[access]
     pages, at = np.unique(requests.page[access], return_index=True)
-    keys = requests.device[bio[at]].astype(np.int64) << 54 | place[at]
-    order = np.argsort(keys, kind="stable")
+    device, place = requests.device[bio[at]], begins[at]
+    order = np.lexsort((place, device))
     found = np.full(requests.unique, -1, np.int32)
     here, then = order[:-1], order[1:]
-    next_to = keys[then] == keys[here] + 1
+    next_to = (device[then] == device[here]) & (place[then] == place[here] + PAGE_SECTORS)
     found[pages[here[next_to]]] = pages[then[next_to]]
     return found
 

@@ -36,13 +36,13 @@ are used in closed replay only."""
 ALL_LAYERS = -1
 
 PAGE = _row(
-    *("home", "newer", "older", "dirty_newer", "dirty_older", "dirty", "place", "span", "disk"),
-    *("written", "number", "flight", "taken"),
+    *("home", "newer", "older", "dirty_newer", "dirty_older", "dirty", "base", "place", "span"),
+    *("disk", "written", "number", "flight", "taken"),
 )
-"""A page. place, span: the first dirty sector, and the sectors up to the last dirty one; taken: the
-number of the slot that it took as it became dirty, of all slots so far. The last
-rows are heads of lists: one for each layer (its pages), then one for each layer and disk (its dirty
-pages)."""
+"""A page. base: the sector at which it begins on its disk; place, span: the first dirty sector, and
+the sectors up to the last dirty one; taken: the number of the slot that it took as it became dirty,
+of all slots so far. The last rows are heads of lists: one for each layer (its pages), then one for
+each layer and disk (its dirty pages)."""
 
 LAYER = _row(
     *("capacity", "used", "dirties", "flying", "active", "writes", "committed", "overwritten"),
@@ -100,6 +100,10 @@ class World(NamedTuple):
 
     page: NDArray[np.int32]
     """Pages of all bios, one bio after another."""
+    ahead: NDArray[np.int32]
+    """Sectors of its bio before each page access. Empty: pages begin at every eighth sector."""
+    within: NDArray[np.uint8]
+    """Sectors of its page before each page access; empty if `ahead` is."""
     following: NDArray[np.int32]
     """The page that follows each page on its disk; -1: none was written. Empty: not needed."""
     evicted: NDArray[np.int32]

@@ -10,6 +10,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tracer.analysis.flushlayer.trace.bio_parts import (
+    BioParts,
+    PageBegins,
+    bio_parts,
+    check_parts,
+    page_begins,
+    part_sectors,
+)
 from tracer.analysis.flushlayer.trace.file_paths import file_paths
 from tracer.analysis.flushlayer.trace.loop_reads import (
     LoopFiles,
@@ -84,6 +92,8 @@ class Bios:
     phase: NDArray[np.int16]
     names: dict[str, list[str]]
     """Names of the codes of device, reason, tenant and phase."""
+    begins: PageBegins | None = None
+    """Begins of the pages of the accesses; None: pages begin at every eighth sector."""
 
     def __len__(self) -> int:
         return len(self.ts)
@@ -162,19 +172,14 @@ def page_writebacks(
     own = rows["own"].to_numpy(bool)
     own_pages = int(pages[own & ~again].sum())
     rows = rows[~own & ~again].reset_index(drop=True)
-    counts = pages[~own & ~again].astype(np.int64)
-    bio, number = _each_page(rows, counts)
-    mapped = None
-    if identity is not Identity.BLOCK:
-        mapped = file_pages(trace, _places(rows, bio, number))
-        once = ~mapped.again(bio)
-        bio, number, mapped = bio[once], number[once], mapped.chosen(once)
-        counts = np.bincount(bio, minlength=len(rows))
+    bio, number, mapped, begins = _pages_of(trace, rows, identity)
+    counts = np.bincount(bio, minlength=len(rows))
     why = everybody_because(trace, all_writers)
     found_writers = writers(rows, counts, why)
     chosen = taken(rows, why)
     of_taken = chosen[bio]
     kept, counts = rows[chosen].reset_index(drop=True), counts[chosen]
+    begins = None if begins is None else begins.chosen(of_taken)
     bio, number = np.repeat(np.arange(len(kept)), counts), number[of_taken]
     device_codes = pd.factorize(kept["dev"])[0]
     by_mapping: dict[str, int] = {}
@@ -209,7 +214,7 @@ def page_writebacks(
         own_pages,
         identity,
         by_mapping,
-        _bios(kept, counts, device_codes),
+        _bios(kept, counts, device_codes, begins),
         found_writers,
         below,
         loop_reads,
@@ -278,13 +283,24 @@ def _read(trace: Trace) -> list[str]:
     return [dev for (dev,) in trace.rows(f"SELECT DISTINCT dev FROM block WHERE {kind}") if dev]
 
 
-def _each_page(
-    rows: pd.DataFrame, counts: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
-    """Returns, for each page, the number of its bio and its page number on the device."""
-    bio = np.repeat(np.arange(len(rows)), counts)
-    within = np.arange(len(bio)) - np.repeat(np.cumsum(counts) - counts, counts)
-    return bio, rows["page"].to_numpy(np.uint64)[bio] + within.astype(np.uint64)
+def _pages_of(
+    trace: Trace, rows: pd.DataFrame, identity: Identity
+) -> tuple[NDArray[np.int64], NDArray[np.uint64], FilePages | None, PageBegins | None]:
+    """Returns, for each page, the number of its bio, its page number on the device, its file (None:
+    not by file), and its begin (None: that of the device's page)."""
+    sector = rows["sector"].to_numpy(np.uint64)
+    length = rows["nr_sector"].to_numpy(np.int64)
+    if identity is Identity.BLOCK:
+        parts = bio_parts(sector, length, np.full(len(rows), SECTORS_PER_PAGE, np.int64))
+        return parts.bio, parts.page, None, None
+    places = rows["upper_dev"].to_numpy(), rows["upper_sector"].to_numpy(np.uint64)
+    size = part_sectors(trace, sector, *places)
+    check_parts(trace, rows["pages"].to_numpy(np.int64), size)
+    parts = bio_parts(sector, length, size)
+    found = file_pages(trace, _places(rows, parts))
+    first = parts.begin_pages(found)
+    parts, found = parts.chosen(first), found.chosen(first)
+    return parts.bio, parts.page, found, page_begins(parts, found, sector)
 
 
 def _copies(
@@ -310,17 +326,16 @@ def _copies(
     return found
 
 
-def _places(rows: pd.DataFrame, bio: NDArray[np.int64], number: NDArray[np.uint64]) -> pd.DataFrame:
-    """Returns the place of each page on the uppermost device: the file system is there."""
-    sector = rows["sector"].to_numpy(np.uint64)[bio]
-    ahead = np.maximum(number * np.uint64(SECTORS_PER_PAGE), sector) - sector
+def _places(rows: pd.DataFrame, parts: BioParts) -> pd.DataFrame:
+    """Returns the place of each part on the uppermost device: the file system is there."""
+    bio = parts.bio
     # No device has the sectors beyond: a trace may name any.
     upper = np.minimum(rows["upper_sector"].to_numpy(np.uint64)[bio], np.uint64(EVERYWHERE))
     return pd.DataFrame(
         {
             "ts": rows["ts"].to_numpy(np.int64)[bio],
             "dev": rows["upper_dev"].to_numpy()[bio],
-            "byte": (upper + ahead) * np.uint64(_SECTOR),
+            "byte": (upper + parts.ahead.astype(np.uint64)) * np.uint64(_SECTOR),
             "data": _data(rows)[bio],
         }
     )
@@ -338,7 +353,12 @@ def _keys(of: NDArray[np.integer], number: NDArray[np.uint64]) -> NDArray[np.int
     return of.astype(np.int64) * max(1, len(names)) + codes
 
 
-def _bios(rows: pd.DataFrame, counts: NDArray[np.int64], device: NDArray[np.int64]) -> Bios:
+def _bios(
+    rows: pd.DataFrame,
+    counts: NDArray[np.int64],
+    device: NDArray[np.int64],
+    begins: PageBegins | None,
+) -> Bios:
     flags = rows["rwbs"].fillna("").astype(str)
     names = {"device": list(dict.fromkeys(rows["dev"].astype(str)))}
     codes = {}
@@ -364,6 +384,7 @@ def _bios(rows: pd.DataFrame, counts: NDArray[np.int64], device: NDArray[np.int6
         codes["tenant"],
         codes["phase"],
         names,
+        begins,
     )
 
 

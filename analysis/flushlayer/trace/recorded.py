@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from tracer.analysis.flushlayer.timed.requests import Requests
 from tracer.analysis.flushlayer.timed.state import FLUSH, READ, WRITE
 from tracer.analysis.flushlayer.trace.accesses import Accesses, Bios
+from tracer.analysis.flushlayer.trace.bio_parts import PageBegins
 from tracer.analysis.flushlayer.trace.last_requests import LastRequests, last_requests
 from tracer.analysis.views.stalls import STALLS
 from tracer.analysis.views.submissions import SECTORS_PER_PAGE
@@ -70,6 +71,8 @@ def recorded_requests(trace: Trace, accesses: Accesses) -> Requests:
         chain=chain[of],
         # The end of the flush is not recorded; the write comes after it.
         done=np.where(first_of_two, ts, last.done[of]),
+        ahead=None if bios.begins is None else _ahead(bios, bios.begins, leads),
+        within=None if bios.begins is None else bios.begins.within,
     )
 
 
@@ -81,14 +84,25 @@ def _continued(bios: Bios, chain: NDArray[np.int64], last: LastRequests) -> NDAr
     found = np.zeros(len(bios), np.bool_)
     ends = bios.sector + bios.sectors.astype(np.uint64)
     found[1:] = (last.row[1:] >= 0) & (bios.pages[1:] > 0) & (bios.sector[1:] == ends[:-1])
+    inside: NDArray[np.unsignedinteger] = bios.sector % np.uint64(SECTORS_PER_PAGE)
+    if bios.begins is not None and len(bios.begins.within):
+        first = np.minimum(bios.first, len(bios.begins.within) - 1)  # a flush has no page
+        inside = bios.begins.within[first]
     # Bios that meet inside a page stay apart, because each touches that page; the simulation merges
     # them.
-    found[1:] &= bios.sector[1:] % np.uint64(SECTORS_PER_PAGE) == 0
+    found[1:] &= inside[1:] == 0
     alike = (bios.tenant, bios.reason, bios.phase, bios.waited)
     for values in (last.row, chain, bios.device, bios.write, *alike):
         found[1:] &= values[1:] == values[:-1]
     found[1:] &= ~(bios.flush[1:] | bios.fua[1:] | bios.flush[:-1] | bios.fua[:-1])
     return found
+
+
+def _ahead(bios: Bios, begins: PageBegins, leads: NDArray[np.bool_]) -> NDArray[np.int32]:
+    """Returns the sectors before each page access of the bio that it became a part of."""
+    lead = np.maximum.accumulate(np.where(leads, np.arange(len(bios)), 0))
+    before = (bios.sector - bios.sector[lead]).astype(np.int32)
+    return begins.ahead + np.repeat(before, bios.pages)
 
 
 def issuers(trace: Trace, bios: Bios) -> NDArray[np.int64]:

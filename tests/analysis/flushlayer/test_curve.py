@@ -42,7 +42,7 @@ def test_the_closed_forms(policy):
 
 
 @settings(deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 3)), max_size=80))
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 4)), max_size=80))
 def test_a_curve_is_what_single_runs_say(stream):
     page, unique = numbered(p for p, _ in stream)
     op = np.array([kind for _, kind in stream], np.uint8)

@@ -68,6 +68,27 @@ def test_a_page_of_a_file_on_two_pages_of_the_disk_is_one(swept, knobs):
     assert swept(story, knobs, **small)[:2] == (2, 2)
 
 
+@pytest.mark.parametrize("knobs", ["", KNOBS])
+def test_two_pages_of_a_file_on_one_page_of_the_disk_are_two(swept, knobs):
+    """Blocks of 1 KiB: the file begins at sector 4; the disk's page 1 has parts of both pages."""
+    story = Story()
+    story.lies(1, 2, 8).wrote(1, (1, 1))
+    small = {"file_systems": [{**EXT4, "block_bytes": 1024}]}
+    assert swept(story, knobs, **small)[:2] == (2, 2)
+
+
+@pytest.mark.parametrize("knobs", ["", KNOBS])
+@pytest.mark.parametrize(("at", "page"), [(1, 77), (50, 76)])
+def test_a_block_of_metadata_is_one_page_whoever_writes_it(swept, knobs, at, page):
+    """The flusher writes block 77, a page of the disk's own inode; the journal writes two blocks.
+
+    No event tells of the journal's pages before the block is dirtied, and none of block 76.
+    """
+    story = Story().dirtied(5, 77, ino=254 << 20).flushed(40, (77, 1), ino=254 << 20)
+    story.block.append(bio(at * S, page, 2, tid=60, rwbs="WM"))
+    assert swept(story, knobs)[:2] == (3, 2)
+
+
 def test_pages_of_unknown_files_are_identified_by_block_and_said_to_be(swept):
     """The blocks of the second time are those of the first; metadata belongs to no file."""
     story = Story().wrote(1, (100, 4)).wrote(11, (100, 4)).wrote(21, (200, 4))

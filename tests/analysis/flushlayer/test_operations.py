@@ -7,6 +7,7 @@ from tracer.analysis.flushlayer.policies.operations import (
     BUFFERS,
     LOOK,
     PAST,
+    PAST_PART,
     READ,
     WRITE,
     operations,
@@ -29,6 +30,14 @@ def test_a_buffer_takes_what_it_is_for(buffer, asked):
     made = operations(buffer, IS_WRITE, WAITED)
     assert made.tolist() == asked
     assert made.dtype == np.uint8
+
+
+def test_a_write_past_the_layer_may_leave_a_part_of_its_page():
+    parts = np.array([True, True, True, False])
+    assert operations("sync-only", IS_WRITE, WAITED, parts).tolist() == [
+        WRITE, PAST_PART, LOOK, LOOK,
+    ]  # fmt: skip
+    assert operations("write-only", IS_WRITE, WAITED, parts).tolist() == [WRITE, WRITE, LOOK, LOOK]
 
 
 def test_an_unknown_buffer_names_those_there_are():

@@ -1,5 +1,6 @@
 """Every policy against a slow one, on every small stream; what holds of all of them."""
 
+from dataclasses import replace
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -18,7 +19,7 @@ DOC = Path(__file__).parents[3] / "docs" / "what-if.md"
 
 pytestmark = pytest.mark.slow
 
-WRITE, READ, PAST, LOOK = range(4)
+WRITE, READ, PAST, LOOK, PAST_PART = range(5)
 each_policy = pytest.mark.parametrize("policy", POLICIES)
 
 accesses = st.lists(
@@ -74,6 +75,25 @@ def test_every_operation_on_every_stream_of_four_accesses(policy):
 @given(stream=accesses, capacity=st.integers(1, 16))
 def test_reads_and_writes_past_the_layer(policy, stream, capacity):
     assert_same(policy, *split(stream)[:2], capacity, split(stream)[2])
+
+
+@each_policy
+@settings(deadline=None)
+@given(stream=accesses, capacity=st.integers(0, 16), places=st.sets(st.integers(0, 119)))
+def test_a_write_past_the_layer_of_a_part_of_a_page_changes_nothing_in_it(
+    policy, stream, capacity, places
+):
+    page, unique, op = split(stream)
+    parts = np.array([n in places for n in range(len(op))], bool)
+    without = outcomes(policy, page[~parts], unique, capacity, op[~parts])
+    op[parts] = PAST_PART
+    made = outcomes(policy, page, unique, capacity, op)
+    assert made.found[~parts].tolist() == without.found.tolist()
+    assert made.victim[~parts].tolist() == without.victim.tolist()
+    assert set(made.found[parts]) <= {0} and set(made.victim[parts]) <= {-1}
+    past = without.counts.past + int(parts.sum())
+    assert made.counts == replace(without.counts, past=past)
+    assert simulate(policy, page, unique, capacity, op) == made.counts
 
 
 @each_policy
@@ -215,7 +235,7 @@ def test_the_documentation_has_the_parameters_and_sources_of_every_policy():
         (np.array([-1, 0], np.int32), None, r"not all in 0 \.\. 1"),
         (np.array([0, 1], np.int64), None, "int64, not int32"),
         (np.array([0, 1], np.int32), np.zeros(1, np.uint8), "one operation byte per access"),
-        (np.array([0, 1], np.int32), np.full(2, 4, np.uint8), "no operation 4"),
+        (np.array([0, 1], np.int32), np.full(2, 5, np.uint8), "no operation 5"),
     ],
 )
 def test_a_stream_that_cannot_be_is_refused(page, op, said):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 
@@ -28,7 +28,7 @@ from tracer.analysis.flushlayer.trace.loop_reads import (
 from tracer.analysis.flushlayer.trace.page_count import check_pages
 from tracer.analysis.flushlayer.trace.writers import Writers, taken, writers
 from tracer.analysis.views.carried import UPPER_READS, make_upper_reads
-from tracer.analysis.views.file_pages import NO_FILE, NOT_MAPPED, file_pages
+from tracer.analysis.views.file_pages import NO_FILE, NOT_MAPPED, FilePages, file_pages
 from tracer.analysis.views.flushes import flushes
 from tracer.analysis.views.in_phase import with_phase
 from tracer.analysis.views.requests import OPERATION
@@ -172,21 +172,22 @@ def page_writebacks(
     own = rows["own"].to_numpy(bool)
     own_pages = int(pages[own & ~again].sum())
     rows = rows[~own & ~again].reset_index(drop=True)
-    bio, number, mapped, begins = _pages_of(trace, rows, identity)
-    counts = np.bincount(bio, minlength=len(rows))
+    parts, mapped, begins = _pages_of(trace, rows, identity)
+    counts = np.bincount(parts.bio, minlength=len(rows))
     why = everybody_because(trace, all_writers)
     found_writers = writers(rows, counts, why)
     chosen = taken(rows, why)
-    of_taken = chosen[bio]
+    of_taken = chosen[parts.bio]
     kept, counts = rows[chosen].reset_index(drop=True), counts[chosen]
     begins = None if begins is None else begins.chosen(of_taken)
-    bio, number = np.repeat(np.arange(len(kept)), counts), number[of_taken]
+    bio = np.repeat(np.arange(len(kept)), counts)
+    parts = replace(parts.chosen(of_taken), bio=bio)
     device_codes = pd.factorize(kept["dev"])[0]
     by_mapping: dict[str, int] = {}
-    keys = _keys(device_codes[bio], number)
+    keys = _keys(device_codes[bio], parts.page)
     if mapped is not None:
         mapped = mapped.chosen(of_taken)
-        copies = _copies(kept, bio, number)
+        copies = _copies(kept, parts)
         files, index = mapped.file, mapped.index
         found = files >= 0
         by_mapping = {
@@ -285,14 +286,17 @@ def _read(trace: Trace) -> list[str]:
 
 def _pages_of(
     trace: Trace, rows: pd.DataFrame, identity: Identity
-) -> tuple[NDArray[np.int64], NDArray[np.uint64], FilePages | None, PageBegins | None]:
-    """Returns, for each page, the number of its bio, its page number on the device, its file (None:
-    not by file), and its begin (None: that of the device's page)."""
+) -> tuple[BioParts, FilePages | None, PageBegins | None]:
+    """Returns the first part of each bio in each page, its file, and its begin.
+
+    There are no files if the identity is the block, and no begins if all pages begin where those of
+    the device do.
+    """
     sector = rows["sector"].to_numpy(np.uint64)
     length = rows["nr_sector"].to_numpy(np.int64)
     if identity is Identity.BLOCK:
         parts = bio_parts(sector, length, np.full(len(rows), SECTORS_PER_PAGE, np.int64))
-        return parts.bio, parts.page, None, None
+        return parts, None, None
     places = rows["upper_dev"].to_numpy(), rows["upper_sector"].to_numpy(np.uint64)
     size = part_sectors(trace, sector, *places)
     check_parts(trace, rows["pages"].to_numpy(np.int64), size)
@@ -300,29 +304,27 @@ def _pages_of(
     found = file_pages(trace, _places(rows, parts))
     first = parts.begin_pages(found)
     parts, found = parts.chosen(first), found.chosen(first)
-    return parts.bio, parts.page, found, page_begins(parts, found, sector)
+    return parts, found, page_begins(parts, found, sector)
 
 
-def _copies(
-    rows: pd.DataFrame, bio: NDArray[np.int64], number: NDArray[np.uint64]
-) -> NDArray[np.int64]:
+def _copies(rows: pd.DataFrame, parts: BioParts) -> NDArray[np.int64]:
     """Returns the number of each access's device among the devices that have the same data.
 
     Devices have the same data if bios to them are of one place on the uppermost device.
     """
     device, names = pd.factorize(rows["dev"], use_na_sentinel=False)
     if len(names) < 2 or (rows["upper_dev"] == rows["dev"]).all():
-        return np.zeros(len(bio), np.int64)
+        return np.zeros(len(parts), np.int64)
     upper = pd.factorize(rows["upper_dev"], use_na_sentinel=False)[0]
-    place = {"upper": upper[bio], "byte": _places(rows, bio, number)["byte"].to_numpy()}
-    seen = pd.DataFrame({**place, "device": device[bio]}).drop_duplicates()
+    place = {"upper": upper[parts.bio], "byte": _places(rows, parts)["byte"].to_numpy()}
+    seen = pd.DataFrame({**place, "device": device[parts.bio]}).drop_duplicates()
     seen = seen.sort_values([*place, "device"])
     seen["before"] = seen["device"].shift(fill_value=0)
     pairs = seen.loc[seen.duplicated([*place]), ["device", "before"]].drop_duplicates()
     copy = np.zeros(len(names), np.int64)
     for after, before in pairs.sort_values("device").itertuples(index=False):
         copy[after] = max(copy[after], copy[before] + 1)
-    found: NDArray[np.int64] = copy[device][bio]
+    found: NDArray[np.int64] = copy[device][parts.bio]
     return found
 
 

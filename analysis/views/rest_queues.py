@@ -11,8 +11,12 @@ import pyarrow as pa
 
 from tracer.analysis.views.covering import last_cover, stops
 from tracer.analysis.views.requests import OPERATION, REQUESTS
+from tracer.analysis.views.view import View
 from tracer.analysis.views.volumes import make_partitions
+from tracer.probes.schema import Column, Type
 from tracer.store.trace import Trace
+
+VIEW = "rest_queues"
 
 _RESTS = """
 SELECT row, dev AS disk, operation, sector FROM requests
@@ -33,21 +37,16 @@ SELECT b.* FROM bios b ANTI JOIN (
     AND b.ts = r.queue_ns AND r.nr_sector >= b.nr_sector
 WHERE b.operation IN ('read', 'write') ORDER BY b.row
 """
-_UNKNOWN = -(1 << 63)
+_UNKNOWN = -1
 
 
-def make_rest_queues(trace: Trace) -> None:
-    """Makes the table `rest_queues`: row (of the view `requests`), queue_ns.
-
-    It has each read or write request at whose first sector no bio was queued, but that begins
-    within an earlier bio of its device and operation. `queue_ns` is the time of the latest of these
-    bios. Needs the table block, which may be empty.
-    """
+def _build(trace: Trace) -> None:
     REQUESTS.make(trace)
     make_partitions(trace)
     rests = trace.sql(_RESTS)
     bios = trace.sql(_LONGER) if len(rests) else rests
     found, times = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    begins = [np.zeros(0, np.uint64)]
     place = ["disk", "operation"]
     of_place = bios.groupby(place, sort=False).indices
     for key, mine in rests.groupby(place, sort=False).indices.items():
@@ -63,10 +62,28 @@ def make_rest_queues(trace: Trace) -> None:
             np.searchsorted(-rows, -earlier["row"].to_numpy(np.int64)),
             first,
             stops(first, earlier["nr_sector"].to_numpy(np.int64)),
-            earlier["ts"].to_numpy(np.int64, copy=True),
+            np.arange(len(first)),
             _UNKNOWN,
         )
-        found.append(rows[queued != _UNKNOWN])
-        times.append(queued[queued != _UNKNOWN])
-    table = {"row": np.concatenate(found), "queue_ns": np.concatenate(times)}
-    trace.keep("rest_queues", pa.table(table))
+        told = queued != _UNKNOWN
+        found.append(rows[told])
+        times.append(earlier["ts"].to_numpy(np.int64)[queued[told]])
+        begins.append(first[queued[told]])
+    columns = {"row": found, "queue_ns": times, "sector": begins}
+    trace.keep(VIEW, pa.table({name: np.concatenate(parts) for name, parts in columns.items()}))
+
+
+REST_QUEUES = View(
+    VIEW,
+    "One row per read or write request that is the rest of a split bio: none was queued at its first"
+    " sector, but it begins within an earlier bio of its device and operation.",
+    (
+        Column("row", Type.INT64, "row of its issue in the table block, as in requests"),
+        Column("queue_ns", Type.INT64, "time at which the latest such bio was queued", "ns"),
+        Column("sector", Type.UINT64, "first sector of that bio", "sectors"),
+    ),
+    needs=("block",),
+    build=_build,
+    example="SELECT count(*), avg(issue_ns - q.queue_ns)/1e6 ms FROM rest_queues q"
+    " JOIN requests USING (row)",
+)

@@ -21,7 +21,8 @@ Other modules build the tables that the views read. cuts.py finds the interval o
 that a row lies in, without sorting long tables. nesting.py, spans.py and segments.py cut time by
 phases. calls_around.py finds the system calls around given times. disk_writing.py finds the times
 in which disks had writes to do, covering.py when all sectors of a bio were complete. stretches.py
-joins intervals of time. submissions.py, dirtiers.py and whose.py explain flushes. volumes.py joins tables that name devices differently.
-devices.py names the writes that count twice. file_pages.py finds the file of each page of a bio.
-asked_bios.py finds who asked for a read that a thread of the kernel logs.
+joins intervals of time. submissions.py, dirtiers.py and whose.py explain flushes. volumes.py joins
+tables that name devices differently. devices.py names the writes that count twice. file_pages.py
+finds the file of each page of a bio. asked_bios.py finds who asked for a read that a thread of the
+kernel logs.
 """

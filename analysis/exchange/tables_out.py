@@ -28,8 +28,8 @@ VIEWS: dict[str, tuple[str, Callable[[Trace], str], str, str]] = {
     "flushes": ("block", flushes, "ts", "ts"),
     "steps": ("phases", steps_until, "start", f"coalesce(until, {LATEST_NS})"),
 }  # fmt: skip
-"""Views: the table that each needs, a function that makes it or a table with its columns and more, and
-SQL for begin and end."""
+"""Views: the table that each needs, a function that makes it, or a table with its columns and more,
+and SQL for begin and end."""
 
 _FORMULA = (*"=+-@", *"\uff1d\uff0b\uff0d\uff20", "\t", "\r", "\n")
 """Characters with which a formula begins in a spreadsheet, with their full-width forms."""

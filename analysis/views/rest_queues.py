@@ -75,8 +75,8 @@ def _build(trace: Trace) -> None:
 
 REST_QUEUES = View(
     VIEW,
-    "One row per read or write request that is the rest of a split bio: none was queued at its first"
-    " sector, but it begins within an earlier bio of its device and operation.",
+    "One row per read or write request that is the rest of a split bio: none was queued at its"
+    " first sector, but it begins within an earlier bio of its device and operation.",
     (
         Column("row", Type.INT64, "row of its issue in the table block, as in requests"),
         Column("queue_ns", Type.INT64, "time at which the latest such bio was queued", "ns"),

@@ -90,7 +90,7 @@ def test_faults_without_a_name_are_no_cause_beside_named_ones(tmp_path):
         ("/lib/libc.so", "malloc"): 3, ("/lib/libm.so", None): 2,
     }  # fmt: skip
     rows = [
-        {"ts": n, "pid": 7, "tid": 7, "kind": "minor", "user": True, "ip_file": file, "symbol": name}
+        {"ts": n, "pid": 7, "tid": 7, "kind": "minor", "ip_file": file, "symbol": name}
         for (file, name), count in known.items()
         for n in range(count)
     ]

@@ -44,11 +44,13 @@ def without_taken_back(rows: Rows, mapped: NDArray[np.bool_]) -> Rows:
     begin = np.cumsum(parts) - parts
     kept = np.ones(int(parts.sum()), np.bool_)
     kept[begin[run] + page - first[run]] = False
-    # A target that uses a page keeps one use.
-    uses = np.flatnonzero(~back)
-    kept[begin[uses[np.unique(rows["tenant"][uses], return_index=True)[1]]]] = True
     kept[begin[back]] = False
     of = np.repeat(np.arange(len(back)), parts)
+    # A target that would be left without any use keeps one.
+    uses = np.flatnonzero(~back)
+    tenants, at = np.unique(rows["tenant"][uses], return_index=True)
+    gone_out = ~np.isin(tenants, rows["tenant"][of[kept]])
+    kept[begin[uses[at[gone_out]]]] = True
     offset = (np.arange(len(of)) - begin[of])[kept]
     of = of[kept]
     left = {name: values[of] for name, values in rows.items()}

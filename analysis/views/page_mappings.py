@@ -166,10 +166,10 @@ def _was_there(page: Any, thread: Any) -> bool:
 def _keep(
     windows: NDArray[np.void], counters: Ints, ts: Any, pid: Any, tid: Any, before: Any
 ) -> int:
-    # Returns the number of the window, or that of the one before it if there is no room.
+    # Returns the number of the window; 0: there is no room for it.
     number = counters[4] + 1
     if number >= len(windows):
-        return int(before)
+        return 0
     counters[4] = number
     window = windows[number]
     window["ts"], window["pid"], window["tid"], window["before"] = ts, pid, tid, before

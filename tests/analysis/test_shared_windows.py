@@ -3,11 +3,15 @@
 No event names the pages of such a window, so they seem to be cached, until somebody adds one.
 """
 
+from collections import Counter
+from random import Random
+
 import pytest
 
 from tests.support.page_events import JOB, ONE, OTHER, PAGE, PEER, TWO, PageEvents
 from tests.support.traces import make_trace
 from tracer.analysis.memory.answer import answer_memory
+from tracer.analysis.memory.recorded import recorded
 from tracer.analysis.views import page_tracking
 from tracer.analysis.views.page_uses import PAGE_USES
 
@@ -154,3 +158,43 @@ def test_windows_of_one_process_are_taken_back_by_their_time(tmp_path):
         reads = answer_memory(trace, [100 * PAGE]).reads
     epochs = reads["used_pages"].groupby(reads["epoch"], dropna=False).sum()
     assert epochs.tolist() == [15 + 15 + 16, 1]
+
+
+def test_windows_drawn_at_random_keep_the_pages_that_were_there(tmp_path):
+    """In each case, workers map a file. Whatever was not there is added later, by any process."""
+    made, accessed, mapped = PageEvents(), Counter(), Counter()
+    made.add_event(OTHER, "read_ahead", 0, 1, ino=ELSEWHERE)
+    for case in range(40):
+        numbers, ino = Random(case), 100 + case
+        workers = range(1000 + 10 * case, 1001 + 10 * case + numbers.randrange(4))
+        there = {page for page in range(64) if numbers.random() < 0.6}
+        windows = [(tid, 16 * n) for tid in workers for n in range(4) if numbers.random() < 0.7]
+        for tid, first in numbers.sample(windows, len(windows)):
+            made.add_event(tid, "map", first, 16, ino)
+            made.add_event(tid, "access", FAR, ino=ino)
+            mapped[tid] += len(there.intersection(range(first, first + 16)))
+            accessed[tid] += 1
+        missing = sorted(set(range(64)) - there)
+        for page in numbers.sample(missing, len(missing)):
+            tid = numbers.choice(workers)
+            if numbers.random() < 0.5:
+                made.add_event(tid, "fault", page, ino=ino)
+                accessed[tid] += 1
+            made.add_event(numbers.choice([tid, OTHER]), "add", page, ino=ino)
+    workers = [
+        {"pid": tid, "tid": tid, "role": "child", "target": "job", "comm": "python", "ppid": JOB}
+        for tid in accessed
+    ]
+    tables = made.tables | {"processes": [*made.tables["processes"], *workers]}
+    with make_trace(tmp_path / "t", tables, targets=ONE, clock=made.clock) as trace:
+        found = recorded(trace)
+        rows = trace.rows(
+            "SELECT tid, sum(accessed)::BIGINT, sum(mapped)::BIGINT FROM page_uses"
+            " WHERE target = 'job' GROUP BY 1"
+        )
+    accessed.update(mapped)
+    assert {tid: counts for tid, *counts in rows if any(counts)} == {
+        tid: [accessed[tid], mapped[tid]] for tid in accessed
+    }
+    used = dict(zip(found.groups["target"], found.runs.accessed().tolist(), strict=False))
+    assert used["job"] == accessed.total()

@@ -161,7 +161,7 @@ def test_windows_of_one_process_are_taken_back_by_their_time(tmp_path):
 
 
 def test_windows_drawn_at_random_keep_the_pages_that_were_there(tmp_path):
-    """In each case, workers map a file. Whatever was not there is added later, by any process."""
+    """Workers map the file of each case. Whatever was not there is added later, by any process."""
     made, accessed, mapped = PageEvents(), Counter(), Counter()
     made.add_event(OTHER, "read_ahead", 0, 1, ino=ELSEWHERE)
     for case in range(40):

@@ -118,7 +118,7 @@ WHERE coalesce(e.epoch = c.epoch, true) AND coalesce(e.pass = c.pass, true)
 """
 
 _SQL = f"""
-CREATE OR REPLACE TEMP TABLE {_UNTIL} AS
+CREATE OR REPLACE TEMP TABLE $table AS
 WITH outer_part AS (
     SELECT *, coalesce(max("end") OVER (
         PARTITION BY id ORDER BY start, number ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
@@ -159,10 +159,9 @@ SELECT whole.pid, whole.tid, whole.stage, whole.epoch, whole.step,
     whole."end" - begun - fetch_ns - forward_ns - backward_ns - optimizer_ns - checkpoint_ns
         AS overhead_ns,
     {", ".join(f"gpu_{n}_ns" for n in _COMPUTE)},
-    whole.source, whole.until
+    whole.source $more
 FROM whole ORDER BY begun, whole.pid, whole.tid
 """
-_VIEW = f"CREATE OR REPLACE TEMP VIEW {VIEW} AS SELECT * EXCLUDE (until) FROM {_UNTIL}"
 
 
 def _build(trace: Trace) -> None:
@@ -173,7 +172,7 @@ def _build(trace: Trace) -> None:
     trace.execute(_NUMBERED)
     _keep_innermost(trace, "step_cuts", _STEPS_SQL, "id")
     trace.execute(_PLACED)
-    trace.execute(_SQL, _VIEW)
+    trace.execute(_SQL.replace("$table", VIEW).replace("$more", ""))
 
 
 def _keep_innermost(trace: Trace, table: str, query: str, name: str) -> None:
@@ -262,12 +261,13 @@ def steps(trace: Trace) -> str:
 
 
 def steps_until(trace: Trace) -> str:
-    """Makes the view `steps` as a table with one more column, and returns its name.
+    """Makes a table like the view `steps`, with one more column, and returns its name.
 
     until (ns): the end of the step; if it has none, the begin of its thread's next step, or the end
     of its thread; null: it lasted longer than the recording.
     """
     steps(trace)
+    trace.execute(_SQL.replace("$table", _UNTIL).replace("$more", ", whole.until"))
     return _UNTIL
 
 

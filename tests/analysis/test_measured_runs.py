@@ -84,13 +84,13 @@ def test_faults_of_which_no_file_or_function_is_known_have_no_cause(tmp_path):
 
 
 def test_faults_without_a_name_are_no_cause_beside_named_ones(tmp_path):
-    """Of 20 faults, 3 are in a function, one in a function of memory, and 2 in a file."""
+    """Three of 20 faults are in a function, one in a function of memory, and two in a file."""
     known = {
         (None, None): 8, ("[anon]", None): 5, ("[kernel]", None): 1, ("[anon]", "jitted"): 1,
         ("/lib/libc.so", "malloc"): 3, ("/lib/libm.so", None): 2,
     }  # fmt: skip
     rows = [
-        {"ts": n, "pid": 7, "tid": 7, "kind": "minor", "ip_file": file, "symbol": name}
+        {"ts": n, "pid": 7, "tid": 7, "user": True, "ip_file": file, "symbol": name}
         for (file, name), count in known.items()
         for n in range(count)
     ]

@@ -31,9 +31,9 @@ def both_map(first=0, pages=16):
     return made
 
 
-def used(folder, made):
+def used(folder, made, name="t"):
     """Returns the pages that each thread uses, and those of them that are mapped around faults."""
-    with make_trace(folder / "t", made.tables, targets=TWO, clock=made.clock) as trace:
+    with make_trace(folder / name, made.tables, targets=TWO, clock=made.clock) as trace:
         PAGE_USES.make(trace)
         return {
             tid: (accessed, mapped)
@@ -90,11 +90,11 @@ def test_a_fault_takes_its_page_out_of_the_windows_of_its_own_process_only(tmp_p
     made = both_map()
     made.add_event(JOB, "fault", 5)
     made.add_event(JOB, "async_read_ahead", 5)
-    assert used(tmp_path / "a", made) == {JOB: (15 + 2, 15), PEER: (16 + 1, 16)}
+    assert used(tmp_path, made, "a") == {JOB: (15 + 2, 15), PEER: (16 + 1, 16)}
     made.add_event(PEER, "fault", 5)
     for page in (1, 2, 4, 6):
         made.add_event(OTHER, "add", page)
-    found = used(tmp_path / "b", made)
+    found = used(tmp_path, made, "b")
     assert (found[JOB], found[PEER]) == ((11 + 2, 11), (11 + 2, 11))
 
 
@@ -105,11 +105,11 @@ def test_a_page_that_is_added_after_faults_leaves_the_windows_of_all_others(tmp_
     made.add_event(OTHER, "access", FAR)
     made.add_event(PEER, "fault", 5)
     made.add_event(PEER, "async_read_ahead", 5)
-    assert used(tmp_path / "a", made) == {
+    assert used(tmp_path, made, "a") == {
         JOB: (16 + 1, 16), PEER: (15 + 2, 15), OTHER: (4 + 1, 4),
     }  # fmt: skip
     made.add_event(JOB, "add", 5)
-    assert used(tmp_path / "b", made) == {
+    assert used(tmp_path, made, "b") == {
         JOB: (15 + 1, 15), PEER: (15 + 2, 15), OTHER: (3 + 1, 3),
     }  # fmt: skip
 

@@ -112,8 +112,8 @@ def _enough(names: list[str], found: MemoryAnswer) -> str:
     amount = found.enough_bytes[names[0]]
     if amount == sum(found.own_bytes.get(name) or 0 for name in names):
         return (
-            "LRU reads the same with any memory, since no page is used twice, unless it is taken out"
-            " in between"
+            "LRU reads the same with any memory, since no page is used twice, unless it is taken"
+            " out in between"
         )
     shared = " together" if len(names) > 1 else ""
     return f"with {size(amount)}{shared}, LRU reads no page twice"

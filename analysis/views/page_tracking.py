@@ -197,9 +197,7 @@ def _follow(
         now = counters[0]
         pid, user = event["pid"], tid
         if thread["window"] > 0 and kind not in (BIO, WAIT):
-            rows = end_window(
-                event, base, pages, thread, windows, now, counters, uses, made
-            )
+            rows = end_window(event, base, pages, thread, windows, now, counters, uses, made)
             counters[3] += rows
             made += rows
         use = uses[made]

@@ -31,10 +31,10 @@ def without_taken_back(rows: Rows, mapped: NDArray[np.bool_]) -> Rows:
     low, high = np.searchsorted(wanted, first), np.searchsorted(wanted, first + pages)
     concerned = np.flatnonzero((back | mapped) & (low < high))
     run, page = np.empty((2, int(pages[back].sum())), np.int64)
+    ts, tid = (read_only(rows[name].astype(np.int64)) for name in ("ts", "tid"))
     gone = _taken_back(
         *(read_only(concerned), read_only(low), read_only(high)),
-        read_only(back),
-        *(read_only(rows[name].astype(np.int64)) for name in ("ts", "tid")),
+        *(read_only(back), ts, tid),
         *(read_only(wanted), run, page),
     )
     run, page = run[:gone], page[:gone]

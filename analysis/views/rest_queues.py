@@ -69,8 +69,8 @@ def _build(trace: Trace) -> None:
         found.append(rows[told])
         times.append(earlier["ts"].to_numpy(np.int64)[queued[told]])
         begins.append(first[queued[told]])
-    columns = {"row": found, "queue_ns": times, "sector": begins}
-    trace.keep(VIEW, pa.table({name: np.concatenate(parts) for name, parts in columns.items()}))
+    table = {"row": np.concatenate(found), "queue_ns": np.concatenate(times)}
+    trace.keep(VIEW, pa.table({**table, "sector": np.concatenate(begins)}))
 
 
 REST_QUEUES = View(

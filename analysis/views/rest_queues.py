@@ -84,6 +84,6 @@ REST_QUEUES = View(
     ),
     needs=("block",),
     build=_build,
-    example="SELECT count(*), avg(issue_ns - q.queue_ns)/1e6 ms FROM rest_queues q"
-    " JOIN requests USING (row)",
+    example="SELECT avg(r.issue_ns - q.queue_ns)/1e6 ms FROM rest_queues q JOIN requests r"
+    " ON q.row = r.row",
 )

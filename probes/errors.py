@@ -100,3 +100,12 @@ class EventsLost(TracerError):
     """Events were lost, and the user asked to fail in that case."""
 
     exit_code = ExitCode.EVENTS_LOST
+
+
+class Interrupted(TracerError):
+    """Ctrl-C, or a signal that counts as Ctrl-C, ended the verb."""
+
+    exit_code = ExitCode.ABORTED
+
+    def __init__(self, what: str = "interrupted before it was done", mend: str = "") -> None:
+        super().__init__(what, mend)

@@ -36,7 +36,7 @@ def export(
     """Writes a trace to `output`: a file; for csv and parquet, a folder with one file per table.
 
     Writes only what lies between `start_s` and `end_s`, in seconds since the start of the
-    recording: rows of tables are whole, slices and waits are cut. A chrome or folded file is
+    recording: rows of tables are whole, slices and waits are cut. A file of any format is
     compressed if its name ends in .gz. Returns {"tracks", "marks"} for a file, {"stacks", "waits"}
     for a folded one, rows by table for a folder. Raises UsageError if the output exists and `force`
     is not given. If writing fails, the partial output is removed.

@@ -15,8 +15,9 @@ from tracer.analysis.exchange.drawing import Window
 from tracer.analysis.exchange.marks import LATEST_NS, numbers_of, readable
 from tracer.analysis.exchange.streaming import query_batches, table_batches
 from tracer.analysis.views.flushes import flushes
+from tracer.analysis.views.phase_times import make_phase_times
 from tracer.analysis.views.requests import requests
-from tracer.analysis.views.steps import steps
+from tracer.analysis.views.steps import steps_until
 from tracer.store.files import create
 from tracer.store.trace import ALL_TABLES, Trace
 
@@ -25,19 +26,20 @@ VIEWS: dict[str, tuple[str, Callable[[Trace], str], str, str]] = {
         "block", requests, "coalesce(queue_ns, issue_ns)", f"coalesce(complete_ns, {LATEST_NS})",
     ),
     "flushes": ("block", flushes, "ts", "ts"),
-    "steps": ("phases", steps, "start", "start::HUGEINT + coalesce(total_ns, 0)"),
+    "steps": ("phases", steps_until, "start", f"coalesce(until, {LATEST_NS})"),
 }  # fmt: skip
-"""Derived tables: the table that each needs, the function that makes it, SQL for begin and end."""
+"""Views: the table that each needs, a function that makes it, or a table with its columns and more,
+and SQL for begin and end."""
 
 _FORMULA = (*"=+-@", *"\uff1d\uff0b\uff0d\uff20", "\t", "\r", "\n")
 """Characters with which a formula begins in a spreadsheet, with their full-width forms."""
 
+PHASES = "phases"
 _TS = ("ts", "ts")
 TIME = {
-    "phases": ("start", "end"), "loss": ("from", "to"), "syscalls": ("ts", "dur_ns"),
-    "off_cpu": ("ts", "dur_ns"),
+    "loss": ("from", "to"), "syscalls": ("ts", "dur_ns"), "off_cpu": ("ts", "dur_ns"),
 }  # fmt: skip
-"""Time columns of the tables that have more, or others, than `ts`."""
+"""Time columns of the tables that have more, or others, than `ts`, except phases."""
 
 # Any later row of the thread would show that this one is over.
 _UNENDED = f"""
@@ -63,21 +65,38 @@ def write_tables(trace: Trace, folder: Path, format: str, window: Window | None)
         unended = None
         if window is not None and TIME.get(name, _TS)[1] == "dur_ns":
             unended = _Unended(trace, name)
-        batches = (_within(name, batch, window, unended) for batch in table_batches(trace, name))
+        if window is not None and name == PHASES:
+            batches = _phases(trace, window)
+        else:
+            batches = (_within(name, one, window, unended) for one in table_batches(trace, name))
         rows[name] = _write(folder, name, format, batches, _schema(name))
     for name, (needs, make, begun, over) in VIEWS.items():
         if needs in trace.tables:
-            view = make(trace)
-            sql = f"SELECT * FROM {view}"
+            source = make(trace)
+            schema = trace.arrow(f"SELECT * FROM {name} LIMIT 0").schema
+            sql = f"SELECT {_listed(schema.names)} FROM {source}"
             if window is not None:
                 sql += f" WHERE {begun} <= {window.end} AND {over} >= {window.start}"
-            schema = trace.arrow(f"SELECT * FROM {view} LIMIT 0").schema
             rows[name] = _write(folder, name, format, query_batches(trace, sql), schema)
     return rows
 
 
 def _schema(name: str) -> pa.Schema:
     return ALL_TABLES[name].arrow_schema()
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(f'"{name}"' for name in names)
+
+
+def _phases(trace: Trace, window: Window) -> Iterator[pa.RecordBatch]:
+    """Yields the phases of a window. One without an end lasts until its thread ends."""
+    make_phase_times(trace)
+    yield from query_batches(
+        trace,
+        f"SELECT {_listed(_schema(PHASES).names)} FROM phase_times WHERE start <= {window.end}"
+        f" AND coalesce(until, {LATEST_NS}) >= {window.start} ORDER BY row",
+    )
 
 
 class _Unended:

@@ -18,6 +18,7 @@ from tracer.analysis.findings.finding import name as named
 from tracer.analysis.findings.window import Scope, whole, window
 from tracer.analysis.views.asked_bios import asked_bios
 from tracer.analysis.views.requests import requests
+from tracer.analysis.views.rest_queues import REST_QUEUES
 from tracer.analysis.views.threads import of_threads
 from tracer.analysis.views.volumes import requests_on_one_level
 from tracer.store.trace import Trace
@@ -27,16 +28,20 @@ _HALF = 50.0
 _HELD_BACK = ", without the time for which a limit on the speed of a disk holds reads back"
 
 # A thread of the kernel may issue a request that another one has queued. No bio is queued for the
-# rest of a split one, but the scheduler takes it.
+# rest of a split one, but the rest waits since the whole bio does.
 _ASKED = """(
     SELECT coalesce(b.pid, r.pid) AS pid, coalesce(b.tid, r.tid) AS tid, r.operation, r.nr_sector,
-        coalesce(r.queue_ns, r.insert_ns, r.issue_ns) AS since, r.issue_ns, r.complete_ns AS until,
+        coalesce(r.queued, r.insert_ns, r.issue_ns) AS since, r.issue_ns, r.complete_ns AS until,
         coalesce(b.held_back, false) AS held_back
-    FROM (FROM requests WHERE {once}) r LEFT JOIN (
+    FROM (
+        SELECT o.*, coalesce(o.queue_ns, q.queue_ns) AS queued,
+            if(o.queue_ns IS NULL, q.sector, o.sector) AS bio_sector
+        FROM (FROM requests WHERE {once}) o LEFT JOIN rest_queues q ON o.row = q.row
+    ) r LEFT JOIN (
         SELECT ts, sector, any_value(pid) AS pid, any_value(tid) AS tid,
             bool_or(held_back) AS held_back
         FROM {bios} GROUP BY ALL
-    ) b ON r.queue_ns = b.ts AND r.sector = b.sector
+    ) b ON r.queued = b.ts AND r.bio_sector = b.sector
 )"""
 
 
@@ -83,15 +88,16 @@ def _a(operation: str) -> str:
 def reads(trace: Trace) -> list[Finding]:
     """Returns the time in which a read that the jobs' threads asked for was queued or in service.
 
-    It is an upper bound on their waiting time, because nobody waits for read-ahead. A read by a
-    thread of the kernel counts, too, unless it is known to be for others. The time for which a read
-    is held back before it is queued does not count. If several jobs train at once, the time is the
-    sum over their processes. Needs the tables block and processes.
+    It is an upper bound on their waiting time, because nobody waits for read-ahead. The rest of a
+    split read is queued since the whole read is. A read by a thread of the kernel counts, too,
+    unless it is known to be for others. The time for which a read is held back before it is queued
+    does not count. If several jobs train at once, the time is the sum over their processes. Needs
+    the tables block and processes.
     """
     over = window(trace)
     if over is None:
         return []
-    requests(trace)
+    REST_QUEUES.make(trace)
     process = "PARTITION BY pid " if over.jobs > 1 else ""
     asked = _ASKED.format(bios=asked_bios(trace), once=requests_on_one_level(trace, None))
     answer = ask(

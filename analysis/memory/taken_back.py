@@ -1,7 +1,7 @@
 """Runs of pages without those that turn out not to have been there.
 
 A window around a fault may seem to map pages that are added to the cache only later. The rows that
-tell so take back the last window's use of each of these pages.
+tell so, with the time and the thread of the window, take back its use of each of these pages.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ Rows = dict[str, NDArray[Any]]
 def without_taken_back(rows: Rows, mapped: NDArray[np.bool_]) -> Rows:
     """Returns runs, in order of time, without the pages whose uses others of them take back.
 
-    rows: first, index, pages, tenant, `taken_back` (True: this run takes back uses), and others,
-    which it keeps for what is left of a run. `mapped`: the runs of windows.
+    rows: first, index, pages, tenant, ts, tid, `taken_back` (True: this run takes back uses), and
+    others, which it keeps for what is left of a run. `mapped`: the runs of windows.
     """
     back = rows["taken_back"]
     if not back.any():
@@ -31,9 +31,10 @@ def without_taken_back(rows: Rows, mapped: NDArray[np.bool_]) -> Rows:
     low, high = np.searchsorted(wanted, first), np.searchsorted(wanted, first + pages)
     concerned = np.flatnonzero((back | mapped) & (low < high))
     run, page = np.empty((2, int(pages[back].sum())), np.int64)
+    ts, tid = (read_only(rows[name].astype(np.int64)) for name in ("ts", "tid"))
     gone = _taken_back(
         *(read_only(concerned), read_only(low), read_only(high)),
-        read_only(back),
+        *(read_only(back), ts, tid),
         *(read_only(wanted), run, page),
     )
     run, page = run[:gone], page[:gone]
@@ -43,11 +44,13 @@ def without_taken_back(rows: Rows, mapped: NDArray[np.bool_]) -> Rows:
     begin = np.cumsum(parts) - parts
     kept = np.ones(int(parts.sum()), np.bool_)
     kept[begin[run] + page - first[run]] = False
-    # A target that uses a page keeps one use.
-    uses = np.flatnonzero(~back)
-    kept[begin[uses[np.unique(rows["tenant"][uses], return_index=True)[1]]]] = True
     kept[begin[back]] = False
     of = np.repeat(np.arange(len(back)), parts)
+    # A target that would be left without any use keeps one.
+    uses = np.flatnonzero(~back)
+    tenants, at = np.unique(rows["tenant"][uses], return_index=True)
+    gone_out = ~np.isin(tenants, rows["tenant"][of[kept]])
+    kept[begin[uses[at[gone_out]]]] = True
     offset = (np.arange(len(of)) - begin[of])[kept]
     of = of[kept]
     left = {name: values[of] for name, values in rows.items()}
@@ -68,19 +71,34 @@ def _taken_back(
     low: Ints,
     high: Ints,
     back: NDArray[np.bool_],
+    ts: Ints,
+    tid: Ints,
     wanted: Ints,
     run: Ints,
     page: Ints,
 ) -> int:
-    # Fills in the run of each use that is taken back, and its page; returns their number.
+    # Fills in the run of each use that is taken back, and its page; returns their number. Backward
+    # in time, a page has the rows that take it back, until their windows come.
     last = np.full(len(wanted), -1)
-    gone = 0
-    for row in concerned:
+    asking, before = np.empty_like(run), np.empty_like(run)
+    asked = gone = 0
+    for number in range(len(concerned) - 1, -1, -1):
+        row = concerned[number]
         for at in range(low[row], high[row]):
-            if not back[row]:
-                last[at] = row
-            elif last[at] >= 0:
-                run[gone], page[gone] = last[at], wanted[at]
-                last[at] = -1
-                gone += 1
+            if back[row]:
+                asking[asked], before[asked] = row, last[at]
+                last[at] = asked
+                asked += 1
+                continue
+            found, later = last[at], -1
+            while found >= 0 and (ts[asking[found]] != ts[row] or tid[asking[found]] != tid[row]):
+                found, later = before[found], found
+            if found < 0:
+                continue
+            if later < 0:
+                last[at] = before[found]
+            else:
+                before[later] = before[found]
+            run[gone], page[gone] = row, wanted[at]
+            gone += 1
     return gone

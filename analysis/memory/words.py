@@ -94,11 +94,7 @@ def basis(found: MemoryAnswer) -> list[str]:
     said += [f"{together(names)} share each amount of memory." for names in found.shared]
     for target in sorted(found.own_bytes):
         said += _basis_of(target, found)
-    for names in found.shared:
-        said.append(
-            f"{together(names)}: with {size(found.enough_bytes[names[0]])} together, LRU reads no"
-            " page twice."
-        )
+    said += [f"{together(names)}: {_enough(names, found)}." for names in found.shared]
     if found.warm_pages:
         said.append(
             f"Up to {size(found.warm_pages * found.page_bytes)} were in memory before the"
@@ -117,6 +113,18 @@ def _about_partial(reads: pd.DataFrame) -> list[str]:
     ]
 
 
+def _enough(names: list[str], found: MemoryAnswer) -> str:
+    """Returns in words the least memory with which LRU reads no page of these targets twice."""
+    amount = found.enough_bytes[names[0]]
+    if amount == sum(found.own_bytes.get(name) or 0 for name in names):
+        return (
+            "LRU reads the same with any memory, since no page is used twice, unless it is taken"
+            " out in between"
+        )
+    shared = " together" if len(names) > 1 else ""
+    return f"with {size(amount)}{shared}, LRU reads no page twice"
+
+
 def _basis_of(target: str, found: MemoryAnswer) -> list[str]:
     """Returns the sentences on one target."""
     mine, shown = found.own_bytes[target], name(target)
@@ -130,7 +138,7 @@ def _basis_of(target: str, found: MemoryAnswer) -> list[str]:
     else:
         said.append(f"{shown}: {size(mine)} of the memory are its own, the rest page cache.")
     if target in found.enough_bytes and not shares:
-        said.append(f"{shown}: with {size(found.enough_bytes[target])}, LRU reads no page twice.")
+        said.append(f"{shown}: {_enough([target], found)}.")
     if target in found.error:
         limit = found.limit_bytes.get(target)
         at = f"at its limit of {size(limit)}" if limit else "without a limit"

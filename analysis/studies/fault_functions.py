@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pandas as pd
 
 from tracer.analysis.report.faults import fault_causes
@@ -65,3 +66,13 @@ def of_causes(causes: pd.DataFrame) -> dict[str, float | str | None]:
     by = percent.groupby(causes["symbol"].map(cause_of)).sum()
     found |= {f"faults_by_{cause}_percent": float(by.get(cause, 0.0)) for cause in CAUSES}
     return found | {"faults_by_causes_percent": float(by.sum())}
+
+
+def named_causes(causes: pd.DataFrame) -> pd.DataFrame:
+    """Returns the rows of `fault_causes` that name a function, or at least a file.
+
+    The others are faults of many functions: nothing is known of them, or only that their code lies
+    in memory without a file ([anon]) or in the kernel.
+    """
+    in_file = [isinstance(file, str) and not file.startswith("[") for file in causes["file"]]
+    return causes[causes["symbol"].notna() | np.array(in_file, np.bool_)]

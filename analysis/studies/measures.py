@@ -29,7 +29,7 @@ from tracer.analysis.studies.cpu_time import MEASURES as MEASURES_OF_CPU
 from tracer.analysis.studies.cpu_time import cpu_measures
 from tracer.analysis.studies.facts import Budget, Long, Number, Text, keep
 from tracer.analysis.studies.fault_functions import MEASURES as MEASURES_OF_CAUSES
-from tracer.analysis.studies.fault_functions import cause_measures
+from tracer.analysis.studies.fault_functions import cause_measures, named_causes
 from tracer.analysis.studies.flush_layer import layer_curve, most_saved, run_writebacks
 from tracer.analysis.views.energy import all_of, energy, why_none
 from tracer.analysis.views.faults import FAULTS
@@ -40,7 +40,7 @@ from tracer.store.checked import STRICT
 from tracer.store.trace import Trace
 
 FILE = "measures.json"
-VERSION = 9
+VERSION = 10
 """Version of the measures: measures of another version are computed again."""
 
 _MAX_BYTES = 1 << 18
@@ -246,10 +246,9 @@ def _written(trace: Trace, dev: str | None) -> dict[str, Any]:
 
 
 def _causes(trace: Trace, dev: str | None) -> dict[str, Any]:
-    causes = fault_causes(trace)
-    if causes[["file", "symbol"]].isna().all(axis=None):
+    shares = named_causes(fault_causes(trace))["percent"]
+    if not len(shares):
         return {}
-    shares = causes["percent"]
     return {"top_cause_percent": shares.max(), "top_causes_percent": shares.head(_TOP).sum()}
 
 

@@ -14,6 +14,7 @@ from tracer.analysis.views.passes import PASSES
 from tracer.analysis.views.phase_times import PHASE_TIMES
 from tracer.analysis.views.reads import READS
 from tracer.analysis.views.requests import REQUESTS
+from tracer.analysis.views.rest_queues import REST_QUEUES
 from tracer.analysis.views.stalls import STALLS
 from tracer.analysis.views.steps import STEPS
 from tracer.analysis.views.threads import THREADS
@@ -34,6 +35,7 @@ VIEWS: dict[str, View] = {
         PHASE_TIMES,
         READS,
         REQUESTS,
+        REST_QUEUES,
         STALLS,
         STEPS,
         THREADS,

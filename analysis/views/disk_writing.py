@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracer.analysis.views.rest_queues import make_rest_queues
+from tracer.analysis.views.rest_queues import REST_QUEUES
 from tracer.analysis.views.stretches import NO_TIME, Ints, Stretches, in_any, joined
 from tracer.store.trace import Trace
 
@@ -42,9 +42,8 @@ def disk_use(trace: Trace, ended: int, not_known: Stretches) -> DiskUse:
 
     Needs the table block, which may be empty.
     """
-    make_rest_queues(trace)
+    REST_QUEUES.make(trace)
     rows = trace.arrow(_REQUESTS.format(ended=ended))
-    trace.drop("rest_queues")
     disk, read, queued, issued, completed = (
         rows[name].to_numpy() for name in ("disk", "read", "queued", "issued", "completed")
     )

@@ -55,7 +55,7 @@ def delete(
         if page["flags"] & FRESH:
             use["unused"] += 1
         if page["flags"] & TAKEN_FOR_CACHED:
-            page["added"] = 0  # the time of a window is no event's number
+            page["added"] = 0  # the number of a window is no event's
         page["flags"] = KNOWN
         page["evicted"] = 0
         page["mapped"] = 0

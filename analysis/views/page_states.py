@@ -77,8 +77,8 @@ COUNTS = USE.names[10:] if USE.names else ()
 PAGE = np.dtype(
     [
         ("flags", "u1"),
-        ("by", "i4"),  # the thread that added it; BY_WINDOW: whose window it was
-        ("added", "i8"),  # number of the event that added it; BY_WINDOW: ns, time of the window
+        ("by", "i4"),  # the thread that added it
+        ("added", "i8"),  # number of the event that added it; BY_WINDOW: number of its last window
         ("evicted", "i8"),  # pages evicted before it; 0: it was not evicted since it was added
         ("mapped", "i8"),  # number of the event that mapped it
         ("mapped_by", "i4"),  # the process that mapped it last
@@ -90,7 +90,7 @@ KNOWN, CACHED, FRESH, TAKEN_FOR_CACHED, ASKED, UNREAD, BY_WINDOW = 1, 2, 4, 8, 1
 """Flags of a page: some event named it; it is in the cache; it was read and not used yet; nothing
 but an access told that it is in the cache; a call brought it in and has not accessed it yet; a read
 brought it in, and no bio that was held back has read it since; nothing but an access told that it
-is in the cache, and it counts as mapped by a window around a fault."""
+is in the cache, and it counts as mapped by windows around faults."""
 
 THREAD = np.dtype(
     [
@@ -103,6 +103,8 @@ THREAD = np.dtype(
         ("window_end", "i8"),
         ("window_ts", "i8"),
         ("window_pid", "i4"),
+        ("window_event", "i8"),  # number of its event
+        ("window_cold", "u1"),  # 1: its file was `cold` then, as in FILE
         ("remapped", "i8"),  # number of the event before which its mappings ended
         ("counted", "i8"),  # first page of the call that is not counted yet
         ("event", "i8"),  # number of that event
@@ -131,6 +133,18 @@ THREAD = np.dtype(
     ],
     align=True,
 )
+WINDOW = np.dtype(
+    [
+        ("ts", "i8"),  # ns
+        ("pid", "i4"),  # the process and thread that mapped it
+        ("tid", "i4"),
+        ("before", "i8"),  # number of the window before it of the same pages; 0: none
+    ],
+    align=True,
+)
+"""A window around a fault that some pages count as mapped by."""
+MOST_WINDOWS = 1 << 24
+"""Most windows of such pages that are kept: each takes 24 bytes. Later ones are not taken back."""
 FILE = np.dtype(
     [
         ("pid", "i4"),  # the process and thread that used it last

@@ -16,6 +16,7 @@ began to read pages from the device, or else that of its first access.
 A fault is logged before its page is added. Before it and after it, the kernel tries to map the
 cached pages of a window around it. A window that is followed by a fault in it was no success. One
 that has success maps a page at least: if all its pages are mapped, the mapping must be a new one.
+A page that anybody adds was not there for any window before: none of them mapped it.
 """
 
 from __future__ import annotations
@@ -37,7 +38,14 @@ from tracer.analysis.views.page_changes import (
     read_held_back,
     use_pages,
 )
-from tracer.analysis.views.page_mappings import fault, map_window, take_back
+from tracer.analysis.views.page_mappings import (
+    begin_window,
+    count_windows,
+    end_window,
+    fault,
+    take_back,
+    take_back_own,
+)
 from tracer.analysis.views.page_states import (
     ACCESS,
     ADD,
@@ -55,6 +63,7 @@ from tracer.analysis.views.page_states import (
     FILE,
     MAP,
     MOST_PAGES,
+    MOST_WINDOWS,
     NOTHING,
     PAGE,
     RETURN,
@@ -62,6 +71,7 @@ from tracer.analysis.views.page_states import (
     THREAD,
     USE,
     WAIT,
+    WINDOW,
     untouched,
 )
 from tracer.analysis.views.stretches import Ints
@@ -101,9 +111,11 @@ class PageTracking:
         self._pages = untouched(int((base + end).max(initial=0)), PAGE)
         self._threads = untouched(PID_LIMIT, THREAD)
         self._files = np.zeros(len(base), FILE)
-        self._counters = np.zeros(4, np.int64)
+        self._windows = untouched(MOST_WINDOWS, WINDOW)
+        # Events, pages evicted, looks at pages, rows of runs, and windows.
+        self._counters = np.zeros(5, np.int64)
         self._spare = 64
-        self._windows = np.zeros(0, np.int64)
+        self._mapping = np.zeros(0, np.int64)
         reclaimers = reclaimers[(reclaimers > 0) & (reclaimers < PID_LIMIT)]
         self._threads["reclaims"][reclaimers] = 1
 
@@ -114,14 +126,15 @@ class PageTracking:
         counted at the event that adds the page. Raises BadTrace for too many pages.
         """
         mapping = np.unique(events["tid"][events["kind"] == MAP])
-        self._windows = np.union1d(self._windows, mapping)
+        self._mapping = np.union1d(self._mapping, mapping)
         done = 0
         while done < len(events):
             # An event may also decide about the window before it, whose pages have a row per run.
             uses = np.zeros(2 * (len(events) - done) + self._spare, USE)
             followed, made = _follow(
                 read_only(events[done:]), self._base, self._end, self._page_bytes, self._told,
-                self._inferred, self._pages, self._threads, self._files, self._counters, uses,
+                self._inferred, self._pages, self._threads, self._files, self._windows,
+                self._counters, uses,
             )  # fmt: skip
             done += followed
             self._check()
@@ -140,8 +153,8 @@ class PageTracking:
 
         The latter have the time `ts`, one row per file.
         """
-        last = np.zeros(len(self._windows), EVENT)
-        last["kind"], last["tid"], last["file"] = END, self._windows, NOTHING
+        last = np.zeros(len(self._mapping), EVENT)
+        last["kind"], last["tid"], last["file"] = END, self._mapping, NOTHING
         yield from self.add(last)
         unused = np.zeros(len(self._base), np.int64)
         count_fresh(self._base, self._end, self._pages, unused)
@@ -164,6 +177,7 @@ def _follow(
     pages: NDArray[np.void],
     threads: NDArray[np.void],
     files: NDArray[np.void],
+    windows: NDArray[np.void],
     counters: Ints,
     uses: NDArray[np.void],
 ) -> tuple[int, int]:
@@ -175,13 +189,15 @@ def _follow(
         if tid < 0 or tid >= len(threads):
             continue
         thread = threads[tid]
-        if made + 2 + _wide(event, thread) // 2 > len(uses):
+        taken = _to_take_back(event, base, ends, pages, windows)
+        counters[2] += taken
+        if counters[2] > _MOST_LOOKS or made + 2 + taken + _wide(event, thread) // 2 > len(uses):
             return number, made
         counters[0] += 1
         now = counters[0]
         pid, user = event["pid"], tid
         if thread["window"] > 0 and kind not in (BIO, WAIT):
-            rows = _end_window(event, base, pages, files, thread, now, uses, made)
+            rows = end_window(event, base, pages, thread, windows, now, counters, uses, made)
             counters[3] += rows
             made += rows
         use = uses[made]
@@ -242,9 +258,13 @@ def _follow(
             counters[2] += end - first
             if counters[2] > _MOST_LOOKS:
                 return number, made
-            if kind == FAULT or (kind == ADD and thread["last"] == FAULT):
-                until = first + 1 if kind == FAULT else end
-                rows = take_back(pages, base[file], first, until, file, event["pid"], uses, made)
+            if kind in (ADD, FAULT):
+                if kind == ADD:
+                    rows = take_back(pages, base[file], first, end, file, windows, uses, made)
+                else:
+                    rows = take_back_own(
+                        pages, base[file], first, file, pid, windows, counters, uses, made
+                    )
                 counters[3] += rows
                 made += rows
                 use = uses[made]
@@ -273,7 +293,7 @@ def _follow(
                     look_ahead(pages, base[file], first, end)
                 continue
             elif kind == MAP:
-                _begin_window(event, end, thread)
+                begin_window(event, end, files, now, thread)
                 files[file]["pid"], files[file]["tid"] = event["pid"], tid
                 continue
             elif kind == ACCESS and inferred:
@@ -330,8 +350,21 @@ def _owner(
 
 
 @compiled
+def _to_take_back(event: Any, base: Ints, ends: Ints, pages: Any, windows: Any) -> int:
+    # Returns the windows so far of the pages that an event adds, or of the one that it faults for.
+    file, first, kind = event["file"], event["index"], event["kind"]
+    if kind not in (ADD, FAULT) or file < 0 or first < 0 or first >= ends[file]:
+        return 0
+    end = first + 1
+    if kind == ADD:
+        end = min(first + min(max(event["pages"], 1), MOST_PAGES), ends[file])
+    return int(count_windows(pages, base[file], first, end, windows))
+
+
+@compiled
 def _wide(event: Any, thread: Any) -> int:
-    # Returns twice the rows of pages that are mapped, taken back, or leave, at this event.
+    # Returns twice the rows of pages that are mapped, taken back from a window that is decided now,
+    # or leave, at this event.
     wide: Any = 0
     if thread["window"] > 0:
         wide += thread["window_end"] - thread["window_first"]
@@ -340,30 +373,3 @@ def _wide(event: Any, thread: Any) -> int:
     if event["kind"] == FAULT:
         wide += 2
     return int(wide)
-
-
-@compiled
-def _begin_window(event: Any, end: int, thread: Any) -> None:
-    thread["window"] = event["file"] + 1
-    thread["window_first"], thread["window_end"] = event["index"], end
-    thread["window_ts"], thread["window_pid"] = event["ts"], event["pid"]
-    thread["bio_file"] = thread["to_read"] = 0
-
-
-@compiled
-def _end_window(
-    event: Any, base: Ints, pages: Any, files: Any, thread: Any, now: int, uses: Any, made: int
-) -> int:
-    # Decides by the thread's next event about the window that it mapped; returns the rows made.
-    file = thread["window"] - 1
-    fails = (
-        event["kind"] == FAULT
-        and event["file"] == file
-        and thread["window_first"] <= event["index"] < thread["window_end"]
-    )
-    rows: Any = 0
-    if not fails:
-        cold = files[file]["cold"] != 0
-        rows = map_window(pages, base[file], cold, event["tid"], now, thread, uses, made)
-    thread["window"] = 0
-    return int(rows)

@@ -14,8 +14,12 @@ import pyarrow as pa
 
 from tracer.analysis.views.covering import last_cover, stops
 from tracer.analysis.views.requests import OPERATION, REQUESTS
+from tracer.analysis.views.view import View
 from tracer.analysis.views.volumes import make_partitions
+from tracer.probes.schema import Column, Type
 from tracer.store.trace import Trace
+
+VIEW = "rest_queues"
 
 _RESTS = """
 SELECT row, dev AS disk, operation, sector FROM requests
@@ -47,19 +51,14 @@ WITH rests AS ({_RESTS}), longer AS ({_LONGER}), merged AS (
 SELECT dense_rank() OVER (ORDER BY disk, operation) AS place, row, sector, ts, nr_sector
 FROM merged ORDER BY place, row DESC
 """
-_UNKNOWN = -(1 << 63)
+_UNKNOWN = -1
 
 
-def make_rest_queues(trace: Trace) -> None:
-    """Makes the table `rest_queues`: row (of the view `requests`), queue_ns.
-
-    It has each read or write request at whose first sector no bio was queued, but that begins
-    within an earlier bio of its device and operation. `queue_ns` is the time of the latest of these
-    bios. Needs the table block, which may be empty.
-    """
+def _build(trace: Trace) -> None:
     REQUESTS.make(trace)
     make_partitions(trace)
     found, times = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    begins = [np.zeros(0, np.uint64)]
     for place in _places(trace):
         is_rest = (place["nr_sector"] == 0).to_numpy(bool)
         requests, earlier = place[is_rest], place[~is_rest]
@@ -71,13 +70,15 @@ def make_rest_queues(trace: Trace) -> None:
             np.searchsorted(-rows, -earlier["row"].to_numpy(np.int64)),
             first,
             stops(first, earlier["nr_sector"].to_numpy(np.int64)),
-            earlier["ts"].to_numpy(np.int64, copy=True),
+            np.arange(len(first)),
             _UNKNOWN,
         )
-        found.append(rows[queued != _UNKNOWN])
-        times.append(queued[queued != _UNKNOWN])
+        told = queued != _UNKNOWN
+        found.append(rows[told])
+        times.append(earlier["ts"].to_numpy(np.int64)[queued[told]])
+        begins.append(first[queued[told]])
     table = {"row": np.concatenate(found), "queue_ns": np.concatenate(times)}
-    trace.keep("rest_queues", pa.table(table))
+    trace.keep(VIEW, pa.table({**table, "sector": np.concatenate(begins)}))
 
 
 def _places(trace: Trace) -> Iterator[pd.DataFrame]:
@@ -93,3 +94,19 @@ def _places(trace: Trace) -> Iterator[pd.DataFrame]:
             parts.append(part)
     if parts:
         yield pd.concat(parts)
+
+
+REST_QUEUES = View(
+    VIEW,
+    "One row per read or write request that is the rest of a split bio: none was queued at its"
+    " first sector, but it begins within an earlier bio of its device and operation.",
+    (
+        Column("row", Type.INT64, "row of its issue in the table block, as in requests"),
+        Column("queue_ns", Type.INT64, "time at which the latest such bio was queued", "ns"),
+        Column("sector", Type.UINT64, "first sector of that bio", "sectors"),
+    ),
+    needs=("block",),
+    build=_build,
+    example="SELECT avg(r.issue_ns - q.queue_ns)/1e6 ms FROM rest_queues q JOIN requests r"
+    " ON q.row = r.row",
+)

@@ -14,6 +14,7 @@ from tracer.probes.schema import Column, Type
 from tracer.store.trace import Trace
 
 VIEW = "steps"
+_UNTIL = "steps_until"
 
 _PARTS = ("fetch", "forward", "backward", "optimizer", "checkpoint")
 _STAGES = ("train", "eval", "inference")
@@ -38,6 +39,12 @@ _OF_ENDED = ", ".join(
     + [f'if(s."end" IS NOT NULL, gpu_{n}_ns, NULL) AS gpu_{n}_ns' for n in _COMPUTE]
 )
 
+# A step without an end lasts at most until the thread's next step, or its thread's end.
+_LASTS = """
+coalesce(s."end", if(s.tid IS NULL, s.until,
+    least(lead(s.start) OVER (PARTITION BY s.pid, s.tid ORDER BY s.id), s.until)))
+"""
+
 _MARKED = f"""
 CREATE OR REPLACE TEMP TABLE step_phases AS
 -- Times that lie years from the machine's start are not valid, and their sums would overflow.
@@ -56,10 +63,8 @@ ORDER BY lane, start, "end" DESC, row
 
 _STEPS_SQL = f"""
 SELECT dense_rank() OVER (ORDER BY pid, tid) - 1 AS lane, pid, tid, id, start,
-    -- A step without an end lasts at most until the next step, or its thread's end.
-    coalesce("end", least(lead(start) OVER (PARTITION BY pid, tid ORDER BY id), until), {NEVER})
-        AS "end"
-FROM numbered_steps WHERE tid IS NOT NULL ORDER BY lane, start, "end" DESC, id
+    coalesce({_LASTS}, {NEVER}) AS "end"
+FROM numbered_steps s WHERE tid IS NOT NULL ORDER BY lane, start, "end" DESC, id
 """
 
 _NUMBERED = """
@@ -113,7 +118,7 @@ WHERE coalesce(e.epoch = c.epoch, true) AND coalesce(e.pass = c.pass, true)
 """
 
 _SQL = f"""
-CREATE OR REPLACE TEMP TABLE {VIEW} AS
+CREATE OR REPLACE TEMP TABLE $table AS
 WITH outer_part AS (
     SELECT *, coalesce(max("end") OVER (
         PARTITION BY id ORDER BY start, number ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
@@ -143,7 +148,7 @@ WITH outer_part AS (
         {_SUMS}
     FROM own GROUP BY id
 ), whole AS (
-    SELECT s.*, least(s.start, coalesce(first, s.start)) AS begun,
+    SELECT s.* REPLACE ({_LASTS} AS until), least(s.start, coalesce(first, s.start)) AS begun,
         {_OF_ENDED}
     FROM numbered_steps s LEFT JOIN sums USING (id)
 )
@@ -154,7 +159,7 @@ SELECT whole.pid, whole.tid, whole.stage, whole.epoch, whole.step,
     whole."end" - begun - fetch_ns - forward_ns - backward_ns - optimizer_ns - checkpoint_ns
         AS overhead_ns,
     {", ".join(f"gpu_{n}_ns" for n in _COMPUTE)},
-    whole.source
+    whole.source $more
 FROM whole ORDER BY begun, whole.pid, whole.tid
 """
 
@@ -167,7 +172,7 @@ def _build(trace: Trace) -> None:
     trace.execute(_NUMBERED)
     _keep_innermost(trace, "step_cuts", _STEPS_SQL, "id")
     trace.execute(_PLACED)
-    trace.execute(_SQL)
+    trace.execute(_SQL.replace("$table", VIEW).replace("$more", ""))
 
 
 def _keep_innermost(trace: Trace, table: str, query: str, name: str) -> None:
@@ -253,6 +258,17 @@ def steps(trace: Trace) -> str:
     --cuda-sync`, each part waits for the GPU. Needs the table phases.
     """
     return STEPS.make(trace)
+
+
+def steps_until(trace: Trace) -> str:
+    """Makes a table like the view `steps`, with one more column, and returns its name.
+
+    until (ns): the end of the step; if it has none, the begin of its thread's next step, or the end
+    of its thread; null: it lasted longer than the recording.
+    """
+    steps(trace)
+    trace.execute(_SQL.replace("$table", _UNTIL).replace("$more", ", whole.until"))
+    return _UNTIL
 
 
 def in_recording(trace: Trace, of: str = "") -> str:

@@ -90,8 +90,11 @@ LINE_COLUMNS = (
 _EVIDENCE = f"""
 CREATE OR REPLACE TEMP TABLE wait_evidence AS
 SELECT e.* FROM (
-    SELECT tid, ts, 'read' AS what, dev AS detail FROM block
+    -- The first of several bios at one time: that of the uppermost of stacked devices.
+    SELECT tid, ts, 'read' AS what, arg_min(dev, row) AS detail FROM block_rows
     WHERE event = 'bio_queue' AND nr_sector > 0 AND {OPERATION} = 'read'
+        AND tid IN (SELECT tid FROM waiting_threads)
+    GROUP BY tid, ts
     UNION ALL
     SELECT tid, ts, 'flush', dev FROM block
     WHERE event = 'bio_queue' AND nr_sector = 0 AND starts_with(rwbs, 'F')

@@ -1,6 +1,7 @@
 """Exported tables of a window of time: what lies in it in part, and what did not end."""
 
 import pandas as pd
+import pytest
 
 from tests.support.traces import make_trace
 from tracer.analysis.exchange.exporting import export
@@ -64,3 +65,39 @@ def test_a_call_that_did_not_end_lies_in_all_later_times_if_no_thread_is_known(t
             for at in (5, 900)
         ]
     assert found == [1, 1]
+
+
+@pytest.mark.parametrize("format", ["csv", "parquet"])
+def test_a_phase_without_an_end_lies_in_all_times_until_its_thread_ends(tmp_path, format):
+    """Thread 7 is killed at 40. A step lasts until its thread's next one, if it has no end."""
+
+    def phase(name, tid, start, end=None, step=None):
+        return {"name": name, "pid": tid, "tid": tid, "start": start, "end": end, "step": step}
+
+    tables = {
+        "processes": [
+            {"pid": tid, "tid": tid, "start_ns": 0, "end_ns": until}
+            for tid, until in ((7, 40), (8, None))
+        ],
+        "phases": [
+            phase("train", 7, 5), phase("train", 8, 6), phase("step", 7, 10, 20, step=0),
+            phase("step", 8, 12, step=0), phase("step", 7, 30, step=1),
+            phase("step", 8, 52, step=1),
+        ],
+    }  # fmt: skip
+    found = {}
+    with make_trace(tmp_path / "t", tables) as trace:
+        assert export(trace, format, tmp_path / "whole")["phases"] == 6
+        for at in (4, 8, 15, 25, 35, 45, 60):
+            window = {"start_s": at * 1e-9, "end_s": at * 1e-9}
+            said = export(trace, format, tmp_path / f"{at}", **window)
+            found[at] = said["phases"], said["steps"]
+            read = {"csv": pd.read_csv, "parquet": pd.read_parquet}[format]
+            for name in ("phases", "steps"):
+                part, whole = (
+                    read(tmp_path / one / f"{name}.{format}") for one in (f"{at}", "whole")
+                )
+                assert (list(part), len(part)) == (list(whole), said[name])
+    assert found == {
+        4: (0, 0), 8: (2, 0), 15: (4, 2), 25: (3, 1), 35: (4, 2), 45: (2, 1), 60: (3, 1),
+    }  # fmt: skip

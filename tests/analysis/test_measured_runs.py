@@ -83,6 +83,23 @@ def test_faults_of_which_no_file_or_function_is_known_have_no_cause(tmp_path):
         assert of_trace(trace, only=causes) == dict.fromkeys(causes, 100)
 
 
+def test_faults_without_a_name_are_no_cause_beside_named_ones(tmp_path):
+    """Three of 20 faults are in a function, one in a function of memory, and two in a file."""
+    known = {
+        (None, None): 8, ("[anon]", None): 5, ("[kernel]", None): 1, ("[anon]", "jitted"): 1,
+        ("/lib/libc.so", "malloc"): 3, ("/lib/libm.so", None): 2,
+    }  # fmt: skip
+    rows = [
+        {"ts": n, "pid": 7, "tid": 7, "user": True, "ip_file": file, "symbol": name}
+        for (file, name), count in known.items()
+        for n in range(count)
+    ]
+    tables = {"processes": [{"pid": 7, "tid": 7, "role": "target"}], "page_faults": rows}
+    causes = {"top_cause_percent": 15, "top_causes_percent": 30}
+    with make_trace(tmp_path / "t", tables) as trace:
+        assert of_trace(trace, only=causes) == pytest.approx(causes)
+
+
 def test_the_runs_of_a_folder_are_a_frame_and_the_failed_ones_apart(tmp_path):
     (tmp_path / "study.json").write_text('{"name": "mine", "paper": "001"}')
     for name, facts in {

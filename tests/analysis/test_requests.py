@@ -7,6 +7,7 @@ from tests.support.traces import make_trace
 from tracer.analysis.views import request_pairing
 from tracer.analysis.views import requests as requests_view
 from tracer.analysis.views.requests import requests
+from tracer.analysis.views.rest_queues import REST_QUEUES
 from tracer.probes.errors import BadTrace
 
 
@@ -308,3 +309,26 @@ def test_a_bio_merged_in_front_keeps_the_insert_though_its_queueing_is_lost(tmp_
         block(110, "frontmerge", 64),
         block(200, "issue", 64, 16),
     ) == [(64, "write", None, 100, 200, None, None, None)]
+
+
+def test_the_rest_of_a_split_bio_has_the_latest_bio_around_it(tmp_path):
+    last = (1 << 64) - 8
+    events = [
+        block(10, "bio_queue", 64, 32),  # its rest comes after the next bio, which is closer
+        block(20, "bio_queue", 64, 24),
+        block(30, "bio_queue", 64, 32) | {"rwbs": "R"},
+        block(40, "bio_queue", 64, 32) | {"dev": "254:16"},
+        *(block(50 + at, "issue", 64 + 8 * at) for at in range(4)),
+        block(60, "bio_queue", last - 8, 64),  # ends beyond the last sector
+        block(61, "issue", last - 8),
+        block(62, "issue", last),
+        block(63, "issue", 8),  # no bio is around it
+    ]
+    with make_trace(tmp_path / "t", {"block": events}) as trace:
+        found = REST_QUEUES.frame(trace)
+    assert sorted(found.to_numpy().tolist()) == [
+        [5, 20, 64],
+        [6, 20, 64],
+        [7, 10, 64],
+        [10, 60, last - 8],
+    ]

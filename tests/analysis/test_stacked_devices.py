@@ -1,12 +1,14 @@
 """A page counts once in a chain of devices, on the uppermost one, unless --dev names others."""
 
 import json
+from itertools import pairwise
 
 import pytest
 
 from tests.support.traces import make_trace
 from tracer.analysis.flushlayer.trace.accesses import page_writebacks
 from tracer.analysis.views.devices import notes
+from tracer.analysis.views.waits import waits
 
 DISK, FIRST, SECOND, OTHER, UPPER, TOP = "8:0", "8:1", "8:2", "8:16", "253:0", "253:1"
 FAR = 100_000
@@ -120,3 +122,29 @@ def test_a_trace_that_was_recorded_to_memory_has_no_writes_to_leave_out(tmp_path
     with make_trace(tmp_path / "t", {"block": [bio(1)]}, mounts=mounts, own_files=own) as trace:
         told = notes(trace.manifest, {UPPER})
     assert any("could not be left out" in note for note in told) == said
+
+
+@pytest.mark.parametrize("apart_ns", [0, 1])
+@pytest.mark.parametrize("chain", [(TOP, UPPER, OTHER), ("9:0", OTHER)])
+def test_a_wait_for_a_read_is_for_the_uppermost_device(tmp_path, chain, apart_ns):
+    """A thread queues the bios of several devices at one time, or one after the other."""
+    job = {"pid": 1, "tid": 1, "role": "target", "target": "job", "comm": "python"}
+    tables = {"processes": [job], "block": [], "syscalls": [], "off_cpu": []}
+    mine, count = {"pid": 1, "tid": 1}, 60
+    for ts in range(0, 1000 * count, 1000):
+        tables["block"] += [
+            bio(ts + 200 + apart_ns * level, dev, rwbs="R") for level, dev in enumerate(chain)
+        ]
+        tables["syscalls"].append(
+            mine | {"ts": ts + 100, "name": "pread64", "dur_ns": 800, "ret": 4096}
+        )
+        tables["off_cpu"].append(
+            mine
+            | {"ts": ts + 300, "dur_ns": 500, "state": "D", "waker_tid": 0, "wake_ns": ts + 800}
+            | {"interrupt": True, "run_delay_ns": 0}
+        )
+    uppers = [named(*two) for two in pairwise(chain)]
+    bios = tables.pop("block")
+    with trace_of(tmp_path / "t", bios, *uppers, **tables) as trace:
+        found = trace.rows(f"SELECT kind, detail, count(*) FROM {waits(trace)} GROUP BY ALL")
+    assert found == [("disk", chain[0], count)]

@@ -18,7 +18,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from tracer.probes.errors import ExitCode, TracerError
+from tracer.probes.errors import ExitCode, Interrupted, TracerError
 from tracer.probes.text import printable
 from tracer.store.interrupt import FirstSignal
 from tracer.version import VERSION
@@ -92,6 +92,13 @@ class Verbs(_Group):
         if name is None:
             return name, None, rest
         return name, load(name), rest
+
+    def invoke(self, ctx: Any) -> Any:
+        """Runs a verb. Raises Interrupted for Ctrl-C: Typer would exit without a word."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise Interrupted from None
 
 
 def load(name: str) -> Any:
@@ -200,7 +207,7 @@ def main() -> None:
     except TracerError as error:
         _complain(error.exit_code, str(error))
     except KeyboardInterrupt:
-        _complain(ExitCode.ABORTED, "aborted")
+        _complain(ExitCode.ABORTED, str(Interrupted()))
     except OSError as error:
         _complain(ExitCode.FAILURE, f"{error.filename or 'system'}: {error.strerror or error}")
     except Exception as error:
@@ -252,7 +259,8 @@ def _open_standard_streams() -> None:
 
 def _complain(code: int, text: str) -> None:
     """Prints one line on stderr, safe for any bytes in names, and exits with a code."""
-    say(f"tracer: {text.replace(chr(10), ' ')}")
+    with contextlib.suppress(OSError):  # the terminal may be gone
+        say(f"tracer: {text.replace(chr(10), ' ')}")
     sys.exit(code)
 
 

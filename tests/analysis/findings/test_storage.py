@@ -198,6 +198,20 @@ def test_the_rest_of_a_split_read_waits_since_the_scheduler_took_it(found):
     assert found(tables)["disk reads"].value == 40
 
 
+def test_the_rest_of_a_split_read_is_of_the_thread_that_queued_it_since_then(found, query_again):
+    """No scheduler takes the rests. Another thread issues each: of the kernel, and of the job."""
+    rows = []
+    for ts, tid, page, issuer in ((10, JOB, 1, JBD2), (60, DB["tid"], 100, JOB)):
+        bio, *first = request(ts, 0, 10, page, tid)
+        _, *rest = request(ts + 30, 0, 10, page + 1, issuer)
+        rows += [bio | {"nr_sector": 16}, *first, *rest]
+    tables = {"processes": [*PROCESSES, DB], "phases": TRAIN, "block": rows}
+    reads = found(tables)["disk reads"]
+    assert reads.value == 40
+    assert reads.sentence.endswith("(2 requests, 8.0 KiB)")
+    query_again(reads)
+
+
 def test_reads_that_a_thread_of_the_kernel_issues_count_for_the_job_that_queued_them(found):
     (bio, issue, complete), other = request(10, 5, 15, 1), request(40, 1, 9, 2, DB["tid"])
     rows = [bio, issue | {"pid": 60, "tid": 60}, complete, *other]

@@ -54,6 +54,20 @@ def epochs(found, target, column="used"):
     return dict(zip(names, counts, strict=True))
 
 
+def test_no_memory_saves_reads_of_pages_that_a_program_takes_out(tmp_path):
+    made = PageEvents()
+    for _ in range(3):
+        made.read(0, 4)
+        for page in range(4):
+            made.add_event(OTHER, "delete", page)
+        made.cached.clear()
+    found = answered(made, tmp_path, (1, ROOM), targets=ONE)
+    for pages in (1, ROOM):
+        assert totals(found, "lru", pages) == {"job": 12}
+    assert found.enough_bytes == {"job": 0}
+    assert any(said.startswith("job: LRU reads the same with any memory") for said in basis(found))
+
+
 # Pages mapped around faults
 
 

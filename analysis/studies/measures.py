@@ -43,10 +43,13 @@ FILE = "measures.json"
 VERSION = 10
 """Version of the measures: measures of another version are computed again."""
 
+_ANEW = {10: ("top_cause_percent", "top_causes_percent")}
+"""Measures that are computed in another way since a version. If a run's trace is gone, its kept
+measures of the versions from 9 on count, without those that changed since."""
+
 _MAX_BYTES = 1 << 18
 _TOP = 10
 _HOTTEST = 0.01
-
 
 Value = float | str | None
 
@@ -74,12 +77,18 @@ def measure(
     `also` receives the trace if it has to be opened, so that shared results are computed once.
     """
     damage: BadTrace | None = None
+    earlier: dict[str, Value] | None = None
     try:
         found: Kept | None = (budget or Budget()).read(folder / FILE, Kept, _MAX_BYTES)
         if found is not None and found["version"] == VERSION:
             return _known(found["measures"])
+        if found is not None and min(_ANEW) - 1 <= found["version"] < VERSION:
+            changed = itertools.chain(*(_ANEW[n] for n in _ANEW if n > found["version"]))
+            earlier = _known(found["measures"]) | dict.fromkeys(changed)
     except BadTrace as error:
         damage = error
+    if earlier is not None and not (folder / "run.trace").exists():
+        return earlier
     try:
         with Trace(folder / "run.trace") as trace:
             measures = of_trace(trace, dev)

@@ -10,7 +10,7 @@ from tests.support.traces import make_trace
 from tracer.analysis.studies import claims
 from tracer.analysis.studies.measures import FILE, VERSION, measure, of_trace
 from tracer.analysis.studies.runs import read_runs
-from tracer.probes.errors import UsageError
+from tracer.probes.errors import BadTrace, UsageError
 
 pytestmark = pytest.mark.slow
 
@@ -238,6 +238,22 @@ def test_energy_that_no_reader_told_is_not_measured_for_the_trace_s_own_reason(t
         found = verdict(id, frame)
         assert found.verdict == claims.UNMEASURED
         assert "there is no RAPL" in found.why
+
+
+def test_measures_of_an_earlier_version_count_without_what_changed_if_the_trace_is_gone(tmp_path):
+    kept = {"faults": 23.0, "top_cause_percent": 91.6, "top_causes_percent": 99.0}
+    (tmp_path / FILE).write_text(json.dumps({"version": 9, "measures": kept}))
+    found = measure(tmp_path)
+    assert {name for name, value in found.items() if value is not None} == {"faults"}
+    trace_of(tmp_path / "run.trace")
+    assert measure(tmp_path, DEV)["faults"] == 2
+
+
+@pytest.mark.parametrize("version", [8, VERSION + 1])
+def test_measures_of_a_version_that_is_not_known_do_not_count(tmp_path, version):
+    (tmp_path / FILE).write_text(json.dumps({"version": version, "measures": {"faults": 23.0}}))
+    with pytest.raises(BadTrace):
+        measure(tmp_path)
 
 
 def study(folder, runs=("a",)):

@@ -30,6 +30,7 @@ from tracer.analysis.views.cuts import Cuts
 from tracer.analysis.views.lives import Lives
 from tracer.analysis.views.sleeps import NOBODY, ends, ordered, placed
 from tracer.analysis.views.stretches import Ints
+from tracer.analysis.views.throttled import LEAST_NS
 from tracer.analysis.views.wait_causes import named
 from tracer.probes.compiled import compiled, read_only
 from tracer.probes.limits import PID_LIMIT
@@ -94,15 +95,16 @@ class Turns:
         """Returns waits, those for a CPU split by who had it meanwhile.
 
         `parts` has the columns of the table wait_parts and `cpu`, which the result has not: the CPU
-        that a thread waited for; null: it waited for something else, or the CPU is not known. Waits
-        of a thread whose target has used up a CPU quota are not split.
+        that a thread waited for; null: it waited for something else, or the CPU is not known. If the
+        target of a thread has used up a CPU quota, only waits that cannot be `throttled` are split.
         """
         nulls = {"cpu": -1, "dur_ns": 0, "ts": LATEST, "life": 0, "by_tid": _UNKNOWN}
         cpu, length, ts, life, by_tid = (
             pc.fill_null(parts[name], null).to_numpy().astype(np.int64)
             for name, null in nulls.items()
         )
-        wanted = (cpu >= 0) & (cpu < len(self._first) - 1) & ~self._with_quota[life]
+        wanted = (cpu >= 0) & (cpu < len(self._first) - 1)
+        wanted &= ~self._with_quota[life] | (length < LEAST_NS)
         of = np.flatnonzero(wanted & (length > 0) & (ts <= LATEST - length))
         cpu, since, ended = cpu[of], ts[of], ts[of] + length[of]
         last = self._cuts.last(cpu, ended, before=True)

@@ -12,6 +12,7 @@ from tracer.analysis.views.waits import waits
 
 JOB, WORKER, PIN, PEER, CRON, DB = 7, 8, 9, 10, 30, 31
 START = 100_000
+MS = 10**6
 TARGETS = [
     {"name": "job", "role": "target", "kind": "pid", "pid": JOB},
     {"name": "peer", "role": "target", "kind": "pid", "pid": PEER},
@@ -133,14 +134,15 @@ def test_a_step_that_begins_and_ends_in_a_wait_has_the_turns_of_its_time(tmp_pat
     ]
 
 
-@pytest.mark.parametrize("throttled", [0.0, 10.0])
-def test_waits_of_a_target_that_used_up_a_quota_are_not_split(tmp_path, throttled):
+@pytest.mark.parametrize(("throttled", "unit"), [(0.0, MS), (10.0, MS), (10.0, 1)])
+def test_long_waits_of_a_target_that_used_up_a_quota_are_not_split(tmp_path, throttled, unit):
     """It may have been throttled, so that it waited for no turn of others."""
     samples = [
         {"ts": ts, "target": "job", "instance": "/job", "name": name, "value": value}
-        for ts, value in ((0, 0.0), (10**6, throttled))
+        for ts, value in ((0, 0.0), (10**8, throttled))
         for name in ("cgroup_throttled_time", "cgroup_throttled")
     ]
-    found = parts(tmp_path, (WORKER, 3), (PIN, 4), samples=samples)
-    split = [(0, 3, WORKER, "exact"), (3, 4, PIN, "exact")]
-    assert found == ([(0, 7, PIN, "exact")] if throttled else split)
+    found = parts(tmp_path, (WORKER, 3 * unit), (PIN, 4 * unit), samples=samples)
+    split = [(0, 3 * unit, WORKER, "exact"), (3 * unit, 4 * unit, PIN, "exact")]
+    whole = [(0, 7 * unit, PIN, "exact")]
+    assert found == (whole if throttled and unit == MS else split)

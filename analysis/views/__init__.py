@@ -23,6 +23,6 @@ in which disks had writes to do, rest_queues.py when the rest of a split bio was
 when all sectors of a bio were complete. stretches.py joins intervals of time. submissions.py,
 dirtiers.py and whose.py explain flushes. volumes.py joins tables that name devices differently.
 devices.py names the writes that count twice. file_pages.py finds the file of each page of a bio.
-asked_bios.py finds who asked for a read that a thread of the kernel logs. cpu_turns.py finds who had
-the CPU while a thread waited for it.
+asked_bios.py finds who asked for a read that a thread of the kernel logs. cpu_turns.py finds who
+had the CPU while a thread waited for it.
 """

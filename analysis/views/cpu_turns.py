@@ -95,8 +95,9 @@ class Turns:
         """Returns waits, those for a CPU split by who had it meanwhile.
 
         `parts` has the columns of the table wait_parts and `cpu`, which the result has not: the CPU
-        that a thread waited for; null: it waited for something else, or the CPU is not known. If the
-        target of a thread has used up a CPU quota, only waits that cannot be `throttled` are split.
+        that a thread waited for; null: it waited for something else, or the CPU is not known. If
+        the target of a thread has used up a CPU quota, only waits that cannot be `throttled` are
+        split.
         """
         nulls = {"cpu": -1, "dur_ns": 0, "ts": LATEST, "life": 0, "by_tid": _UNKNOWN}
         cpu, length, ts, life, by_tid = (

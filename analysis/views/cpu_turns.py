@@ -28,7 +28,7 @@ from tracer.analysis.views.arrays import concatenated
 from tracer.analysis.views.calls_around import LATEST
 from tracer.analysis.views.cuts import Cuts
 from tracer.analysis.views.lives import Lives
-from tracer.analysis.views.sleeps import NOBODY, ends, ordered, placed
+from tracer.analysis.views.sleeps import NOBODY, fill_ends, ordered, placed
 from tracer.analysis.views.stretches import Ints
 from tracer.analysis.views.throttled import LEAST_NS
 from tracer.analysis.views.wait_causes import named
@@ -154,7 +154,7 @@ def _turns(trace: Trace, lives: Lives) -> tuple[Small, Ints, Ints, Small, Small]
         life = lives.of(tid, ts)
         known = np.flatnonzero(life >= 0)
         ended = np.empty(len(known), np.int64)
-        ends(ts[known], length[known], ended)
+        fill_ends(ts[known], length[known], ended)
         ran = ran[known]
         who = lives.of(ran, ended)
         before = np.where((ran > 0) & (who >= 0), who, _IDLE - ran).astype(np.int32)

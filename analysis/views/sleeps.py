@@ -105,7 +105,7 @@ class Sleeps:
             tid, began, length = (batch[name].to_numpy() for name in batch.schema.names)
             life, wanted = self._lives(tid, began)
             until = np.empty(len(wanted), np.int64)
-            ends(began[wanted], length[wanted], until)
+            fill_ends(began[wanted], length[wanted], until)
             lane = life.astype(np.int32)
             for part, found in zip(parts, (lane, began[wanted], until), strict=True):
                 part.append(found)
@@ -172,7 +172,7 @@ class Sleeps:
         names = ("ts", "woken", "number", "waker", "ran", "length")
         ts, woken, tid, waker, ran, length = (batch[name].to_numpy() for name in names)
         ended = np.empty(len(ts), np.int64)
-        ends(ts, length, ended)
+        fill_ends(ts, length, ended)
         at, since = places.of(done, life, ts, length)
         edge, place = self._edge[at], self._place_of_call[at]
         inside = place == _INSIDE
@@ -273,7 +273,7 @@ def ordered(values: NDArray[T], place: NDArray[np.int32]) -> NDArray[T]:
 
 
 @compiled
-def ends(began: Ints, length: Ints, until: Ints) -> None:
+def fill_ends(began: Ints, length: Ints, until: Ints) -> None:
     """Fills `until` with the ends of intervals, within the bounds of 64 bits."""
     for at in range(len(until)):
         until[at] = _end(began[at], length[at])

@@ -86,7 +86,7 @@ class World:
         self.running: dict[int, Turn] = {}
         for cpu in self.cpus:
             self.running[cpu] = Turn(None, cpu, self.start, self.start)
-        for at in range(6):
+        for at in range(self.numbers.choice([6, 14])):
             thread = self.thread(self.base + at, self.numbers.random() < 0.7)
             thread.cpu = self.numbers.choice(self.cpus)
             thread.left, thread.state = self.start, None

@@ -73,4 +73,5 @@ def test_parts_are_those_of_the_turns(tmp_path, seed):
             counts[min(len(parts), MOST_PARTS + 1)] += 1
             counts["nobody"] += any(part.certainty == "inferred" for part in parts)
     assert found == {tid: sorted(parts) for tid, parts in expected.items()}
-    assert counts[1] > 50 and counts[2] > 50 and counts[3] > 20 and counts["nobody"] > 20
+    assert counts[1] > 50 and counts[2] > 50 and counts[3] > 20
+    assert counts["nobody"] > 5 and counts[MOST_PARTS + 1] > 0

@@ -289,14 +289,14 @@ def _walk(
         elsewhere = before[at] == _IDLE
         if at == least or elsewhere or own - at == MOST_TURNS:
             known = at == least and not elsewhere
-            return _add(edges, keys, found, since, np.int64(before[at]) if known else _UNKNOWN)
+            return _add(edges, keys, found, since, int(before[at]) if known else _UNKNOWN)
         stop = max(since, until[at - 1])
         if stop < reached:
-            found = _add(edges, keys, found, stop, np.int64(before[at]))
+            found = _add(edges, keys, found, stop, int(before[at]))
             reached = stop
         begun = max(since, begin[at - 1])
         if begun < reached:
-            found = _add(edges, keys, found, begun, np.int64(lane[at - 1]))
+            found = _add(edges, keys, found, begun, int(lane[at - 1]))
             reached = begun
         at -= 1
     return found

@@ -31,8 +31,7 @@ NOBODY = 1 << 40
 """A number that no thread has."""
 
 _TIMES = (
-    f"SELECT coalesce(tid, {NOBODY})::BIGINT AS tid, ts, coalesce(dur_ns, 0) AS length"
-    " FROM off_cpu"
+    f"SELECT coalesce(tid, {NOBODY})::BIGINT AS tid, ts, coalesce(dur_ns, 0) AS length FROM off_cpu"
 )
 _ROWS = f"""
 SELECT row, ts, dur_ns, cpu, pid, tid, state, wake_ns, waker_tid, interrupt, run_delay_ns,

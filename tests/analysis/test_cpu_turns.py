@@ -6,8 +6,8 @@ import pytest
 
 from tests.support.traces import make_trace
 from tracer.analysis.report.waits import waits_table
-from tracer.analysis.views.critical_path import critical_path
 from tracer.analysis.views.cpu_turns import MOST_PARTS, MOST_TURNS
+from tracer.analysis.views.critical_path import critical_path
 from tracer.analysis.views.waits import waits
 
 JOB, WORKER, PIN, PEER, CRON, DB = 7, 8, 9, 10, 30, 31
@@ -124,9 +124,7 @@ def test_a_step_that_begins_and_ends_in_a_wait_has_the_turns_of_its_time(tmp_pat
     phases = [step | {"epoch": 0, "step": 0}]
     with made(tmp_path / "t", (WORKER, 10), (PIN, 10), (CRON, 10), phases=phases) as trace:
         critical_path(trace)
-        found = trace.rows(
-            "SELECT ts, dur_ns, tid, kind, by_comm FROM critical_path ORDER BY ts"
-        )
+        found = trace.rows("SELECT ts, dur_ns, tid, kind, by_comm FROM critical_path ORDER BY ts")
     assert found == [
         (START + 5, 5, JOB, "cpu", "worker"),
         (START + 10, 10, JOB, "cpu", "pin"),

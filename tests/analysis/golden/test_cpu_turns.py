@@ -268,7 +268,7 @@ def test_threads_that_had_one_number_are_told_apart(tmp_path):
 
 
 def test_a_thread_that_exits_has_the_cpu_until_its_last_switch_if_that_tells_so(tmp_path):
-    """Its exit at 108 is logged before it leaves the CPU."""
+    """The old thread exits at 108, before it leaves the CPU."""
     check_waits(
         tmp_path,
         """

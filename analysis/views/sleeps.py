@@ -8,7 +8,7 @@ memory.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -22,20 +22,22 @@ from tracer.analysis.views.stretches import Ints
 from tracer.probes.compiled import compiled
 from tracer.store.trace import Trace
 
+T = TypeVar("T", bound=np.generic)
+
 _NONE = -LATEST - 1
 _BATCH = 1 << 16
 _NO_CALL, _INSIDE, _AFTER = range(3)
-_NOBODY = 1 << 40
+NOBODY = 1 << 40
 """A number that no thread has."""
 
 _TIMES = (
-    f"SELECT coalesce(tid, {_NOBODY})::BIGINT AS tid, ts, coalesce(dur_ns, 0) AS length"
-    " FROM off_cpu"
+    f"SELECT coalesce(tid, {NOBODY})::BIGINT AS tid, ts, coalesce(dur_ns, 0) AS length FROM off_cpu"
 )
 _ROWS = f"""
-SELECT row, ts, dur_ns, pid, tid, state, wake_ns, waker_tid, interrupt, run_delay_ns, ran_tid,
-    coalesce(wake_ns, ts) AS woken, coalesce(waker_tid, {_NOBODY})::BIGINT AS waker,
-    coalesce(ran_tid, {_NOBODY})::BIGINT AS ran, coalesce(tid, {_NOBODY})::BIGINT AS number,
+SELECT row, ts, dur_ns, cpu, pid, tid, state, wake_ns, waker_tid, interrupt, run_delay_ns,
+    ran_cpu, ran_tid,
+    coalesce(wake_ns, ts) AS woken, coalesce(waker_tid, {NOBODY})::BIGINT AS waker,
+    coalesce(ran_tid, {NOBODY})::BIGINT AS ran, coalesce(tid, {NOBODY})::BIGINT AS number,
     coalesce(dur_ns, 0) AS length
 FROM off_cpu_rows
 """
@@ -77,12 +79,12 @@ class Sleeps:
         self.lives: Lives = lives_of(trace)
         """All threads: the place of a thread is its lane."""
         lane, ts, until = self._times()
-        place, self._first, ascends = _placed(lane, ts, len(self.lives.tid))
+        place, self._first, ascends = placed(lane, ts, len(self.lives.tid))
         del lane
         # Places of rows that ascend are counted anew as the rows are read again.
-        self._sorted = None if ascends else (place, _ordered(until, place))
+        self._sorted = None if ascends else (place, ordered(until, place))
         del until
-        moments = _ordered(ts, place)
+        moments = ordered(ts, place)
         del ts, place
         self._ts = moments
         lane = np.repeat(np.arange(len(self.lives.tid), dtype=np.int32), np.diff(self._first))
@@ -102,7 +104,7 @@ class Sleeps:
             tid, began, length = (batch[name].to_numpy() for name in batch.schema.names)
             life, wanted = self._lives(tid, began)
             until = np.empty(len(wanted), np.int64)
-            _ends(began[wanted], length[wanted], until)
+            fill_ends(began[wanted], length[wanted], until)
             lane = life.astype(np.int32)
             for part, found in zip(parts, (lane, began[wanted], until), strict=True):
                 part.append(found)
@@ -169,7 +171,7 @@ class Sleeps:
         names = ("ts", "woken", "number", "waker", "ran", "length")
         ts, woken, tid, waker, ran, length = (batch[name].to_numpy() for name in names)
         ended = np.empty(len(ts), np.int64)
-        _ends(ts, length, ended)
+        fill_ends(ts, length, ended)
         at, since = places.of(done, life, ts, length)
         edge, place = self._edge[at], self._place_of_call[at]
         inside = place == _INSIDE
@@ -227,7 +229,7 @@ class _Places:
         return at, since
 
 
-def _placed(lane: NDArray[np.int32], ts: Ints, lanes: int) -> tuple[NDArray[np.int32], Ints, bool]:
+def placed(lane: NDArray[np.int32], ts: Ints, lanes: int) -> tuple[NDArray[np.int32], Ints, bool]:
     """Returns the place of each row in the order of lanes and times, and the lanes' first places.
 
     Rows of one time keep their order. The last value tells whether the rows of each lane are in
@@ -261,15 +263,17 @@ def _place(lane: NDArray[np.int32], ts: Ints, first: Ints, place: NDArray[np.int
 
 
 @compiled
-def _ordered(values: Ints, place: NDArray[np.int32]) -> Ints:
-    found = np.empty(len(values), np.int64)
+def ordered(values: NDArray[T], place: NDArray[np.int32]) -> NDArray[T]:
+    """Returns values in the order of their places, as `placed` finds them."""
+    found = np.empty(len(values), values.dtype)
     for row in range(len(values)):
         found[place[row]] = values[row]
     return found
 
 
 @compiled
-def _ends(began: Ints, length: Ints, until: Ints) -> None:
+def fill_ends(began: Ints, length: Ints, until: Ints) -> None:
+    """Fills `until` with the ends of intervals, within the bounds of 64 bits."""
     for at in range(len(until)):
         until[at] = _end(began[at], length[at])
 

@@ -150,7 +150,8 @@ class Causes:
     def parts(self, rows: pa.Table) -> pa.Table:
         """Returns the waits of intervals, one or two of each, as rows of `wait_parts`.
 
-        `rows` are those of `Sleeps.batches`.
+        `rows` are those of `Sleeps.batches`. The result has the column `cpu`, too: the CPU that the
+        thread of a wait for a CPU left, if it ran there again, and the CPU was not idle before.
         """
         rows = _with_flags(rows.combine_chunks(), self._gaps)
         state = self._codes.take(pc.index_in(rows["state"].combine_chunks(), self._names))
@@ -241,6 +242,9 @@ def _parts(rows: pa.Table, state: pa.Array, cases: pa.Table) -> pa.Table:
     idle = pc.fill_null(pc.equal(rows["ran_tid"], 0), False)
     ran_tid, ran_life = (pc.if_else(idle, nothing, rows[name]) for name in ("ran_tid", "ran_life"))
     unknown = pc.is_null(rows["ran_tid"]).to_numpy()
+    no_cpu = pa.scalar(None, pa.int16())
+    stayed = pc.and_(pc.equal(rows["cpu"], rows["ran_cpu"]), pc.invert(idle))
+    cpu = pc.if_else(stayed, rows["cpu"], no_cpu)
     by = cases["by_waker"]
     first = pa.table(
         {
@@ -257,6 +261,7 @@ def _parts(rows: pa.Table, state: pa.Array, cases: pa.Table) -> pa.Table:
             "by_tid": pc.if_else(by_cpu, ran_tid, pc.if_else(by, rows["waker_tid"], nothing)),
             "by_life": pc.if_else(by_cpu, ran_life, pc.if_else(by, rows["waker_life"], nothing)),
             "certainty": cases["certainty"],
+            "cpu": pc.if_else(by_cpu, cpu, no_cpu),
         }
     ).filter(pc.or_kleene(pc.is_null(delay), pc.less(delay, length)))
     count = rows.num_rows
@@ -268,17 +273,19 @@ def _parts(rows: pa.Table, state: pa.Array, cases: pa.Table) -> pa.Table:
             "pid": rows["pid"],
             "tid": rows["tid"],
             "life": rows["late_life"],
-            "kind": _named(np.zeros(count), "cpu"),
+            "kind": named(np.zeros(count), "cpu"),
             "detail": pa.nulls(count, pa.int32()),
             "call": rows["call"],
             "state": pa.repeat(pa.scalar(CODES["R"], pa.int32()), count),
             "by_tid": ran_tid,
             "by_life": ran_life,
-            "certainty": _named(unknown, "exact", "inferred"),
+            "certainty": named(unknown, "exact", "inferred"),
+            "cpu": cpu,
         }
     ).filter(pc.is_valid(delay))
     return pa.concat_tables([first, then])
 
 
-def _named(which: NDArray[Any], *names: str) -> pa.DictionaryArray:
+def named(which: NDArray[Any], *names: str) -> pa.DictionaryArray:
+    """Returns the name at each of these places among `names`."""
     return pa.DictionaryArray.from_arrays(which.astype(np.int32), list(names))

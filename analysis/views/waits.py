@@ -1,13 +1,16 @@
 """Waits: the times in which a thread of a target did not run, with the cause of each.
 
 Each interval of `off_cpu` is one wait or two: until the thread was woken, and from then until it
-ran. The waits of a thread never overlap; with the time on the CPU they add up to its life.
+ran. A wait for a CPU that several threads had meanwhile is one for each of them
+(`analysis/views/cpu_turns.py`). The waits of a thread never overlap; with the time on the CPU they
+add up to its life.
 
 The cause follows from the state of the thread, the system call that it slept in, the events in its
 own context up to that moment, and whoever woke it:
 
 - cpu: it could have run, but another thread had the CPU (`by_tid`). Without `by_tid`, the CPU was
-  idle if the wait is exact, and nobody knows who had it if the wait is inferred.
+  idle if the wait is exact, and nobody knows who had it if the wait is inferred, or several threads
+  had it, each for a short time.
 - throttled: it could have run, and the CPU was idle, but its cgroup had used up its CPU quota.
 - dirty: the kernel put it to sleep for having dirtied pages (balance_dirty_pages).
 - reclaim: it waited for memory that others had to give up, between the begin and the end of a
@@ -41,8 +44,9 @@ import pyarrow as pa
 
 from tracer.analysis.views.calls_around import LATEST, CallsAround, calls_of
 from tracer.analysis.views.context import COLUMNS, make_in_context
+from tracer.analysis.views.cpu_turns import Turns
 from tracer.analysis.views.data_owners import COLUMNS as OWNER_COLUMNS
-from tracer.analysis.views.lives import Lives
+from tracer.analysis.views.lives import Lives, lives_of
 from tracer.analysis.views.requests import OPERATION
 from tracer.analysis.views.sleeps import Marks, Sleeps
 from tracer.analysis.views.sync_parts import AWAITED
@@ -176,9 +180,9 @@ def _build(trace: Trace) -> None:
     )
     trace.execute(_EVIDENCE)
     make_wait_tables(trace)
+    trace.execute(_QUOTAS)
     _make_parts(trace)
     trace.execute(_SLEEPS)
-    trace.execute(_QUOTAS)
     split_syncs(trace)
     split_throttled(trace)
     make_waiting_lines(trace)
@@ -189,16 +193,17 @@ def _build(trace: Trace) -> None:
 
 
 def _make_parts(trace: Trace) -> None:
-    """Fills the table wait_parts, with one or two waits per interval off the CPU."""
+    """Fills the table wait_parts, with the waits of each interval off the CPU."""
     count = trace.rows("SELECT count(*) FROM threads")[0][0]
     waiting = np.zeros(count, np.bool_)
     waiting[trace.arrow("SELECT life - 1 AS at FROM waiting_threads")["at"].to_numpy()] = True
+    turns = Turns(trace, lives_of(trace))
     sleeps = Sleeps(trace, waiting)
     _see_calls(trace, sleeps)
     marks = [_marks(trace, sleeps.lives, query) for query in _MARKS]
     causes = Causes(trace)
     for rows in sleeps.batches(marks, _marks(trace, sleeps.lives, _OF_CALLS)):
-        trace.append("wait_parts", causes.parts(rows))
+        trace.append("wait_parts", turns.split(causes.parts(rows)))
 
 
 def _marks(trace: Trace, lives: Lives, query: str) -> Marks:
@@ -250,7 +255,7 @@ WAITS = View(
         Column(
             "by_tid",
             Type.INT32,
-            "thread that it waited for: that woke it, or (kind cpu) that had the CPU before it; "
+            "thread that it waited for: that woke it, or (kind cpu) that had the CPU meanwhile; "
             "null: an interrupt woke it, the CPU was idle (kind cpu, exact), or it is not known",
         ),
         Column("by_comm", Type.TEXT, "name of that thread"),

@@ -94,8 +94,7 @@ planted = {{"planted": planted, "ran": ran}}
 """)
 """The step never sleeps, so it waits for the CPU for as long as it does not run.
 
-A wait is charged to the thread that had the CPU last, so both have the highest priority: no other
-thread often comes between them.
+Both have the highest priority: no other thread often comes between them.
 """
 
 

@@ -114,18 +114,21 @@ class World:
         self.log("syscalls", tid, start, name=name, dur_ns=end - start, ret=1)
 
     def asleep(self, tid: int, start: int, woken: int, end: int, state: str, waker: int) -> None:
-        """A sleep that a thread ends, or an interrupt (0); after it the CPU is another's."""
+        """A sleep that a thread ends, or an interrupt (0); after it the CPU is another's.
+
+        Each thread has a CPU of its own, which it shares with HOG.
+        """
         self.log(
             "off_cpu", tid, start, dur_ns=end - start, state=state, wake_ns=woken,
             waker_tid=waker, waker_pid=waker, interrupt=waker == 0, run_delay_ns=end - woken,
-            ran_tid=HOG if end > woken else 0, cpu=0, ran_cpu=0,
+            ran_tid=HOG if end > woken else 0, cpu=tid, ran_cpu=tid,
         )  # fmt: skip
 
     def preempted(self, tid: int, start: int, end: int) -> None:
         state = self.numbers.choice(("R", "R+"))
         self.log(
             "off_cpu", tid, start, dur_ns=end - start, state=state, run_delay_ns=end - start,
-            ran_tid=HOG, cpu=0, ran_cpu=0,
+            ran_tid=HOG, cpu=tid, ran_cpu=tid,
         )  # fmt: skip
 
     def bios(self, tid: int, dev: str, start: int, end: int, sectors: int = 8) -> None:

@@ -90,7 +90,9 @@ class Case:
             ticks = numbers.choice([0, 1, 5, 20, 20, 60])
             length = min(ticks * TICK + numbers.choice([0, 0, 1, 99]), (end + 4) * TICK - now)
             delay = min(length, numbers.choice([0, 0, 1, TICK, 7 * TICK]))
-            row = {"ts": now, "dur_ns": length, "run_delay_ns": delay, "cpu": 0, "ran_cpu": 0}
+            row = {"ts": now, "dur_ns": length, "run_delay_ns": delay}
+            cpu = (self.base + at) % (1 << 15)  # each thread has one of its own
+            row |= {"cpu": cpu, "ran_cpu": cpu}
             ran = numbers.choice([None, 0, self.base + STRANGER, self.base + REUSED])
             row |= {"ran_tid": 0 if ran == self.base + at else ran, **mine}
             row["state"] = numbers.choice(["S", "S", "D", "D", "R", "R+"])

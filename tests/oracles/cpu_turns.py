@@ -1,0 +1,303 @@
+"""Threads that take turns on CPUs, and who had a CPU while a thread waited for it, ns by ns.
+
+It is written from docs/explain.md (Waits, Limits), not from the views' code. The turns are the
+truth: what the scheduler logs of the recorded threads follows from them.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import groupby, pairwise
+from typing import Any, NamedTuple
+
+Row = dict[str, Any]
+CPUS = 2
+STEPS = 120
+MOST_PARTS = 8
+
+
+@dataclass(eq=False)
+class Thread:
+    """A thread; a later one may have its number. `born` and `gone`: in ns, None if not seen."""
+
+    number: int
+    name: str
+    recorded: bool
+    born: int | None = None
+    gone: int | None = None
+    cpu: int | None = None
+    state: str | None = None
+    left: int = 0
+    woken: int | None = None
+    row: Row | None = None
+
+
+@dataclass(eq=False)
+class Turn:
+    """The time of a thread on a CPU (None: the CPU is idle), and who had it before.
+
+    `told`: when it began as the scheduler tells it; None: it does not. `before`: None if the switch
+    was not logged.
+    """
+
+    thread: Thread | None
+    cpu: int
+    begin: int
+    end: int
+    told: int | None = None
+    before: Thread | str | None = None
+    row: Row | None = None
+
+
+IDLE = "idle"
+NOBODY = (None, "inferred")
+
+
+class Part(NamedTuple):
+    """A part of a wait for a CPU: when, how long, for whom."""
+
+    ts: int
+    dur_ns: int
+    by_comm: str | None
+    certainty: str
+
+
+@dataclass
+class World:
+    """Threads on CPUs of their own, from `start` on; numbers of threads begin at `base`."""
+
+    numbers: random.Random
+    base: int
+    first_cpu: int
+    start: int
+    turns: list[Turn] = field(default_factory=list)
+    threads: list[Thread] = field(default_factory=list)
+    off_cpu: list[Row] = field(default_factory=list)
+    loss: list[Row] = field(default_factory=list)
+
+    def run(self) -> None:
+        """Draws what happens, and then what is logged of it."""
+        self.now = self.start
+        self.cpus = range(self.first_cpu, self.first_cpu + CPUS)
+        self.queues: dict[int, list[Thread]] = {cpu: [] for cpu in self.cpus}
+        self.asleep: list[Thread] = []
+        self.running: dict[int, Turn] = {}
+        for cpu in self.cpus:
+            self.running[cpu] = Turn(None, cpu, self.start, self.start)
+        for at in range(self.numbers.choice([6, 14])):
+            thread = self.thread(self.base + at, self.numbers.random() < 0.7)
+            thread.cpu = self.numbers.choice(self.cpus)
+            thread.left, thread.state = self.start, None
+            self.queues[thread.cpu].append(thread)
+        for _ in range(STEPS):
+            self.now += self.numbers.choice([0, 0, 1, 2, 7])
+            self.step()
+        self.now += 5
+        for cpu in self.cpus:
+            if (last := self.running[cpu].thread) is not None:
+                last.state = "S"
+            self.switch(cpu, None)
+        self.end = self.now
+        self.log()
+
+    def thread(self, number: int, recorded: bool, **more: Any) -> Thread:
+        made = Thread(number, f"t{len(self.threads)} of {self.base}", recorded, **more)
+        self.threads.append(made)
+        return made
+
+    def step(self) -> None:
+        """One thing that happens: mostly on a CPU, to the thread that has it."""
+        cpu = self.numbers.choice(self.cpus)
+        what = self.numbers.choice(["preempt"] * 4 + ["sleep"] * 3 + ["wake"] * 4 + ["rare"])
+        current = self.running[cpu].thread
+        if what == "wake":
+            self.wake()
+        elif what == "rare":
+            self.numbers.choice([self.migrate, self.make, self.exit])(cpu)
+        elif current is not None and what == "sleep":
+            self.asleep.append(current)
+            current.state, current.woken = "S", None
+            self.pick(cpu)
+        elif current is not None and self.queues[cpu]:
+            current.state = self.numbers.choice(["R", "R+"])
+            self.pick(cpu)
+            self.queues[cpu].append(current)
+        elif current is None:
+            self.pick(cpu)
+
+    def pick(self, cpu: int) -> None:
+        queue = self.queues[cpu]
+        found = queue.pop(self.numbers.randrange(len(queue))) if queue else None
+        if found is not self.running[cpu].thread:
+            self.switch(cpu, found)
+
+    def wake(self) -> None:
+        if not self.asleep:
+            return
+        thread = self.asleep.pop(self.numbers.randrange(len(self.asleep)))
+        thread.woken = self.now
+        cpu = thread.cpu if self.numbers.random() < 0.8 else self.numbers.choice(self.cpus)
+        assert cpu is not None
+        self.queues[cpu].append(thread)
+        if self.running[cpu].thread is None and self.numbers.random() < 0.8:
+            self.pick(cpu)
+
+    def migrate(self, cpu: int) -> None:
+        if self.queues[cpu]:
+            self.queues[self.numbers.choice(self.cpus)].append(self.queues[cpu].pop())
+
+    def make(self, cpu: int) -> None:
+        """A new thread, with the number of one that is gone for some time, or a new number."""
+        old = [one.number for one in self.threads if one.gone is not None and one.left < self.now]
+        alive = {one.number for one in self.threads if one.gone is None or one.left >= self.now}
+        free = sorted(set(old) - alive)
+        number = self.numbers.choice(free) if free else self.base + 10 + len(self.threads)
+        made = self.thread(number, self.numbers.random() < 0.7, born=self.now)
+        made.left, made.state, made.woken = self.now, "new", self.now
+        self.queues[cpu].append(made)
+
+    def exit(self, cpu: int) -> None:
+        """The thread on the CPU exits; its last switch is a little later."""
+        turn = self.running[cpu]
+        if turn.thread is None or turn.begin == self.now:
+            return
+        turn.thread.gone = self.numbers.randrange(turn.begin, self.now + 1)
+        self.pick(cpu)
+
+    def switch(self, cpu: int, thread: Thread | None) -> None:
+        """Ends the turn on a CPU, and begins another one."""
+        last, now = self.running[cpu], self.now
+        last.end = now
+        self.turns.append(last)
+        turn = Turn(thread, cpu, now, now, before=IDLE if last.thread is None else last.thread)
+        self.running[cpu] = turn
+        if last.thread is not None:
+            last.thread.left, last.thread.cpu = now, cpu
+            row = {"ts": now, "cpu": cpu, "state": last.thread.state, **self.mine(last.thread)}
+            last.thread.row = row
+        if thread is not None:
+            if thread.state == "new":
+                thread.row = {"ts": thread.left, "state": "new", **self.mine(thread)}
+            if thread.row is not None:
+                turn.row, thread.row = thread.row, None
+                turn.row["wake_ns"] = thread.woken if thread.state == "S" else None
+            thread.state = "running"
+
+    def mine(self, thread: Thread) -> Row:
+        return {"pid": thread.number, "tid": thread.number, "thread": thread}
+
+    def log(self) -> None:
+        """Makes the rows of off_cpu; some switches are not logged, and events may be lost."""
+        for turn in self.turns:
+            if turn.row is None or turn.thread is None or not turn.thread.recorded:
+                continue
+            turn.told = turn.begin
+            if turn.before == IDLE and self.numbers.random() < 0.2:
+                turn.told = self.numbers.randint(turn.begin, turn.end)
+                turn.before = None
+            self.off_cpu.append(self.row(turn.row, turn))
+        for thread in self.threads:
+            if thread.recorded and thread.row is not None and thread.gone is None:
+                self.off_cpu.append(self.row(thread.row, None))
+        if self.numbers.random() < 0.4:
+            self.lose()
+
+    def row(self, row: Row, turn: Turn | None) -> Row:
+        row = {**row, "turn": turn, "dur_ns": None}
+        if turn is None or turn.told is None:
+            return row
+        began = row["ts"] if row.get("wake_ns") is None else row["wake_ns"]
+        before = turn.before
+        ran = before.number if isinstance(before, Thread) else 0 if before == IDLE else None
+        told = {"dur_ns": turn.told - row["ts"], "run_delay_ns": turn.told - began}
+        return row | told | {"ran_cpu": turn.cpu, "ran_tid": ran}
+
+    def lose(self) -> None:
+        """Loses the events of a time."""
+        begin = self.numbers.randint(self.start, self.end)
+        end = begin + self.numbers.choice([0, 3, 20])
+        kept = []
+        for row in self.off_cpu:
+            until = self.end if row["dur_ns"] is None else row["ts"] + row["dur_ns"]
+            if row["ts"] > end or until < begin:
+                kept.append(row)
+                continue
+            if row["turn"] is not None:
+                row["turn"].told = None
+            if row["ts"] < begin:
+                nothing = dict.fromkeys(("dur_ns", "run_delay_ns", "ran_cpu", "ran_tid"))
+                kept.append(row | nothing | {"wake_ns": None})
+        self.off_cpu = kept
+        lost = {"stream": "ftrace-target", "cpu": 0, "from": begin, "to": end, "count": 1}
+        self.loss.append(lost | {"cause": "overrun"})
+
+    # Who had the CPU
+
+    def waits(self) -> list[tuple[int, list[Part]]]:
+        """The number of the thread, and the parts, of each wait for a CPU of a known length."""
+        found = []
+        for row in self.off_cpu:
+            turn = row["turn"]
+            if not row["dur_ns"] or turn is None or not row["run_delay_ns"]:
+                continue
+            assert turn.told is not None
+            found.append((row["tid"], self.parts(row, turn, turn.told - row["run_delay_ns"])))
+        return found
+
+    def parts(self, row: Row, turn: Turn, since: int) -> list[Part]:
+        ended = turn.told
+        assert ended is not None
+        if row.get("cpu") != turn.cpu or turn.before == IDLE:
+            return [Part(since, ended - since, *named(turn.before))]
+        on_cpu = [one for one in self.turns if one.cpu == turn.cpu and one.told is not None]
+        on_cpu.sort(key=lambda one: one.told or 0)  # turns of one time keep their order
+        at = [self.who(on_cpu, ts, ended) for ts in range(since, ended)]
+        groups = [(who, len(list(same))) for who, same in groupby(at)]
+        if len(groups) > MOST_PARTS:
+            sums = Counter[tuple[str | None, str]]()
+            for who, length in groups:
+                sums[who] += length
+            of = {one.name: (one.number, one.born or 0) for one in self.threads}
+            known = [one for one in sums.items() if one[0] != NOBODY]
+            known.sort(key=lambda one: (-one[1], of[str(one[0][0])]))
+            groups = known[:MOST_PARTS]
+            rest = ended - since - sum(length for _, length in groups)
+            groups += [(NOBODY, rest)] if rest else []
+        edges = [since]
+        for _, length in groups:
+            edges.append(edges[-1] + length)
+        return [
+            Part(begin, end - begin, *who)
+            for (who, _), (begin, end) in zip(groups, pairwise(edges), strict=True)
+        ]
+
+    def who(self, on_cpu: list[Turn], ts: int, ended: int) -> tuple[str | None, str]:
+        """Returns who had a CPU at a time, for a thread that waits for it until `ended`."""
+        begun = [one for one in on_cpu if (one.told or 0) <= ts]
+        later = [one for one in on_cpu if (one.told or 0) > ts]
+        until = [one for one in later if (one.told or 0) < ended]
+        following = later[: len(until) + 1]
+        if any(one.before == IDLE for one in following):
+            return NOBODY  # the thread waited elsewhere
+        if begun and ts < self.known_end(begun[-1]):
+            return named(begun[-1].thread)
+        return named(following[0].before)
+
+    def known_end(self, turn: Turn) -> int:
+        assert turn.thread is not None and turn.told is not None
+        end = turn.end
+        if turn.thread.gone is not None and turn.thread.left == turn.end:
+            end = turn.thread.gone
+        for lost in self.loss:
+            if turn.told <= lost["from"]:
+                end = min(end, lost["from"])
+        return end
+
+
+def named(thread: Thread | str | None) -> tuple[str | None, str]:
+    """Returns the name and the certainty of whoever had a CPU."""
+    if isinstance(thread, Thread):
+        return thread.name, "exact"
+    return (None, "exact") if thread == IDLE else NOBODY

@@ -235,6 +235,8 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the file systems are removed
     runs: list[dict[str, Any]] = []
     dropped: list[dict[str, Any]] = []
+    if options.work is not None:
+        options.work.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=options.work) as name, contextlib.ExitStack() as stack:
         bench = Bench(Path(name), options.mib, options.epochs, stack)
         for case in _CASES:

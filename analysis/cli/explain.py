@@ -123,6 +123,10 @@ def explain(
 
 def _as_json(found: Explanation) -> dict[str, Any]:
     told = asdict(found)
+    for one in told["slowest"]:
+        number = one.pop("epoch_pass")
+        if number is not None:
+            one["pass"] = number
     for part in (*told["parts"], *(part for one in told["slowest"] for part in one["parts"])):
         part |= part.pop("group")
     return told

@@ -17,6 +17,7 @@ from tracer.analysis.findings.finding import Finding
 from tracer.analysis.findings.waits import waits
 from tracer.analysis.findings.window import Scope, lossy, whole
 from tracer.analysis.views.critical_path import main_steps, path_sums
+from tracer.analysis.views.epoch_passes import has_passes, with_passes
 from tracer.analysis.views.sync_parts import DATA
 from tracer.analysis.views.threads import same_work
 from tracer.probes.errors import BadTrace, UsageError
@@ -101,6 +102,9 @@ class SlowStep:
     """
 
     epoch: int | None
+    epoch_pass: int | None
+    """How often its process has marked the number of the epoch by then; None: no process of the
+    trace marks one twice."""
     step: int | None
     tid: int
     start: int
@@ -168,6 +172,7 @@ def explain(
     trace.execute(_ALL_PARTS)
     means = _means(trace, columns, int(typical["steps"]))
     certainty = _certainties(trace)
+    anew = has_passes(trace)
     chosen = _chosen(trace, slowest, step)
     return Explanation(
         stage=told["stage"] if isinstance(told["stage"], str) else None,
@@ -187,6 +192,7 @@ def explain(
         slowest=[
             SlowStep(
                 _optional(row["epoch"]),
+                int(row["pass"]) if anew and not pd.isna(row["epoch"]) else None,
                 _optional(row["step"]),
                 int(row["tid"]),
                 int(row["start"]),
@@ -230,12 +236,12 @@ def _certainties(trace: Trace) -> dict[str, float]:
 
 
 def _chosen(trace: Trace, slowest: int, step: tuple[int, int] | None) -> list[dict[Any, Any]]:
-    columns = "epoch, step, tid, start, total_ns"
+    columns = "epoch, pass, step, tid, start, total_ns"
     if step is None:
         query = f"ORDER BY total_ns DESC, start LIMIT {slowest}"
     else:
         query = f"WHERE coalesce(epoch, 0) = {step[0]} AND step = {step[1]} ORDER BY start"
-    frame = trace.sql(f"SELECT {columns} FROM explained_steps {query}")
+    frame = trace.sql(f"SELECT {columns} FROM ({with_passes('explained_steps')}) {query}")
     if step is not None and not len(frame):
         raise UsageError(
             f"no training step {step[0]}:{step[1]} began in the recording and ended in it",

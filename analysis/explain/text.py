@@ -70,7 +70,7 @@ def print_explanation(title: str, found: Explanation) -> None:
 
 
 def _print_step(out: Any, step: SlowStep, found: Explanation) -> None:
-    called = step_called(step.epoch, step.step, step.tid, found.processes)
+    called = step_called(step, found.processes)
     times = step.total_ns / found.median_ns
     head = f"{called} took {duration(step.total_ns)}, {times:.1f} times the median."
     more = [p for p in step.parts if p.more_ns > _LEAST_MORE * step.total_ns][:_MOST_MORE]

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tracer.analysis.explain.explanation import SlowStep
 from tracer.analysis.findings.finding import file_name, name, seconds, size
 from tracer.analysis.views.critical_path import RUN
 from tracer.analysis.views.sync_parts import AWAITED
@@ -51,10 +52,14 @@ def step_name(epoch: int | None, step: int | None) -> str:
     return f"{'' if epoch is None else f'{epoch}:'}{step}"
 
 
-def step_called(epoch: int | None, step: int | None, tid: int, processes: int) -> str:
-    """Returns the name of a step in a sentence, with its thread if several processes have steps."""
-    whose = f" of thread {tid}" if processes > 1 else ""
-    return f"Step {step_name(epoch, step)}{whose}"
+def step_called(step: SlowStep, processes: int) -> str:
+    """Returns the name of a step in a sentence, with its thread if several processes have steps.
+
+    The pass of its epoch is named if a process begins its epochs anew.
+    """
+    which = "" if step.epoch_pass is None else f" (pass {step.epoch_pass})"
+    whose = f" of thread {step.tid}" if processes > 1 else ""
+    return f"Step {step_name(step.epoch, step.step)}{which}{whose}"
 
 
 def steps_name(stage: str | None) -> str:

@@ -98,7 +98,7 @@ def _waiting(waiting: Waiting) -> Section:
 
 
 def _of_step(number: int, step: SlowStep, found: Explanation) -> Section:
-    called = step_called(step.epoch, step.step, step.tid, found.processes)
+    called = step_called(step, found.processes)
     more = [part for part in step.parts if part.more_ns > 0]
     about = f"{step.total_ns / found.median_ns:.1f} times the median."
     if more:

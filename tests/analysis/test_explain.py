@@ -72,6 +72,23 @@ def test_a_step_can_be_named(trace):
         explain(trace, step=(1, 3))
 
 
+def test_steps_of_one_name_are_told_apart_by_the_pass_of_their_epochs(tmp_path, tracer):
+    """Two folds of one epoch with two steps."""
+    tables = steps_of([2, 4, 6, 8])
+    steps = [one for one in tables["phases"] if one["name"] == "step"]
+    for place, marked in enumerate(tables["phases"][1:]):
+        marked["step"] = place // 2 % 2
+    for first, last in (steps[:2], steps[2:]):
+        mark = {"name": "epoch", "start": first["start"], "end": last["end"], "epoch": 0}
+        tables["phases"].append({**mark, "pid": JOB, "tid": JOB})
+    with make_trace(tmp_path / "t", tables, targets=TARGETS) as made:
+        found = explain(made, step=(0, 1)).slowest
+        assert [(one.epoch_pass, one.total_ns) for one in found] == [(1, 14 * MS), (2, 18 * MS)]
+    told = tracer("explain", "t", "--step", "0:0", "--json").json["slowest"]
+    assert [(one["epoch"], one["pass"], one["step"]) for one in told] == [(0, 1, 0), (0, 2, 0)]
+    assert "Step 0:1 (pass 2) took 18 ms" in tracer("explain", "t", "--slowest", "1").out
+
+
 def test_a_step_that_began_before_the_recording_is_not_explained(tmp_path):
     """Nobody knows what its thread did before: it may have been stopped."""
     clock = {"name": "mono", "start_ns": 105 * MS, "end_ns": 10**9}

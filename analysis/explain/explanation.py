@@ -103,8 +103,8 @@ class SlowStep:
 
     epoch: int | None
     epoch_pass: int | None
-    """How often its process has marked the number of the epoch by then; None: no process of the
-    trace marks one twice."""
+    """Number of times that its process had marked the number of the epoch by then; None: no process
+    of the trace marks one twice."""
     step: int | None
     tid: int
     start: int

@@ -83,6 +83,8 @@ class MemoryAnswer:
     warm_pages: int
     """Pages that targets without a limit read in the model, and not in the recording: at most that
     many were in the cache before."""
+    reading_ns: int | None
+    """Time from the first use of a file to the last one; None: not known."""
     knowledge: Knowledge
     """The share of each target's reads that is not known, if accesses are inferred."""
     marked_together: dict[str, int]
@@ -158,9 +160,14 @@ def answer_memory(
         taken.page_bytes,
         None if gaps is None else gaps > 0,
         warm,
+        _reading_ns(taken.runs.ts),
         knowledge(trace),
         _together(trace, names),
     )
+
+
+def _reading_ns(times: NDArray[np.int64]) -> int | None:
+    return int(times.max()) - int(times.min()) if len(times) else None
 
 
 def _together(trace: Trace, names: Sequence[str]) -> dict[str, int]:

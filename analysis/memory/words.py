@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from tracer.analysis.findings.finding import name, percent, size
+from tracer.analysis.findings.finding import name, percent, seconds, size
 from tracer.analysis.memory.answer import BOUNDS, KERNEL, MemoryAnswer
 from tracer.analysis.report.reads import epoch_name, partial_in_words, together_in_words
 
@@ -16,6 +16,8 @@ NOTE = (
     "best evicts the page whose next use is the farthest away, kept never evicts."
 )
 _MIB = 1 << 20
+_SHORT_NS = 10_000_000_000
+"""Time of reading below which the age of the kernel's statistics may decide what it evicts."""
 _MOST_NAMES = 4
 """Names in a list of targets."""
 
@@ -99,6 +101,11 @@ def basis(found: MemoryAnswer) -> list[str]:
         said.append(
             f"Up to {size(found.warm_pages * found.page_bytes)} were in memory before the"
             " recording; the prediction begins with an empty cache."
+        )
+    if found.reading_ns is not None and found.reading_ns < _SHORT_NS:
+        said.append(
+            f"The recording has {seconds(found.reading_ns / 1e9)} of reading. The kernel decides by"
+            " statistics that are up to 2 s old, so the prediction of a run as short is rough."
         )
     said.append(f"Read-ahead: {size(found.read_ahead_bytes)}.")
     return said

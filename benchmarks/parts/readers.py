@@ -15,8 +15,8 @@ _MOST_BYTES = (1 << 63) - 4096
 """A limit that is none: the most that the kernel can count."""
 _FILES = 64
 _PACE_S = 0.04
-"""Seconds that a paced job sleeps after each file: a run then takes several times the 2 s after which
-the kernel brings the statistics of cgroups up to date, by which it reclaims."""
+"""Seconds that a paced job sleeps after each file: a run then takes several times the 2 s after
+which the kernel brings the statistics of cgroups up to date, by which it reclaims."""
 _UNEVEN = 4
 
 _JOB = """

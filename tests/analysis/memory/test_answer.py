@@ -251,6 +251,17 @@ def test_pages_cached_before_the_recording_are_warm(answered):
     assert found.error == {"job": pytest.approx(3)}
 
 
+@pytest.mark.parametrize(("last_s", "rough"), [(9, True), (11, False)])
+def test_an_answer_says_that_short_runs_are_predicted_roughly(answered, last_s, rough):
+    made = PageEvents()
+    made.read(0, 8)
+    begun, made.now = made.now, last_s * 10**9
+    made.read(4, 8)
+    found = answered(made, pages=[40])
+    assert found.reading_ns == pytest.approx(made.now - begun, abs=10**6)
+    assert any("statistics" in one for one in basis(found)) == rough
+
+
 def test_reads_outside_of_epochs_have_no_epoch(answered):
     made = looped(pages=10, epochs=2)
     made.read(50, 5)

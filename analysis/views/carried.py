@@ -30,32 +30,39 @@ _LONGEST = 1 << 23
 # Bios and remaps of one operation: a read at the place of a write has nothing to do with it.
 _MOVES = f"""
 CREATE OR REPLACE TEMP TABLE moves AS
-SELECT row, event = 'remap' AS remap, dev, sector, nr_sector, from_dev, from_sector
+SELECT row, lag(row) OVER (PARTITION BY tid ORDER BY row) AS behind, event = 'remap' AS remap,
+    dev, sector, nr_sector, from_dev, from_sector
 FROM block_rows
 WHERE sector IS NOT NULL AND {OPERATION} = '$operation'
     AND (event = 'bio_queue' AND nr_sector > 0 OR event = 'remap' AND from_dev IS NOT NULL)
 """
 
 # Each row: a bio, and its origin, which a remap from a stacked device to its place on a whole disk
-# names. A remap by a partition takes its origin from the remap to the same place on that partition;
-# the next one at that place is of another bio, perhaps of the partition itself.
+# names. A remap by a partition takes its origin from the remap to the same place on that partition:
+# the one that its thread logged right before, as device mapper hands bios on, or else the last one.
+# The next one at that place is of another bio, perhaps of the partition itself.
 _HANDED = """
 CREATE OR REPLACE TEMP TABLE handed AS
 WITH to_partitions AS (
-    SELECT m.row, m.dev, m.sector, m.from_dev AS part, m.from_sector AS within
+    SELECT m.row, m.behind, m.dev, m.sector, m.from_dev AS part, m.from_sector AS within
     FROM moves m JOIN partitions p ON remap AND m.from_dev = p.dev AND m.dev = p.disk
 ), from_stacked AS (
     SELECT m.row, m.dev, m.sector, m.from_dev, m.from_sector, s.below
     FROM moves m JOIN stacked s ON remap AND m.from_dev = s.dev AND m.dev = s.disk
-), through AS (
+), at_once AS (
     SELECT p.row, p.dev, p.sector, f.from_dev, f.from_sector, f.row AS handed_by
-    FROM to_partitions p ASOF JOIN from_stacked f
+    FROM to_partitions p JOIN from_stacked f
+        ON p.behind = f.row AND p.part = f.below AND p.dev = f.dev AND p.within = f.sector
+), later AS (
+    SELECT p.row, p.dev, p.sector, f.from_dev, f.from_sector, f.row AS handed_by
+    FROM (SELECT * FROM to_partitions ANTI JOIN at_once USING (row)) p ASOF JOIN from_stacked f
         ON p.part = f.below AND p.dev = f.dev AND p.within = f.sector AND p.row >= f.row
 ), origins AS (
     SELECT row, dev, sector, from_dev, from_sector FROM from_stacked WHERE below = dev
     UNION ALL
-    SELECT row, dev, sector, from_dev, from_sector FROM through
-    QUALIFY row_number() OVER (PARTITION BY handed_by ORDER BY row) = 1
+    SELECT row, dev, sector, from_dev, from_sector FROM (
+        SELECT *, 0 AS turn FROM at_once UNION ALL SELECT *, 1 FROM later)
+    QUALIFY row_number() OVER (PARTITION BY handed_by ORDER BY turn, row) = 1
 ), ordered AS (
     SELECT row, dev, sector, nr_sector, remap, lag(remap) OVER place AS follows,
         lag(row) OVER place AS before

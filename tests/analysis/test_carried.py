@@ -1,5 +1,7 @@
 """Writes below stacked devices have the reason, file and dirtier of the write above them."""
 
+from itertools import combinations
+
 import pytest
 
 from tests.support.traces import make_trace
@@ -149,6 +151,29 @@ def test_a_write_to_the_partition_itself_is_not_that_of_the_device_on_it(tmp_pat
     with trace_of(tmp_path / "t", MAPPED, block, stacked(MAPPED, PART)) as trace:
         nothing = (DISK, ("other", None, None), True)
         assert told(trace)[1:] == [(DISK, KNOWN, True), nothing]
+
+
+@pytest.mark.parametrize("first", list(combinations(range(6), 3)))
+def test_volumes_on_the_same_two_partitions_keep_their_writes_apart(tmp_path, first):
+    """Two threads hand on at the same time, each to the same sector of another partition."""
+    theirs, far = "8:2", 1_100_000
+    to_first = [remap(0, DISK, 80, MAPPED, 80, tid=JOB), remap(0, DISK, AT + 80, PART, 80, tid=JOB)]
+    to_first += [bio(0, DISK, AT + 80, tid=JOB)]
+    to_second = [remap(0, DISK, 80, TOP, 400, tid=OTHER)]
+    to_second += [remap(0, DISK, far + 80, theirs, 80, tid=OTHER)]
+    to_second += [bio(0, DISK, far + 80, tid=OTHER)]
+    block = [bio(10, MAPPED, 80, tid=JOB), bio(11, TOP, 400, tid=OTHER)]
+    for n in range(6):
+        block.append((to_first if n in first else to_second).pop(0) | {"ts": 20 + n})
+    named = {"ts": 9, "tid": OTHER, "pid": OTHER, "event": "writepages_start", "dev": TOP}
+    part = {"dev": theirs, "bytes": 1 << 29, "partition_of": DISK, "start": far}
+    uppers = part, stacked(MAPPED, PART, theirs), stacked(TOP, PART, theirs)
+    with trace_of(
+        tmp_path / "t", MAPPED, block, *uppers, file_writes=[named | {"ino": SECOND}]
+    ) as trace:
+        flushes(trace)
+        below = trace.rows("SELECT sector, ino FROM flushes WHERE below ORDER BY sector")
+        assert below == [(AT + 80, FILE), (far + 80, SECOND)]
 
 
 def test_a_bio_that_is_longer_than_any_of_the_kernel_has_no_parts(tmp_path):

@@ -7,6 +7,7 @@
 knobs.py                 the sysctls dirty_*, and the thresholds that they set
 dirtying.py              the dirtyings of a trace: time, pages, dirtier
 lives.py                 the files that had one inode number, one after the other
+named_flushes.py         the write bios, with the metadata that the journal writes
 places.py                the places of written pages in their files
 pairing.py               the dirtying of each written page (numba); paired.py: its state and results
 pieces.py                the pairing of all files of a trace

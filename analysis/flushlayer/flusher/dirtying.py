@@ -16,13 +16,12 @@ from numpy.typing import NDArray
 
 from tracer.analysis.flushlayer.flusher import paired, pairing
 from tracer.analysis.flushlayer.flusher.lives import FILE, in_life, make_lives
+from tracer.analysis.flushlayer.flusher.named_flushes import make_named_flushes
 from tracer.analysis.flushlayer.flusher.pieces import paired_pieces
-from tracer.analysis.flushlayer.flusher.places import passed_runs, told_places
+from tracer.analysis.flushlayer.flusher.places import cached_runs, passed_runs
 from tracer.analysis.flushlayer.trace.page_count import (
     BYTES_A_PAGE,
     MODEL_PAGE,
-    MOST_PAGES,
-    check_pages,
     pages_of_kernel,
 )
 from tracer.analysis.views.flushes import flushes
@@ -48,12 +47,12 @@ class Dirtyings:
     once: ts (ns), inode (row of `inodes`), index (first page in the file; from paired.NOWHERE on:
     not known), pages, dirtier (pid, -1: not known), page (first page written on the disk; -1: not
     written), until (ns: written, or no longer dirty), how (paired.HOW). `marks`: ts and inode of
-    each event that made an inode dirty, with pages or without. `written`, one row per bio of
-    dirtied pages: ts, inode, reason, pages. `passed`: writes without a dirtied page (journal,
-    direct, unknown inode), which no knob moves, one row per run of consecutive pages: ts, dev,
-    reason, dirtier, page (first page on the disk), pages, inode (row of `inodes`; NO_FILE or
-    NOT_MAPPED of `file_pages`), index (first page in the file; 0 without one). `counts`: numbers of
-    what was left out or inferred, by name.
+    each event that made an inode dirty, with pages or without. `written`, one row per run of
+    dirtied pages that a bio writes: ts, inode, reason, pages. `passed`: writes without a dirtied
+    page (journal, direct, unknown inode), which no knob moves, one row per run of consecutive
+    pages: ts, dev, reason, dirtier, page (first page on the disk), pages, inode (row of `inodes`;
+    NO_FILE or NOT_MAPPED of `file_pages`), index (first page in the file; 0 without one).
+    `counts`: numbers of what was left out or inferred, by name.
     """
 
     inodes: pd.DataFrame
@@ -130,11 +129,9 @@ def dirtyings(trace: Trace) -> Dirtyings:
     _name_devices(trace, unit)
     make_lives(trace)
     clock = trace.manifest["clock"]
-    trace.execute(_NAMED_FLUSHES.replace("$unit", str(unit)))
-    cached, others = trace.sql(_BIOS), trace.sql(_PASSED)
-    possible = others["pages"][others["pages"] <= MOST_PAGES]
-    check_pages(trace, pd.concat([cached["pages"], possible]).to_numpy(), _BYTES_A_PAGE)
-    passed, files = passed_runs(trace, others)
+    make_named_flushes(trace, unit, _BYTES_A_PAGE)
+    cached, told = cached_runs(trace, trace.sql(_BIOS))
+    passed, files = passed_runs(trace, trace.sql(_PASSED))
     folios = trace.sql(_FOLIOS)
     marks = trace.sql(_MARKS.replace("$start", str(clock["start_ns"])))
     visits = trace.sql(_VISITS)
@@ -147,7 +144,6 @@ def dirtyings(trace: Trace) -> Dirtyings:
     inodes = inodes.astype({"device_page": np.int64})
     last = [frame["ts"].max() for frame in (cached, folios) if len(frame)]
     end = clock["end_ns"] if clock["end_ns"] is not None else max(last, default=clock["start_ns"])
-    told = told_places(trace, cached)
     start = clock["start_ns"]
     pieces = paired_pieces(cached, folios, visits, codes, inodes, told, start, end, unit)
     counts = {
@@ -223,7 +219,9 @@ FROM {in_life("(FROM dirtied_folios SEMI JOIN written_devices USING (dev))")} OR
 """
 
 _CACHED = """(
-    SELECT * EXCLUDE (dirtier) FROM named_flushes WHERE ino IS NOT NULL AND reason != 'direct'
+    SELECT * EXCLUDE (dirtier) REPLACE (metadata OR EXISTS (
+        SELECT 1 FROM device_inodes d WHERE d.disk = n.dev AND d.ino = n.ino) AS metadata)
+    FROM named_flushes n WHERE ino IS NOT NULL AND reason != 'direct'
 )"""
 # The start of a write-out tells a folio that it writes from one that was dirtied again meanwhile.
 _BIOS = f"""
@@ -244,7 +242,7 @@ SELECT c.* EXCLUDE (born_ns),
     coalesce(greatest(CASE WHEN b.ts >= coalesce(c.born_ns, b.ts) THEN b.since END, c.born_ns),
         {paired.NEVER}) AS since
 FROM cached c ASOF LEFT JOIN last_begun b ON c.dev = b.dev AND c.ino = b.ino AND c.ts >= b.ts
-ORDER BY c.ts, c.row
+ORDER BY c.ts, c.row, c.page
 """
 
 _MIXED = f"""
@@ -264,32 +262,7 @@ SELECT count(*) FROM (
 
 _PASSED = """
 SELECT ts, dev, page, pages, reason, dirtier, bio_dev, sector, nr_sector, metadata
-FROM named_flushes WHERE ino IS NULL OR reason = 'direct' ORDER BY ts, row
-"""
-
-# A journal that makes room for itself writes metadata without a named inode: pages of the device's
-# own inode (whose number is the device's), if those were dirtied. A page of the kernel has $unit
-# pages; those of a partition need not begin where those of its disk do.
-_NAMED_FLUSHES = f"""
-CREATE OR REPLACE TEMP TABLE named_flushes AS
-WITH bios AS (
-    SELECT ts, disk AS dev, ino, page::BIGINT AS page, pages, reason, certainty, dirtier,
-        dev AS bio_dev, sector, nr_sector, row, contains(rwbs, 'M') AS metadata
-    FROM {of_bios("flushes")} WHERE NOT own AND NOT below AND pages > 0
-), begins AS (
-    SELECT DISTINCT disk AS dev, first_page % $unit AS begin FROM device_inodes
-), metadata AS (
-    SELECT d.dev, d.ino, first_page % $unit AS begin, ("index"::BIGINT + first_page) // $unit AS n,
-        min(ts) AS ts
-    FROM dirtied_folios d JOIN device_inodes i ON d.dev = i.disk AND d.ino = i.ino GROUP BY ALL
-), of_metadata AS (
-    SELECT b.row, min(m.ino) AS ino FROM bios b JOIN begins g ON b.dev = g.dev
-    JOIN metadata m ON b.dev = m.dev AND g.begin = m.begin AND (b.page - g.begin) // $unit = m.n
-    WHERE b.ino IS NULL AND b.reason != 'direct' AND b.page >= g.begin AND b.ts >= m.ts
-    GROUP BY b.row
-)
-SELECT b.* REPLACE (coalesce(b.ino, m.ino) AS ino) FROM bios b LEFT JOIN of_metadata m
-    ON b.row = m.row
+FROM named_flushes WHERE ino IS NULL OR reason = 'direct' ORDER BY ts, row, page
 """
 
 # Kernel threads mark inodes as they write them; with other settings they would at other times.

@@ -1,6 +1,9 @@
-"""The place in its file of each written page, as the file system reported it."""
+"""The place in its file of each page that a bio wrote, as the file system reported it."""
 
 from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,7 +16,7 @@ from tracer.analysis.flushlayer.trace.bio_parts import (
     check_parts,
     part_sectors,
 )
-from tracer.analysis.flushlayer.trace.page_count import MOST_PAGES
+from tracer.analysis.flushlayer.trace.page_count import MODEL_PAGE, MOST_PAGES
 from tracer.analysis.views.file_pages import NOT_MAPPED, FilePages, file_pages
 from tracer.analysis.views.submissions import SECTORS_PER_PAGE
 from tracer.probes.block import SECTOR_BYTES
@@ -21,13 +24,55 @@ from tracer.store.devices import EVERYWHERE, Devices
 from tracer.store.trace import Trace
 
 
-def told_places(trace: Trace, cached: pd.DataFrame) -> NDArray[np.int64]:
-    """Returns each bio's pages as positions in their files, by the file system; -1: not known."""
-    length = cached["nr_sector"].to_numpy(np.int64)
-    whole = np.full(len(cached), SECTORS_PER_PAGE, np.int64)
-    _, found = _in_files(trace, cached, length, ~cached["metadata"].to_numpy(bool), whole)
+def cached_runs(trace: Trace, cached: pd.DataFrame) -> tuple[pd.DataFrame, NDArray[np.int64]]:
+    """Returns the bios of dirtied pages as runs of pages, and the place of each page in its file.
+
+    Runs, in the order of `cached`: its columns, of which page and pages count the pages of the
+    file. These need not begin where pages of the disk do: page is the page of the disk in which the
+    first one begins. The pages of a run follow each other, and all begin at the same sector of a
+    page of the disk. Metadata has the pages of the disk, and so has a file of unknown place on a
+    file system whose blocks are smaller than a page. Places are those that the file system
+    reported, in the order of the pages; -1: not known.
+    """
+    sector = cached["sector"].to_numpy(np.uint64)
+    dev, data = cached["bio_dev"].to_numpy(), ~cached["metadata"].to_numpy(bool)
+    size = part_sectors(trace, sector, dev, sector)
+    check_parts(trace, cached["pages"].to_numpy(np.int64), size)
+    parts, found = _in_files(trace, cached, cached["nr_sector"].to_numpy(np.int64), data, size)
+    ahead = (sector % np.uint64(SECTORS_PER_PAGE)).astype(np.int64)[parts.bio] + parts.ahead
+    inside = ahead % SECTORS_PER_PAGE
+    begin = np.where(data, _first_of_pages(trace, sector, dev), 0)[parts.bio]
+    begin = np.where(found.file >= 0, inside - found.within.astype(np.int64), begin)
+    begin %= SECTORS_PER_PAGE
+    page = np.maximum(parts.page.astype(np.int64) - (begin > inside), 0)
+    kept = replace(parts, page=page.astype(np.uint64)).begin_pages(found)
+    bio, page, begin = parts.bio[kept], page[kept], begin[kept]
+    goes_on = np.zeros(len(bio), bool)
+    goes_on[1:] = (bio[1:] == bio[:-1]) & (page[1:] == page[:-1] + 1) & (begin[1:] == begin[:-1])
+    first = np.flatnonzero(~goes_on)
+    runs = cached.iloc[bio[first]].reset_index(drop=True)
+    runs = runs.assign(page=page[first], pages=np.diff(np.append(first, len(bio))))
     known = (found.file >= 0) & (found.index < paired.NOWHERE)
-    return np.where(known, found.index, np.int64(-1))
+    return runs, np.where(known, found.index, np.int64(-1))[kept]
+
+
+def _first_of_pages(
+    trace: Trace, sector: NDArray[np.uint64], dev: NDArray[Any]
+) -> NDArray[np.int64]:
+    """Returns the sector, 0 to 7, of a page of the disk at which pages of files begin.
+
+    A row per bio, by its first sector and device. It is 0 if the blocks of the file system do not
+    tell it.
+    """
+    devices = Devices(trace.manifest)
+    found = np.zeros(len(sector), np.int64)
+    for system in trace.manifest.get("file_systems", []):
+        lies = devices.place(system["dev"])
+        if lies is not None and system["block_bytes"] % MODEL_PAGE == 0:
+            named = (dev == system["dev"]) | (dev == lies.disk)
+            inside = (sector >= np.uint64(lies.first)) & (sector < np.uint64(lies.end))
+            found[named & inside] = lies.first % SECTORS_PER_PAGE
+    return found
 
 
 def passed_runs(trace: Trace, passed: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:

@@ -97,7 +97,7 @@ def _by_source(trace: Trace, between: tuple[int, int] | None = None) -> pd.DataF
     query = _ENERGY.replace("{sources}", sources)
     found = trace.sql(query.replace("{since}", str(since)).replace("{until}", str(until)))
     names = list(zip(found["source"], found["instance"], strict=True))
-    found.insert(2, "part", pd.Series([_part(*name, names) for name in names], dtype=bool))
+    found.insert(2, "part", pd.Series([is_part(*name, names) for name in names], dtype=bool))
     whole = found[~found["part"]]
     if len(whole) > 1:
         total = {
@@ -115,7 +115,7 @@ def _by_source(trace: Trace, between: tuple[int, int] | None = None) -> pd.DataF
     return found
 
 
-def _part(source: str, instance: str | None, names: list[tuple[str, str | None]]) -> bool:
+def is_part(source: str, instance: str | None, names: list[tuple[str, str | None]]) -> bool:
     """Returns whether another source includes the energy of this one.
 
     RAPL's psys includes the packages. A package includes its cores and uncore, but not its memory

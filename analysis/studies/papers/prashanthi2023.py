@@ -15,7 +15,7 @@ import pandas as pd
 from tracer.analysis.studies.intervals import ANY
 from tracer.analysis.studies.papers.numbers import numbers
 from tracer.analysis.studies.spread import increase, over_runs, place, settings
-from tracer.analysis.views.energy import all_of
+from tracer.analysis.views.energy import all_of, is_part
 
 _KEYS = ["mode", "model", "settings"]
 _STAGES = {"train": "train", "infer": "inference"}
@@ -135,7 +135,7 @@ def usage_medians(usage: pd.DataFrame) -> pd.DataFrame:
     (_low, _high), increase_percent (_low, _high), pairs, and the paper's three.
     """
     own = _named(usage)
-    own = own[own["share"] == 0.5].rename(columns={"value": "median"})
+    own = _of_machine(own[own["share"] == 0.5]).rename(columns={"value": "median"})
     paper = _paper(_PAPER_SERIES, "median", "series")
     units = {series: unit for series, unit, _ in _SERIES.values()}
     own["series"], paper["series"] = (
@@ -151,6 +151,26 @@ def _named(usage: pd.DataFrame) -> pd.DataFrame:
     own = own.join(told, on="name")
     own["value"] = pd.to_numeric(own["value"]) / own["scale"]
     return own
+
+
+_POWER = {"gpu_power": "gpu", "rail_power": "jetson"}
+"""The series of power, with their sources as `views.energy` names them."""
+
+
+def _of_machine(own: pd.DataFrame) -> pd.DataFrame:
+    """Returns one row per run and series: the sum of its sources of power, the mean of other ones.
+
+    A rail that another one feeds is no source of its own.
+    """
+    rows = []
+    for _, one in own.groupby(["id", "series"], sort=False):
+        instances = [name if isinstance(name, str) else None for name in one["instance"]]
+        sources = list(zip(one["name"].map(_POWER).fillna(""), instances, strict=True))
+        values = one.loc[[not is_part(*source, sources) for source in sources], "value"]
+        is_power = bool(one["name"].isin(_POWER).all())
+        value = values.sum(min_count=len(values)) if is_power else values.mean()
+        rows.append(one.iloc[[0]].assign(value=value))
+    return pd.concat(rows) if rows else own
 
 
 def memory_overhead(usage: pd.DataFrame) -> pd.DataFrame:

@@ -131,6 +131,9 @@ def usage_spread(usage: pd.DataFrame) -> pd.DataFrame:
 def usage_medians(usage: pd.DataFrame) -> pd.DataFrame:
     """Returns Figures 2, 4 and 5: medians of the use of CPU, GPU, power and memory.
 
+    Of several GPUs, the use is the mean of their medians, and the power is the sum of theirs. Of a
+    Jetson's rails, the power is that of the module, or else the sum.
+
     Columns: mode, model, settings, series (with its unit), bare_metal_median and container_median
     (_low, _high), increase_percent (_low, _high), pairs, and the paper's three.
     """

@@ -21,6 +21,7 @@ from tracer.analysis.compare.groups import (
     Group,
     Grouping,
     about_pairs,
+    different_lengths,
     different_work,
     pairs,
     told,
@@ -201,6 +202,7 @@ def compared(
 
 def _about(runs: Sequence[Run], grouping: Grouping, identities: Sequence[Identity]) -> list[str]:
     said = different_work(grouping.groups, identities)
+    said += different_lengths(grouping.groups, [run.measured.length_s for run in runs])
     seen: dict[tuple[object, ...], Run] = {}
     for run in runs:
         if run.recording is None:

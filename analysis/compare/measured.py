@@ -81,12 +81,14 @@ class Measured:
     `frame`: one row per measure, with the columns of `Row`. `whys`: topics that were not recorded,
     with the reason; other topics without a row have nothing to measure. `cut`: topics with too many
     names, of which the smallest were left out. `notes`: clauses on whose measures these are.
+    `length_s`: the length of the recording; None: not known.
     """
 
     frame: pd.DataFrame
     whys: dict[str, str]
     cut: frozenset[str] = frozenset()
     notes: tuple[str, ...] = ()
+    length_s: float | None = None
 
 
 def measured(trace: Trace, dev: str | None = None) -> Measured:
@@ -106,7 +108,8 @@ def measured(trace: Trace, dev: str | None = None) -> Measured:
             made = [row for row in made if row.absent is None] + named[:_MOST_NAMED]
         rows += made
     frame = pd.DataFrame(rows, columns=COLUMNS)
-    return Measured(frame, whys, frozenset(cut), tuple(_notes(trace)))
+    length_s = duration_s(trace.manifest)
+    return Measured(frame, whys, frozenset(cut), tuple(_notes(trace)), length_s)
 
 
 def _notes(trace: Trace) -> list[str]:

@@ -171,7 +171,7 @@ def different_lengths(groups: Sequence[Group], lengths: Sequence[float | None]) 
     base = groups[0].name
     return [
         f"the recordings of {name} last {mean / means[base]:.3g} times as long as those of {base};"
-        " faults, pages, energy and times in s are totals of a recording"
+        " faults, pages, energy, and times in calls and stalls are totals of a recording"
         for name, mean in means.items()
         if base in means and not 1 / _MUCH_LONGER <= mean / means[base] <= _MUCH_LONGER
     ]

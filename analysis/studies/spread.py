@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import pandas as pd
 
@@ -34,11 +34,16 @@ def in_order(frame: pd.DataFrame, then: Sequence[str]) -> pd.DataFrame:
     return found.drop(columns="_place").assign(where=found["where"].map(place))
 
 
+Bounds = tuple[float, float]
+Possible = Bounds | Callable[[pd.DataFrame], Bounds]
+"""The bounds of a value, or a function that returns those of the rows of a group."""
+
+
 def over_runs(
     frame: pd.DataFrame,
     by: Sequence[str],
     values: Sequence[str],
-    possible: Mapping[str, tuple[float, float]] | None = None,
+    possible: Mapping[str, Possible] | None = None,
 ) -> pd.DataFrame:
     """Returns the mean of each value over the rows of a group, with its 95 % interval.
 
@@ -52,14 +57,15 @@ def over_runs(
     for keys, group in frame.groupby(list(by), sort=False, dropna=False):
         row = dict(zip(by, keys, strict=True))
         for value in values:
-            row |= _spread(value, group[value], (possible or {}).get(value, POSITIVE))
+            bounds = (possible or {}).get(value, POSITIVE)
+            row |= _spread(value, group[value], bounds(group) if callable(bounds) else bounds)
         rows.append(row | {"runs": len(group)})
     names = [f"{value}{end}" for value in values for end in ("", "_low", "_high")]
     return pd.DataFrame(rows, columns=[*by, *names, "runs"])
 
 
 def _spread(
-    name: str, values: pd.Series[float], possible: tuple[float, float]
+    name: str, values: pd.Series[float], possible: Bounds
 ) -> dict[str, float | None]:
     known = pd.to_numeric(values).dropna().to_numpy(float)
     low: float | None = None

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from tracer.analysis.studies.intervals import ANY
+from tracer.analysis.studies.intervals import ANY, PERCENT, POSITIVE
 from tracer.analysis.studies.papers.numbers import numbers
-from tracer.analysis.studies.spread import increase, over_runs, place, settings
+from tracer.analysis.studies.spread import Possible, increase, over_runs, place, settings
 from tracer.analysis.views.energy import all_of, is_part
 
 _KEYS = ["mode", "model", "settings"]
@@ -62,13 +62,16 @@ def _times(step_times: pd.DataFrame, parts: Sequence[str], paper: pd.DataFrame) 
     return found.drop(columns="order").reset_index(drop=True)
 
 
-def _beside(own: pd.DataFrame, what: str, unit: str, paper: pd.DataFrame) -> pd.DataFrame:
+def _beside(
+    own: pd.DataFrame, what: str, unit: str, paper: pd.DataFrame, possible: Possible = POSITIVE
+) -> pd.DataFrame:
     """Returns host and container beside each other and the paper; `unit`: the column of values."""
     own = own.assign(settings=settings(own))
     keys = [*_KEYS, what]
     found = None
     for where, name in (("host", "bare_metal"), ("1", "container")):
-        one = over_runs(own[own["where"] == where], keys, [unit]).drop(columns="runs")
+        here = own[own["where"] == where]
+        one = over_runs(here, keys, [unit], {unit: possible}).drop(columns="runs")
         one.columns = [f"{name}_{c}" if c.startswith(unit) else c for c in one.columns]
         found = one if found is None else found.merge(one, on=keys, how="outer")
     assert found is not None
@@ -124,7 +127,8 @@ def usage_spread(usage: pd.DataFrame) -> pd.DataFrame:
     """
     own = _named(usage)
     own = own.sort_values("where", key=lambda names: names != "host", kind="stable")
-    found = over_runs(own, [*_KEYS, "where", "series", "unit", "instance", "share"], ["value"])
+    keys = [*_KEYS, "where", "series", "unit", "instance", "share"]
+    found = over_runs(own, keys, ["value"], {"value": _possible})
     return found.assign(where=found["where"].map(place))
 
 
@@ -144,7 +148,12 @@ def usage_medians(usage: pd.DataFrame) -> pd.DataFrame:
     own["series"], paper["series"] = (
         frame["series"].map(lambda name: f"{name}, {units[name]}") for frame in (own, paper)
     )
-    return _beside(own, "series", "median", paper)
+    return _beside(own, "series", "median", paper, _possible)
+
+
+def _possible(of_series: pd.DataFrame) -> tuple[float, float]:
+    """Returns the possible values of a series in its unit."""
+    return PERCENT if (of_series["unit"] == "%").all() else POSITIVE
 
 
 def _named(usage: pd.DataFrame) -> pd.DataFrame:

@@ -24,8 +24,7 @@ def calls(trace: Trace) -> list[Finding]:
         f" 100 * sum(dur_ns) / {over.ns} AS of_most, sum(count(*)) OVER () AS calls"
         f" FROM (SELECT tid, ts, dur_ns, name FROM syscalls WHERE dur_ns >= 0 AND {over.holds()}"
         f" AND tid IN (SELECT tid FROM phase_times WHERE name = '{over.stage}')) c"
-        f" ASOF JOIN ({over.stretches}) s ON c.tid = s.tid AND c.ts >= s.since"
-        " WHERE c.ts < s.upto"
+        f" JOIN ({over.stretches}) s ON c.tid = s.tid AND c.ts >= s.since AND c.ts < s.upto"
         " GROUP BY name ORDER BY sum(dur_ns) DESC, name LIMIT 1",
     )
     if answer is None:

@@ -76,6 +76,10 @@ def energy(
     found = found.merge(
         idle.rename(columns={"mean_w": "baseload_w"}), on=["source", "instance"], how="left"
     )
+    # The machine's total is that of the same sources: the baseload may have others, or fewer.
+    total = found["source"] == TOTAL
+    whole = found.loc[~found["part"].astype(bool) & ~total, "baseload_w"]
+    found.loc[total, "baseload_w"] = whole.sum(min_count=max(1, len(whole)))
     found["baseload_j"] = found["baseload_w"] * found["duration_s"]
     found["increment_j"] = found["energy_j"] - found["baseload_j"]
     found["baseload_share"] = found["baseload_j"] / found["energy_j"]

@@ -241,10 +241,11 @@ def _flushed(topic: str, whose: str) -> Callable[[Trace, str | None], list[Row]]
             f" AND {on_one_level(trace, dev)} GROUP BY reason ORDER BY pages DESC, reason"
         )
         total = float(frame["pages"].sum())
-        rows = [Row(topic, "all", "pages", total, ELSEWHERE)]
+        jobs = _jobs(trace) if topic == TARGETS_PAGES else 1
+        rows = [Row(topic, "all", "pages", total / jobs, ELSEWHERE)]
         for reason, pages in zip(frame["reason"], frame["pages"], strict=True):
             weight = ELSEWHERE * float(pages) / total if total else 0.0
-            rows.append(Row(topic, str(reason), "pages", float(pages), weight, 0.0))
+            rows.append(Row(topic, str(reason), "pages", float(pages) / jobs, weight, 0.0))
         return rows
 
     return make

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 import pandas as pd
@@ -112,8 +113,8 @@ def settings(frame: pd.DataFrame, but: Sequence[str] = ()) -> pd.Series[str]:
         usual = {key: _usual(group, name) for key, group in frame.groupby(alike)}
         keys = zip(*(frame[column] for column in alike), strict=True)
         for words, key, value in zip(said, keys, frame[name], strict=True):
-            if pd.notna(value) and value != usual.get(key):
-                words.append(f"{name} {_plain(value)}")
+            if (told := _told(name, value)) != usual.get(key):
+                words.append(f"{name} {'not set' if told is None else _plain(told)}")
     return pd.Series([", ".join(words) for words in said], index=frame.index, dtype=str)
 
 
@@ -129,9 +130,19 @@ def first_repeat(frame: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     return frame[frame["id"].isin(first["id"])]
 
 
+def _told(name: str, value: object) -> object:
+    """Returns a factor's value; None: not set, or set to the value that is meant without it."""
+    meant = UNLIMITED.get(name, ())
+    unset = value is None or value != value or (None in meant and value in meant)
+    return None if unset else value
+
+
 def _usual(frame: pd.DataFrame, name: str) -> object:
-    of_runs = frame.drop_duplicates("id")[name].astype(object)
-    return of_runs.where(of_runs.notna(), None).value_counts(dropna=False).index[0]
+    """Returns the value that most runs have; of several, None or else the first."""
+    of_runs = Counter(_told(name, value) for value in frame.drop_duplicates("id")[name])
+    most = max(of_runs.values())
+    values = [value for value, runs in of_runs.items() if runs == most]
+    return None if None in values else values[0]
 
 
 def _plain(value: object) -> str:

@@ -85,7 +85,7 @@ def saving_left(runs: pd.DataFrame) -> Compared:
         both = select(own, {"medium": "hdd"}).merge(
             select(own, {"medium": "disk"}), on=same, suffixes=("", " to")
         )
-        found = pd.Series(numeric(both, measure) - numeric(both, f"{measure} to"), both.index)
+        found = both[measure] - both[f"{measure} to"]
         return found.groupby(both["repeat"]).sum(min_count=1)
 
     whole = saved("stall_first_epoch_ms", 0)

@@ -65,9 +65,7 @@ def over_runs(
     return pd.DataFrame(rows, columns=[*by, *names, "runs"])
 
 
-def _spread(
-    name: str, values: pd.Series[float], possible: Bounds
-) -> dict[str, float | None]:
+def _spread(name: str, values: pd.Series[float], possible: Bounds) -> dict[str, float | None]:
     known = pd.to_numeric(values).dropna().to_numpy(float)
     low: float | None = None
     high: float | None = None

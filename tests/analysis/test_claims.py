@@ -171,19 +171,6 @@ def test_the_time_that_a_faster_disk_saves_is_summed_over_models(left_ms, expect
     assert verdict("J4", alike).verdict == claims.UNMEASURED
 
 
-def test_a_study_of_one_epoch_has_no_later_epochs_whose_stall_could_be_saved():
-    rows = [
-        {"model": "lenet", "mode": "train", "where": "host", "cache": "dropped", "medium": medium,
-         "workers": workers, "repeat": repeat, "stall_first_epoch_ms": 10.0 + 5 * (medium == "hdd"),
-         "stall_later_epochs_ms": None}
-        for medium in ("hdd", "disk") for workers in (0, 4) for repeat in range(2)
-    ]  # fmt: skip
-    found = verdict("J4", pd.DataFrame(rows))
-    assert (found.verdict, found.why) == (
-        claims.UNMEASURED, "its runs recorded no such events, or too few"
-    )  # fmt: skip
-
-
 def test_more_workers_save_no_more_than_the_stall_that_was_left():
     def frame(of_four):
         return pd.DataFrame(

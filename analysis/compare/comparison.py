@@ -21,6 +21,7 @@ from tracer.analysis.compare.groups import (
     Group,
     Grouping,
     about_pairs,
+    different_lengths,
     different_work,
     pairs,
     told,
@@ -75,10 +76,11 @@ class Comparison:
     compared, because they are among the largest of no trace. `rows`: one row per measure and group
     except the base, in order of verdict and score, with the columns of `ROWS`:
 
+    - runs, mean and median: of the runs that count; if runs pair, of those with a partner
     - ratio of the means to the base's, its 95 % interval (null: see `why`), p, and p_corrected for
       all `tests`
     - weight: the share of the job's time that the measure is about
-    - score: the weight times the distance of the interval from 1, as a logarithm; without a test,
+    - score: the weight times the distance of the interval from 1, as a logarithm; without one,
       times that of the ratio, at most 1 for a ratio of 0
     - lossy: a trace of the two groups lost events; null: not known
     """
@@ -200,6 +202,7 @@ def compared(
 
 def _about(runs: Sequence[Run], grouping: Grouping, identities: Sequence[Identity]) -> list[str]:
     said = different_work(grouping.groups, identities)
+    said += different_lengths(grouping.groups, [run.measured.length_s for run in runs])
     seen: dict[tuple[object, ...], Run] = {}
     for run in runs:
         if run.recording is None:
@@ -287,15 +290,16 @@ def _rows(
         by_trace = one.set_index("trace")["value"]
         row = dict(zip(_KEYS, keys, strict=True)) | {"group": group.name, "base": base.name}
         sides = [_of(by_trace, list(part.traces)) for part in (base, group)]
-        row |= _middle("base_", sides[0]) | _middle("", sides[1]) | {"lossy": lossy}
+        couples = _couples(by_trace, paired)
+        counted = sides if couples is None else couples
+        row |= _middle("base_", counted[0]) | _middle("", counted[1]) | {"lossy": lossy}
         row["weight"] = float(one["weight"].max())
         if not (len(sides[0]) and len(sides[1])):
             gone = group if len(sides[0]) else base
             row["why"] = f"not in {gone.name}: {_why(runs, gone, str(row['topic']))}"
             rows.append(row)
             continue
-        couples = _couples(by_trace, paired)
-        found = ratio(*couples, paired=True) if couples is not None else ratio(sides[0], sides[1])
+        found = ratio(counted[0], counted[1], paired=couples is not None)
         rows.append(
             row
             | {
@@ -383,7 +387,9 @@ def _judged(rows: pd.DataFrame) -> pd.DataFrame:
     beyond = np.fmax(np.fmax(low, -high), 0.0)
     # A ratio of 0 ranks as one of 1/e, so that it does not come first.
     of_one = np.nan_to_num(np.abs(middle), nan=0.0, posinf=1.0)
-    rows["score"] = weight * np.where(rows["verdict"] == UNTOLD, of_one, beyond)
+    # A ratio of 0 has no interval, also if it was tested.
+    alone = (rows["verdict"] == UNTOLD) | ((rows["verdict"] == CHANGED) & (known == 0))
+    rows["score"] = weight * np.where(alone, of_one, beyond)
     order = {CHANGED: 0, UNTOLD: 1, NOISE: 2, MISSING: 3}
     ranked = rows.assign(
         _verdict=rows["verdict"].map(order), _score=-rows["score"], _size=-(weight * of_one)

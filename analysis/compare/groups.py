@@ -13,6 +13,8 @@ from tracer.analysis.studies.spread import place
 
 _NUMBER = re.compile(r"[-_. ]*\d+$")
 _FEWEST_PAIRS = 2
+_MUCH_LONGER = 1.25
+"""Ratio of lengths of recordings from which on a comparison tells it."""
 _LONGEST = 80
 _MORE = " ..."
 _BEFORE = 40
@@ -154,6 +156,25 @@ def different_work(groups: Sequence[Group], identities: Sequence[Identity]) -> l
     shown = _shown(set.union(*known.values()))
     said = "; ".join(f"{name}: {_listed(work, shared, shown)}" for name, work in known.items())
     return [f"the groups do not do the same work, so ratios include that difference ({said})"]
+
+
+def different_lengths(groups: Sequence[Group], lengths: Sequence[float | None]) -> list[str]:
+    """Returns a sentence per group whose recordings are much longer or shorter than the base's.
+
+    `lengths`: the length of each trace (s); None: not known.
+    """
+    means = {}
+    for group in groups:
+        known = [length for n in group.traces if (length := lengths[n]) is not None and length > 0]
+        if known:
+            means[group.name] = sum(known) / len(known)
+    base = groups[0].name
+    return [
+        f"the recordings of {name} last {mean / means[base]:.3g} times as long as those of {base};"
+        " faults, pages, energy, and times in calls and stalls are totals of a recording"
+        for name, mean in means.items()
+        if base in means and not 1 / _MUCH_LONGER <= mean / means[base] <= _MUCH_LONGER
+    ]
 
 
 def _listed(work: set[str], shared: set[str], shown: Mapping[str, str]) -> str:

@@ -81,12 +81,14 @@ class Measured:
     `frame`: one row per measure, with the columns of `Row`. `whys`: topics that were not recorded,
     with the reason; other topics without a row have nothing to measure. `cut`: topics with too many
     names, of which the smallest were left out. `notes`: clauses on whose measures these are.
+    `length_s`: the length of the recording; None: not known.
     """
 
     frame: pd.DataFrame
     whys: dict[str, str]
     cut: frozenset[str] = frozenset()
     notes: tuple[str, ...] = ()
+    length_s: float | None = None
 
 
 def measured(trace: Trace, dev: str | None = None) -> Measured:
@@ -106,7 +108,8 @@ def measured(trace: Trace, dev: str | None = None) -> Measured:
             made = [row for row in made if row.absent is None] + named[:_MOST_NAMED]
         rows += made
     frame = pd.DataFrame(rows, columns=COLUMNS)
-    return Measured(frame, whys, frozenset(cut), tuple(_notes(trace)))
+    length_s = duration_s(trace.manifest)
+    return Measured(frame, whys, frozenset(cut), tuple(_notes(trace)), length_s)
 
 
 def _notes(trace: Trace) -> list[str]:
@@ -238,10 +241,11 @@ def _flushed(topic: str, whose: str) -> Callable[[Trace, str | None], list[Row]]
             f" AND {on_one_level(trace, dev)} GROUP BY reason ORDER BY pages DESC, reason"
         )
         total = float(frame["pages"].sum())
-        rows = [Row(topic, "all", "pages", total, ELSEWHERE)]
+        jobs = _jobs(trace) if topic == TARGETS_PAGES else 1
+        rows = [Row(topic, "all", "pages", total / jobs, ELSEWHERE)]
         for reason, pages in zip(frame["reason"], frame["pages"], strict=True):
             weight = ELSEWHERE * float(pages) / total if total else 0.0
-            rows.append(Row(topic, str(reason), "pages", float(pages), weight, 0.0))
+            rows.append(Row(topic, str(reason), "pages", float(pages) / jobs, weight, 0.0))
         return rows
 
     return make

@@ -26,6 +26,7 @@ LEAST = 5
 LEVEL = 0.95
 RESAMPLES = 9999
 BOOTSTRAP, STUDENT, CONSTANT = "bootstrap", "Student", "no spread"
+PERMUTATION = "permutation"
 _SEED = 23
 _NO_SPREAD = 1e-6
 """Relative standard error up to which values count as constant.
@@ -65,7 +66,7 @@ def ratio(base: Values, other: Values, paired: bool = False) -> Ratio:
     if a == 0:
         return Ratio(None, why="it is 0 in both groups" if b == 0 else "it is 0 in the base")
     if b == 0:
-        return Ratio(0.0, why="it is 0 in this group")
+        return _to_nothing(base, len(other), paired)
     found = b / a
     if min(len(base), len(other)) < 2:
         return Ratio(found, why="one pair" if paired else "one run has no spread")
@@ -75,7 +76,7 @@ def ratio(base: Values, other: Values, paired: bool = False) -> Ratio:
     if min(len(base), len(other)) >= LEAST:
         drawn = _resampled(base, other, paired, log)
         if drawn is not None:
-            return _by_bootstrap(found, log, error, drawn)
+            return _by_bootstrap(found, log, error, freedom, drawn)
     reach = t_quantile(1 - _TAIL, freedom) * error
     p = 2 * t_beyond(abs(log) / error, freedom)
     return Ratio(found, _exp(log - reach), _exp(log + reach), p, STUDENT)
@@ -95,11 +96,35 @@ def _without_spread(found: float, of_base: int, of_other: int, paired: bool) -> 
     return Ratio(found, found, found, p, CONSTANT)
 
 
-def _by_bootstrap(found: float, log: float, error: float, drawn: Values) -> Ratio:
+def _to_nothing(base: Values, of_other: int, paired: bool) -> Ratio:
+    """Returns the ratio 0, which has no logarithm, hence no interval.
+
+    p is twice the share of all permutations of the runs (or, of pairs, of all exchanges within
+    pairs) in which this group is 0.
+    """
+    why = "it is 0 in this group"
+    if min(len(base), of_other) < 2:
+        return Ratio(0.0, why=why)
+    above = int(np.count_nonzero(base))
+    if paired:
+        clear, p = 2 / 2 ** len(base), 2 / 2**above
+    else:
+        every = math.comb(len(base) + of_other, of_other)
+        clear, p = 2 / every, 2 * math.comb(len(base) - above + of_other, of_other) / every
+    if clear >= 1 - LEVEL:
+        return Ratio(0.0, why=f"{why}, and there are too few runs for a test")
+    return Ratio(0.0, p=min(1.0, p), method=PERMUTATION, why=why)
+
+
+def _by_bootstrap(found: float, log: float, error: float, freedom: float, drawn: Values) -> Ratio:
     low, high = np.quantile(drawn, [_TAIL, 1 - _TAIL])
     seen = log / error
-    above, below = (drawn >= seen).sum(), (drawn <= seen).sum()
-    p = min(1.0, 2 * (1 + float(min(above, below))) / (1 + len(drawn)))
+    least = float(min((drawn >= seen).sum(), (drawn <= seen).sum()))
+    p = min(1.0, 2 * (1 + least) / (1 + len(drawn)))
+    if not least:
+        # Resamples only tell that p is small. Of many tests, a p that cannot be smaller than that
+        # would never be significant, so Student's p tells how small it is.
+        p = min(p, 2 * t_beyond(abs(seen), freedom))
     return Ratio(found, _exp(log - high * error), _exp(log - low * error), p, BOOTSTRAP)
 
 

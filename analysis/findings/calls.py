@@ -5,8 +5,6 @@ from __future__ import annotations
 from tracer.analysis.findings.finding import Finding, ask, finding, percent
 from tracer.analysis.findings.finding import name as named
 from tracer.analysis.findings.window import Scope, window
-from tracer.analysis.views.calls_around import LATEST
-from tracer.analysis.views.threads import make_threads, owns
 from tracer.store.trace import Trace
 
 
@@ -14,24 +12,19 @@ def calls(trace: Trace) -> list[Finding]:
     """Returns the share of time that the training (or inferring) threads spend in system calls.
 
     The sentence names the call with the most time. The calls of one thread do not overlap, so the
-    share is exact. Needs the tables syscalls and phases, with a stage marked.
+    share is exact. A call counts if it begins in a stage of its own thread, and not between two of
+    them, as in an evaluation. Needs the tables syscalls and phases, with a stage marked.
     """
     over = window(trace)
     if over is None or not over.stage:
         return []
-    make_threads(trace)
-    # Another thread may have the number of one that trained.
-    threads = (
-        f"(SELECT DISTINCT p.tid, coalesce(t.begun, {-LATEST}) AS begun,"
-        f" coalesce(t.until, {LATEST}) AS until FROM phases p"
-        f" LEFT JOIN threads t ON {owns('t', 'p', ts='start')} WHERE p.name = '{over.stage}')"
-    )
     answer = ask(
         trace,
         f"SELECT 100 * sum(sum(dur_ns)) OVER () / {over.ns} AS value, name,"
         f" 100 * sum(dur_ns) / {over.ns} AS of_most, sum(count(*)) OVER () AS calls"
-        f" FROM syscalls c SEMI JOIN {threads} o ON {owns('o', 'c')}"
-        f" WHERE dur_ns >= 0 AND {over.holds()}"
+        f" FROM (SELECT tid, ts, dur_ns, name FROM syscalls WHERE dur_ns >= 0 AND {over.holds()}"
+        f" AND tid IN (SELECT tid FROM phase_times WHERE name = '{over.stage}')) c"
+        f" JOIN ({over.stretches}) s ON c.tid = s.tid AND c.ts >= s.since AND c.ts < s.upto"
         " GROUP BY name ORDER BY sum(dur_ns) DESC, name LIMIT 1",
     )
     if answer is None:

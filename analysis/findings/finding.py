@@ -20,6 +20,8 @@ FEW_EVENTS = 20
 
 _LOST = "events were lost in this time, so the number is incomplete"
 _MOST_CHARACTERS = 80
+_ROUNDS_TO_1 = 0.9995
+"""The least number that is 1 with three digits."""
 
 
 @dataclass(frozen=True)
@@ -127,8 +129,9 @@ def at_most(value: float) -> str:
 def seconds(value: float) -> str:
     """Formats a time (s) in s, ms, us or ns, with three digits."""
     for unit, size in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
-        if abs(value) * size >= 1:
-            return f"{value * size:,.3g} {unit}" if value * size < 1000 else f"{value:,.0f} s"
+        shown = abs(value) * size
+        if shown >= _ROUNDS_TO_1:
+            return f"{value * size:,.3g} {unit}" if shown < 999.5 else f"{value:,.0f} s"
     return "0 s" if value == 0 else f"{value * 1e9:.0f} ns"
 
 

@@ -21,6 +21,7 @@ _NO_EVENTS = ()
 _MUCH = 10.0
 _HALF = 50.0
 _MANY_TIMES = 1.5
+_MANY_DIGITS = 999.5
 _WORKERS = "(SELECT pid FROM phases GROUP BY pid HAVING bool_and(name = 'fetch') AND count(*) > 0)"
 """SQL for the processes that only mark fetches: a DataLoader's workers."""
 _AT_ONCE = (
@@ -99,8 +100,9 @@ def _first_epoch(trace: Trace, over: Window) -> list[Finding]:
     if answer is None or answer.value < _MANY_TIMES:
         return []
     first, later = (seconds(answer.number(name)) for name in ("first_s", "later_s"))
+    times = f"{answer.value:.3g}" if answer.value < _MANY_DIGITS else f"{answer.value:,.0f}"
     sentence = (
-        f"minibatches of the first epoch wait {answer.value:.3g} times as long for their data as"
+        f"minibatches of the first epoch wait {times} times as long for their data as"
         f" later ones ({first}, then {later}): later epochs often find data in the page cache"
     )
     weight = answer.number("share")
@@ -125,7 +127,7 @@ def readers(trace: Trace) -> list[Finding]:
         trace,
         f"SELECT 100 * coalesce(sum(dur_ns), 0) / {loading} AS value, {loading} / {over.ns} AS"
         f" share FROM (SELECT tid, ts, dur_ns FROM syscalls WHERE name IN {READ} AND dur_ns >= 0"
-        f" AND {over.holds()} AND pid IN {_WORKERS}) c ASOF JOIN ({fetches}) f"
+        f" AND pid IN {_WORKERS}) c ASOF JOIN ({fetches}) f"
         ' ON c.tid = f.tid AND c.ts >= f.start WHERE c.ts < f."end"',
     )
     if answer is None:

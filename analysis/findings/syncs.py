@@ -20,20 +20,20 @@ def syncs(trace: Trace) -> list[Finding]:
     over = window(trace)
     if over is None:
         return []
+    calls = f"(FROM {of_jobs(trace, 'syscalls')} WHERE name IN {SYNC} AND dur_ns >= 0)"
     answer = ask(
         trace,
-        f"SELECT 100 * least(1, sum(sum(dur_ns)) OVER () / {over.ns}) AS value, name,"
+        f"SELECT 100 * least(1, sum(sum(inside)) OVER () / {over.ns}) AS value, name,"
         " sum(sum(dur_ns)) OVER () / 1e9 AS s, sum(count(*)) OVER () AS calls"
-        f" FROM {of_jobs(trace, 'syscalls')}"
-        f" WHERE name IN {SYNC} AND dur_ns >= 0 AND {over.holds()}"
+        f" FROM {over.inside(calls, 'dur_ns')} WHERE inside > 0"
         " GROUP BY name ORDER BY sum(dur_ns) DESC, name LIMIT 1",
     )
     if answer is None:
         return []
-    calls, total = answer.count("calls"), answer.number("s")
+    count, total = answer.count("calls"), answer.number("s")
     sentence = (
         f"making data durable (mainly {named(answer.row['name'])}) takes at most"
-        f" {percent(answer.value)} of {over.what}: {calls:,} calls of {seconds(total / calls)} on"
+        f" {percent(answer.value)} of {over.what}: {count:,} calls of {seconds(total / count)} on"
         " average (sync less often, or in a thread that the training does not wait for)"
     )
     weight = answer.value / 100
@@ -43,19 +43,23 @@ def syncs(trace: Trace) -> list[Finding]:
 def checkpoints(trace: Trace) -> list[Finding]:
     """Returns the share of the training in checkpoints. Nested checkpoints count once.
 
+    A checkpoint counts as far as the training is going on, and not between two phases of training.
     Needs the table phases.
     """
     over = window(trace)
     if over is None:
         return []
+    saved = (
+        "(SELECT greatest(start, before) AS ts, ended - greatest(start, before) AS dur_ns FROM"
+        f' (SELECT greatest(start, {over.start}) AS start, "end" AS ended, coalesce(max("end") OVER'
+        ' (PARTITION BY pid, tid ORDER BY start, "end" DESC ROWS BETWEEN UNBOUNDED PRECEDING AND'
+        f" 1 PRECEDING), {over.start}) AS before FROM phases"
+        " WHERE name = 'checkpoint' AND \"end\" > start) WHERE ended > greatest(start, before))"
+    )
     answer = ask(
         trace,
-        f"SELECT 100 * sum(greatest(0, ended - greatest(start, coalesce(before, start)))) /"
-        f" {over.ns} AS value, count(*) FILTER (before IS NULL OR ended > before) AS checkpoints,"
-        " sum(greatest(0, ended - greatest(start, coalesce(before, start)))) / 1e9 AS s FROM"
-        ' (SELECT start, "end" AS ended, max("end") OVER (PARTITION BY pid, tid ORDER BY start,'
-        ' "end" DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before FROM phases'
-        f" WHERE name = 'checkpoint' AND \"end\" > start AND {over.holds('start')})",
+        f"SELECT 100 * sum(inside) / {over.ns} AS value, count(*) AS checkpoints,"
+        f" sum(dur_ns) / 1e9 AS s FROM {over.inside(saved, 'dur_ns')} WHERE inside > 0",
     )
     if answer is None or not answer.count("checkpoints"):
         return []

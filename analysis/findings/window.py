@@ -40,6 +40,48 @@ class Window:
         return f"{ts} BETWEEN {self.start} AND {self.end}"
 
     @property
+    def stretches(self) -> str:
+        """SQL for the times in which a thread is in the stage: tid, since, upto (excluded).
+
+        Those of a thread that overlap are one. Needs a stage, and the view `phase_times`.
+        """
+        return self._stages("tid")
+
+    def inside(self, rows: str, long: str) -> str:
+        """Returns SQL for rows with one more column, inside (ns): their time in the stage.
+
+        The time of a row is that from its `ts` to `ts + long`. It counts while some thread is in
+        the stage, or, if there is none, while the recording lasts. Needs the view `phase_times`.
+        """
+        always = f"SELECT {self.start} AS since, {self.end} AS upto"
+        stages = self._stages() if self.stage else always
+        summed = f"SELECT *, sum(upto - since) OVER (ORDER BY since) AS summed FROM ({stages})"
+        upto = f"least(c.ts::HUGEINT + c.{long}, {self.end})::BIGINT"
+
+        def before(at: str, stage: str) -> str:
+            return f"coalesce({stage}.summed - greatest(0, {stage}.upto - {at}), 0)"
+
+        return (
+            f"(SELECT c.*, {before(upto, 'b')} - {before('c.ts', 'a')} AS inside FROM {rows} c"
+            f" ASOF LEFT JOIN ({summed}) a ON c.ts >= a.since"
+            f" ASOF LEFT JOIN ({summed}) b ON {upto} >= b.since)"
+        )
+
+    def _stages(self, of: str = "") -> str:
+        """Returns SQL for the times of the stage: since, upto. Those with the same `of` merge."""
+        keys, part = (f"{of}, ", f"PARTITION BY {of} ") if of else ("", "")
+        since = f"greatest(start, {self.start})"
+        upto = f"least(coalesce(until, {self.end}), {self.end})"
+        order = f"OVER ({part}ORDER BY since, upto ROWS BETWEEN UNBOUNDED PRECEDING AND"
+        return (
+            f"SELECT {keys}min(since) AS since, max(upto) AS upto FROM (SELECT *, sum(apart)"
+            f" {order} CURRENT ROW) AS number FROM (SELECT *, coalesce(since > max(upto) {order}"
+            f" 1 PRECEDING), true)::INT AS apart FROM (SELECT {keys}{since} AS since,"
+            f" {upto} AS upto FROM phase_times WHERE name = '{self.stage}' AND {upto} > {since})))"
+            f" GROUP BY {keys}number"
+        )
+
+    @property
     def steps(self) -> str:
         """SQL condition: a step began in the window's stage, and ended in the recording."""
         stage = f"stage = '{self.stage}' AND " if self.stage else ""

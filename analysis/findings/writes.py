@@ -57,11 +57,13 @@ def _ceiling(trace: Trace, over: Window) -> list[Finding]:
 
 
 def _stalls(trace: Trace, over: Window) -> list[Finding]:
+    pauses = (
+        f"(FROM {of_jobs(trace, 'dirty')} WHERE event = 'balance_dirty_pages' AND pause_ns > 0)"
+    )
     answer = ask(
         trace,
-        f"SELECT 100 * least(1, sum(pause_ns) / {over.ns}) AS value, sum(pause_ns) / 1e9 AS s,"
-        f" count(*) AS stalls FROM {of_jobs(trace, 'dirty')}"
-        f" WHERE event = 'balance_dirty_pages' AND pause_ns > 0 AND {over.holds()}"
+        f"SELECT 100 * least(1, sum(inside) / {over.ns}) AS value, sum(pause_ns) / 1e9 AS s,"
+        f" count(*) AS stalls FROM {over.inside(pauses, 'pause_ns')} WHERE inside > 0"
         " HAVING count(*) > 0",
     )
     if answer is None:

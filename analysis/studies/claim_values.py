@@ -78,7 +78,7 @@ def select(runs: pd.DataFrame, factors: Where) -> pd.DataFrame:
     """Returns the runs with these factors; those with limits or other habits only if asked for."""
     for name, value in factors.items():
         if name not in runs:
-            if value is GIVEN:
+            if value is GIVEN or type(value) is int:
                 return runs.iloc[:0]
         elif value is GIVEN:
             runs = runs[runs[name].notna()]
@@ -95,9 +95,13 @@ def select(runs: pd.DataFrame, factors: Where) -> pd.DataFrame:
 def pairs(runs: pd.DataFrame, of: Where, to: Where) -> pd.DataFrame:
     """Returns pairs of runs that differ only in these factors; columns of the second end in " to".
 
-    Factors that `of` and `to` both have with the same value select the runs of both sides.
+    Factors that `of` and `to` both have with the same value select the runs of both sides. Raises
+    KeyError if no run tells a factor in which they differ: each run would pair with itself.
     """
     shared = {name for name in of if name in to and of[name] == to[name]}
+    untold = [name for name in of if name not in runs and name not in shared]
+    if untold and len(runs):
+        raise KeyError(untold[0])
     same = [name for name in FACTORS if name in runs and (name not in of or name in shared)]
     return select(runs, of).merge(select(runs, to), on=same, suffixes=("", " to"))
 

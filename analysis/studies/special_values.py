@@ -131,13 +131,15 @@ def _of_less_cpu_speed(runs: pd.DataFrame) -> list[str]:
 def default_beaten(runs: pd.DataFrame) -> Compared:
     """Returns, by repeat, 1 if some job's default power mode is off its Pareto front, else 0."""
     found = []
+    without = False
     for _, repeat in runs.groupby("repeat"):
         modes = mode_table(repeat)
-        if len(modes) and modes["energy_j"].isna().all():
-            raise UnmeasuredError(why_no_energy(runs))
+        without |= bool(len(modes) and modes["energy_j"].isna().all())
         default = modes[(modes["power_mode"] == DEFAULT_MODE) & modes["energy_j"].notna()]
         if len(default):
             found.append(float((~on_front(modes)[default.index]).any()))
+    if without and not found:
+        raise UnmeasuredError(why_no_energy(runs))
     return Compared(np.asarray(found, np.float64), "repeats", SHARE)
 
 

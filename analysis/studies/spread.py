@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import pandas as pd
 
@@ -34,11 +35,16 @@ def in_order(frame: pd.DataFrame, then: Sequence[str]) -> pd.DataFrame:
     return found.drop(columns="_place").assign(where=found["where"].map(place))
 
 
+Bounds = tuple[float, float]
+Possible = Bounds | Callable[[pd.DataFrame], Bounds]
+"""The bounds of a value, or a function that returns those of the rows of a group."""
+
+
 def over_runs(
     frame: pd.DataFrame,
     by: Sequence[str],
     values: Sequence[str],
-    possible: Mapping[str, tuple[float, float]] | None = None,
+    possible: Mapping[str, Possible] | None = None,
 ) -> pd.DataFrame:
     """Returns the mean of each value over the rows of a group, with its 95 % interval.
 
@@ -52,15 +58,14 @@ def over_runs(
     for keys, group in frame.groupby(list(by), sort=False, dropna=False):
         row = dict(zip(by, keys, strict=True))
         for value in values:
-            row |= _spread(value, group[value], (possible or {}).get(value, POSITIVE))
+            bounds = (possible or {}).get(value, POSITIVE)
+            row |= _spread(value, group[value], bounds(group) if callable(bounds) else bounds)
         rows.append(row | {"runs": len(group)})
     names = [f"{value}{end}" for value in values for end in ("", "_low", "_high")]
     return pd.DataFrame(rows, columns=[*by, *names, "runs"])
 
 
-def _spread(
-    name: str, values: pd.Series[float], possible: tuple[float, float]
-) -> dict[str, float | None]:
+def _spread(name: str, values: pd.Series[float], possible: Bounds) -> dict[str, float | None]:
     known = pd.to_numeric(values).dropna().to_numpy(float)
     low: float | None = None
     high: float | None = None
@@ -106,8 +111,8 @@ def settings(frame: pd.DataFrame, but: Sequence[str] = ()) -> pd.Series[str]:
         usual = {key: _usual(group, name) for key, group in frame.groupby(alike)}
         keys = zip(*(frame[column] for column in alike), strict=True)
         for words, key, value in zip(said, keys, frame[name], strict=True):
-            if pd.notna(value) and value != usual.get(key):
-                words.append(f"{name} {_plain(value)}")
+            if (told := _told(name, value)) != usual.get(key):
+                words.append(f"{name} {'not set' if told is None else _plain(told)}")
     return pd.Series([", ".join(words) for words in said], index=frame.index, dtype=str)
 
 
@@ -123,9 +128,19 @@ def first_repeat(frame: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     return frame[frame["id"].isin(first["id"])]
 
 
+def _told(name: str, value: object) -> object:
+    """Returns a factor's value; None: not set, or set to the value that is meant without it."""
+    meant = UNLIMITED.get(name, ())
+    unset = value is None or value != value or (None in meant and value in meant)
+    return None if unset else value
+
+
 def _usual(frame: pd.DataFrame, name: str) -> object:
-    of_runs = frame.drop_duplicates("id")[name].astype(object)
-    return of_runs.where(of_runs.notna(), None).value_counts(dropna=False).index[0]
+    """Returns the value that most runs have; of several, None or else the first."""
+    of_runs = Counter(_told(name, value) for value in frame.drop_duplicates("id")[name])
+    most = max(of_runs.values())
+    values = [value for value, runs in of_runs.items() if runs == most]
+    return None if None in values else values[0]
 
 
 def _plain(value: object) -> str:

@@ -76,6 +76,10 @@ def energy(
     found = found.merge(
         idle.rename(columns={"mean_w": "baseload_w"}), on=["source", "instance"], how="left"
     )
+    # The machine's total is that of the same sources: the baseload may have others, or fewer.
+    total = found["source"] == TOTAL
+    whole = found.loc[~found["part"].astype(bool) & ~total, "baseload_w"]
+    found.loc[total, "baseload_w"] = whole.sum(min_count=max(1, len(whole)))
     found["baseload_j"] = found["baseload_w"] * found["duration_s"]
     found["increment_j"] = found["energy_j"] - found["baseload_j"]
     found["baseload_share"] = found["baseload_j"] / found["energy_j"]
@@ -97,7 +101,7 @@ def _by_source(trace: Trace, between: tuple[int, int] | None = None) -> pd.DataF
     query = _ENERGY.replace("{sources}", sources)
     found = trace.sql(query.replace("{since}", str(since)).replace("{until}", str(until)))
     names = list(zip(found["source"], found["instance"], strict=True))
-    found.insert(2, "part", pd.Series([_part(*name, names) for name in names], dtype=bool))
+    found.insert(2, "part", pd.Series([is_part(*name, names) for name in names], dtype=bool))
     whole = found[~found["part"]]
     if len(whole) > 1:
         total = {
@@ -115,7 +119,7 @@ def _by_source(trace: Trace, between: tuple[int, int] | None = None) -> pd.DataF
     return found
 
 
-def _part(source: str, instance: str | None, names: list[tuple[str, str | None]]) -> bool:
+def is_part(source: str, instance: str | None, names: list[tuple[str, str | None]]) -> bool:
     """Returns whether another source includes the energy of this one.
 
     RAPL's psys includes the packages. A package includes its cores and uncore, but not its memory

@@ -115,6 +115,21 @@ def test_a_factors_effect_is_measured_between_runs_that_differ_only_in_it():
     assert (verdict("C1", frame).value, verdict("C1", frame).values) == (4, 3)
 
 
+def test_runs_that_tell_no_factor_do_not_differ_in_it():
+    """Each run would pair with itself, as if a factor changed nothing."""
+    rows = [
+        {"model": "lenet", "mode": "train", "where": where, "repeat": repeat,
+         "train_compute_ms": 10.0 + repeat, "train_step_mean_ms": 10.0 + repeat,
+         "train_fetch_stall_ms": 1.0, "train_stall_share": 0.1, "epoch_s": 1.0 + repeat}
+        for where in ("host", "1") for repeat in range(3)
+    ]  # fmt: skip
+    frame = pd.DataFrame(rows)
+    for id, factor in (("J2", "workers"), ("J3", "workers"), ("J5", "batch_size")):
+        found = verdict(id, frame)
+        assert (found.verdict, found.why) == (claims.UNMEASURED, f"no run has {factor}")
+    assert verdict("C6", frame).verdict == claims.UNMEASURED
+
+
 def test_inference_s_overhead_is_held_against_training_s_of_the_same_model():
     rows = [
         {"model": model, "mode": mode, "where": where, "repeat": repeat,

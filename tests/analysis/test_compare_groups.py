@@ -92,6 +92,18 @@ def test_copies_of_one_recording_are_said(tmp_path):
     assert any("are the same recording" in note for note in compare([a, b]).notes)
 
 
+def test_recordings_of_other_lengths_are_said(tmp_path):
+    def recorded(name, seconds):
+        clock = {"name": "mono", "start_ns": 0, "end_ns": seconds * 10**9}
+        return run(tmp_path / name, 1, clock=clock)
+
+    long = compare([recorded("a.trace", 100), recorded("b.trace", 250)])
+    (said,) = [note for note in long.notes if "times as long" in note]
+    assert said.startswith("the recordings of b last 2.5 times as long as those of a;")
+    alike = compare([recorded("c.trace", 100), recorded("d.trace", 110)])
+    assert not any("times as long" in note for note in alike.notes)
+
+
 def test_groups_that_do_other_work_are_said(tmp_path):
     def job(name, *command):
         target = {"name": "job", "role": "target", "kind": "command", "pid": 7}

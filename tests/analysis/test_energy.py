@@ -102,6 +102,20 @@ def test_a_source_that_the_baseload_lacks_has_no_split(trace):
     assert columns(energy(run, idle), "energy_j", "baseload_j") == [(12.0, None)]
 
 
+def test_the_baseload_of_the_total_is_that_of_the_run_s_own_sources(trace):
+    def watts(**of_gpus):
+        found = [rows("gpu_power", "W", [(0, w), (10, w)], gpu[1:]) for gpu, w in of_gpus.items()]
+        return trace([row for one in found for row in one])
+
+    run = watts(g0=100.0, g1=50.0)
+    more = energy(run, watts(g0=20.0, g1=10.0, g2=30.0))
+    assert columns(more, "source", "baseload_j", "increment_j") == [
+        ("gpu", 200.0, 800.0), ("gpu", 100.0, 400.0), ("total", 300.0, 1200.0),
+    ]  # fmt: skip
+    other = energy(run, watts(g0=20.0, g2=30.0))
+    assert columns(other, "baseload_j") == [(200.0,), (None,), (None,)]
+
+
 def test_a_baseload_with_a_target_is_refused(trace):
     target = {"name": "x", "role": "target", "kind": "pid", "pid": 1}
     run = trace(rows("gpu_power", "W", [(0, 0.0), (1, 12.0)], "0"))

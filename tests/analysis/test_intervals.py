@@ -57,6 +57,14 @@ def test_an_interval_stays_within_the_possible_values_and_around_the_mean(values
     assert mean == pytest.approx(np.mean(values))
 
 
+def test_a_share_that_rounding_has_made_more_than_the_whole_is_the_whole():
+    rounded = interval(np.array([math.nextafter(100, 101), 92.0, 97.0]), PERCENT)
+    assert rounded == pytest.approx(interval(np.array([100.0, 92.0, 97.0]), PERCENT))
+    assert rounded[2] < 100
+    mean, low, high = interval(np.array([math.nextafter(0, -1), 0.3, 0.1]), SHARE)
+    assert 0 < low < mean < high < 1
+
+
 @pytest.mark.parametrize("value", [0.0, 0.25, 1.0])
 def test_runs_that_agree_have_an_interval_without_width(value):
     assert interval(np.full(3, value), SHARE) == (value, value, value)

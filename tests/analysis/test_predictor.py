@@ -225,6 +225,15 @@ def test_j7_asks_whether_the_default_mode_is_beaten_and_says_why_it_cannot():
     assert verdict("J7", runs).verdict == claims.AGREES
 
 
+def test_j7_counts_the_repeats_that_have_energy():
+    runs = study(power, repeats=3)
+    default = runs["power_mode"] == "default"
+    runs.loc[default, ["later_epoch_s", "epoch_energy_j"]] *= 3
+    runs.loc[runs["repeat"] == 1, "epoch_energy_j"] = np.nan
+    found = verdict("J7", runs)
+    assert (found.value, found.values, found.verdict) == (1, 2, claims.AGREES)
+
+
 def slowdowns(host, container):
     """Compute times of a step: in the default mode, with less CPU, with fewer cores."""
     rows = [

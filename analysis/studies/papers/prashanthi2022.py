@@ -11,11 +11,14 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from tracer.analysis.studies.intervals import PERCENT
 from tracer.analysis.studies.power_modes import power_modes
 from tracer.analysis.studies.spread import over_runs, settings, without_limits
 
 _HOST = "host"
 _TIMES = ["stall_s", "compute_s", "overhead_s", "epoch_s"]
+PERCENTAGES = dict.fromkeys(("residency_percent", "hit_percent", "again_percent"), PERCENT)
+"""The possible values of shares of pages."""
 
 
 def stall_by_workers(epochs: pd.DataFrame, where: str = _HOST) -> pd.DataFrame:
@@ -78,7 +81,7 @@ def stall_by_epoch(epochs: pd.DataFrame, where: str = _HOST) -> pd.DataFrame:
     own["page_cache_gb"] = pd.to_numeric(own["page_cache_bytes"]) / 1e9
     values = ["stall_s", "read_mb", "page_cache_gb", "residency_percent", "hit_percent"]
     keys = ["model", "settings", "workers", "epoch"]
-    found = over_runs(_of_a_run(own, keys, values), keys, values)
+    found = over_runs(_of_a_run(own, keys, values), keys, values, PERCENTAGES)
     return found.sort_values(keys, ignore_index=True)
 
 

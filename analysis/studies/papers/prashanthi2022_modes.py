@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from tracer.analysis.studies.papers.prashanthi2022 import mode_times
+from tracer.analysis.studies.papers.prashanthi2022 import PERCENTAGES, mode_times
 from tracer.analysis.studies.power_modes import why_no_energy
 from tracer.analysis.studies.runs import DEFAULT_MODE, SETTINGS, UNLIMITED, is_usual
 from tracer.analysis.studies.spread import over_runs, settings
@@ -159,7 +159,7 @@ def _over_runs(own: pd.DataFrame, keys: list[str], values: list[str]) -> pd.Data
     """Returns means over runs of each run's mean, because epochs of one run are not repeats."""
     numeric = own.assign(**{value: pd.to_numeric(own[value]) for value in values})
     means = numeric.groupby([*keys, "id"], dropna=False, sort=False)[values].mean().reset_index()
-    return over_runs(means, keys, values).sort_values(keys, ignore_index=True)
+    return over_runs(means, keys, values, PERCENTAGES).sort_values(keys, ignore_index=True)
 
 
 def _said(mode: dict[Hashable, Any], names: list[str]) -> str:

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from tracer.analysis.studies.intervals import ANY
+from tracer.analysis.studies.intervals import ANY, PERCENT, POSITIVE
 from tracer.analysis.studies.papers.numbers import numbers
-from tracer.analysis.studies.spread import increase, over_runs, place, settings
-from tracer.analysis.views.energy import all_of
+from tracer.analysis.studies.spread import Possible, increase, over_runs, place, settings
+from tracer.analysis.views.energy import all_of, is_part
 
 _KEYS = ["mode", "model", "settings"]
 _STAGES = {"train": "train", "infer": "inference"}
@@ -62,13 +62,16 @@ def _times(step_times: pd.DataFrame, parts: Sequence[str], paper: pd.DataFrame) 
     return found.drop(columns="order").reset_index(drop=True)
 
 
-def _beside(own: pd.DataFrame, what: str, unit: str, paper: pd.DataFrame) -> pd.DataFrame:
+def _beside(
+    own: pd.DataFrame, what: str, unit: str, paper: pd.DataFrame, possible: Possible = POSITIVE
+) -> pd.DataFrame:
     """Returns host and container beside each other and the paper; `unit`: the column of values."""
     own = own.assign(settings=settings(own))
     keys = [*_KEYS, what]
     found = None
     for where, name in (("host", "bare_metal"), ("1", "container")):
-        one = over_runs(own[own["where"] == where], keys, [unit]).drop(columns="runs")
+        here = own[own["where"] == where]
+        one = over_runs(here, keys, [unit], {unit: possible}).drop(columns="runs")
         one.columns = [f"{name}_{c}" if c.startswith(unit) else c for c in one.columns]
         found = one if found is None else found.merge(one, on=keys, how="outer")
     assert found is not None
@@ -124,24 +127,33 @@ def usage_spread(usage: pd.DataFrame) -> pd.DataFrame:
     """
     own = _named(usage)
     own = own.sort_values("where", key=lambda names: names != "host", kind="stable")
-    found = over_runs(own, [*_KEYS, "where", "series", "unit", "instance", "share"], ["value"])
+    keys = [*_KEYS, "where", "series", "unit", "instance", "share"]
+    found = over_runs(own, keys, ["value"], {"value": _possible})
     return found.assign(where=found["where"].map(place))
 
 
 def usage_medians(usage: pd.DataFrame) -> pd.DataFrame:
     """Returns Figures 2, 4 and 5: medians of the use of CPU, GPU, power and memory.
 
+    Of several GPUs, the use is the mean of their medians, and the power is the sum of theirs. Of a
+    Jetson's rails, the power is that of the module, or else the sum.
+
     Columns: mode, model, settings, series (with its unit), bare_metal_median and container_median
     (_low, _high), increase_percent (_low, _high), pairs, and the paper's three.
     """
     own = _named(usage)
-    own = own[own["share"] == 0.5].rename(columns={"value": "median"})
+    own = _of_machine(own[own["share"] == 0.5]).rename(columns={"value": "median"})
     paper = _paper(_PAPER_SERIES, "median", "series")
     units = {series: unit for series, unit, _ in _SERIES.values()}
     own["series"], paper["series"] = (
         frame["series"].map(lambda name: f"{name}, {units[name]}") for frame in (own, paper)
     )
-    return _beside(own, "series", "median", paper)
+    return _beside(own, "series", "median", paper, _possible)
+
+
+def _possible(of_series: pd.DataFrame) -> tuple[float, float]:
+    """Returns the possible values of a series in its unit."""
+    return PERCENT if (of_series["unit"] == "%").all() else POSITIVE
 
 
 def _named(usage: pd.DataFrame) -> pd.DataFrame:
@@ -151,6 +163,26 @@ def _named(usage: pd.DataFrame) -> pd.DataFrame:
     own = own.join(told, on="name")
     own["value"] = pd.to_numeric(own["value"]) / own["scale"]
     return own
+
+
+_POWER = {"gpu_power": "gpu", "rail_power": "jetson"}
+"""The series of power, with their sources as `views.energy` names them."""
+
+
+def _of_machine(own: pd.DataFrame) -> pd.DataFrame:
+    """Returns one row per run and series: the sum of its sources of power, the mean of other ones.
+
+    A rail that another one feeds is no source of its own.
+    """
+    rows = []
+    for _, one in own.groupby(["id", "series"], sort=False):
+        instances = [name if isinstance(name, str) else None for name in one["instance"]]
+        sources = list(zip(one["name"].map(_POWER).fillna(""), instances, strict=True))
+        values = one.loc[[not is_part(*source, sources) for source in sources], "value"]
+        is_power = bool(one["name"].isin(_POWER).all())
+        value = values.sum(min_count=len(values)) if is_power else values.mean()
+        rows.append(one.iloc[[0]].assign(value=value))
+    return pd.concat(rows) if rows else own
 
 
 def memory_overhead(usage: pd.DataFrame) -> pd.DataFrame:

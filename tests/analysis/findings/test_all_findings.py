@@ -198,6 +198,11 @@ def test_percentages_are_short(value, text):
         (5e-6, "5 us"),
         (5e-8, "50 ns"),
         (3e4, "30,000 s"),
+        (0.9997, "1 s"),
+        (999.7, "1,000 s"),
+        (999.7e-6, "1 ms"),
+        (999.7e-9, "1 us"),
+        (0.9984, "998 ms"),
     ],
 )
 def test_times_are_in_a_unit_that_fits(value, text):

@@ -111,6 +111,16 @@ def test_waiting_for_data_and_who_makes_one_wait(found):
     )
 
 
+def test_thousands_of_times_are_told_without_an_exponent(found):
+    phases = [
+        phase(part, n, n + length, step=n, epoch=n // 5)
+        for n in range(10)
+        for part, length in (("step", 1), ("fetch", 0.9 if n < 5 else 0.0003))
+    ]
+    first = found({"phases": [*TRAIN, *phases]})["first epoch"]
+    assert "wait 3,000 times as long for their data as later ones" in first.sentence
+
+
 def test_a_fetch_that_ends_after_the_recording_does_not_count(found):
     """Half of each of the others is reading; the last one ends 40 s after the recording."""
     times = ((0, 10, 5), (20, 10, 5), (40, 50, 9))

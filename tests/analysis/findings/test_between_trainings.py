@@ -1,0 +1,68 @@
+"""A script that marks each of its trainings: what lies between two of them is no training time."""
+
+import pytest
+
+from tests.support.findings import JOB, PROCESSES, WORKER, call, pause, phase
+
+TWICE = [phase("train", 0, 10), phase("eval", 10, 110), phase("train", 110, 120)]
+"""20 s of training, with an evaluation of 100 s in between."""
+
+
+def test_shares_of_training_time_leave_out_the_evaluation_between(found, query_again):
+    by_topic = found(
+        {
+            "processes": PROCESSES,
+            "phases": [
+                *TWICE,
+                phase("checkpoint", 20, 80),
+                phase("checkpoint", 109, 112),  # 2 s of it in the training
+            ],
+            "syscalls": [
+                call("fsync", 5, 1),
+                call("poll", 7, 2),
+                call("poll", 12, 30),
+                call("fsync", 50, 40),
+                call("fsync", 111, 0.5),
+                call("fsync", 119, 3, WORKER),  # 1 s of it in the training
+            ],
+            "dirty": [pause(3, 0.5), pause(15, 60), pause(111.5, 0.5)],
+            "block": [],
+        }
+    )
+    shares = {topic: by_topic[topic].value for topic in ("calls", "sync", "checkpoints", "stalls")}
+    # Of 20 s: 3.5 s in the thread's own calls, 2.5 s in fsync, 2 s in checkpoints, 1 s asleep.
+    assert shares == pytest.approx({"calls": 17.5, "sync": 12.5, "checkpoints": 10, "stalls": 5})
+    assert "(3 calls), 10 % in poll" in by_topic["calls"].sentence
+    assert "3 calls of 1.5 s on average" in by_topic["sync"].sentence
+    assert "1 saved, 3 s each" in by_topic["checkpoints"].sentence
+    assert "put threads of the job to sleep 2 times, 1 s in total" in by_topic["stalls"].sentence
+    assert by_topic["sync"].value <= by_topic["write waits"].value
+    query_again(*by_topic.values())
+
+
+def test_a_call_of_another_thread_counts_for_the_part_in_which_the_job_trains(found):
+    by_topic = found(
+        {
+            "processes": PROCESSES,
+            "phases": TWICE,
+            "syscalls": [call("fsync", 8, 104, WORKER)],  # 2 s before the evaluation, 2 s after it
+            "dirty": [],
+        }
+    )
+    assert by_topic["sync"].value == pytest.approx(20)
+    assert "calls" not in by_topic
+
+
+def test_trainings_of_a_thread_that_overlap_are_one(found):
+    phases = [phase("train", 0, 50), phase("train", 20, 30), phase("train", 90, 140)]
+    calls = [call("poll", 35, 10), call("poll", 60, 20), call("poll", 100, 1)]
+    by_topic = found({"processes": PROCESSES, "phases": phases, "syscalls": calls})
+    assert "(2 calls)" in by_topic["calls"].sentence
+
+
+def test_reads_of_a_fetch_that_ends_after_the_training_count_like_the_fetch(found):
+    """Two fetches do nothing but read; the second one is still at it when the training ends."""
+    fetches = [phase("fetch", at, at + 20, pid=WORKER) for at in (10, 90)]
+    reads = [call("read", at + n, 1, WORKER) for at in (10, 90) for n in range(20)]
+    by_topic = found({"phases": [phase("train", 0, 100, JOB), *fetches], "syscalls": reads})
+    assert by_topic["loaders"].value == 100

@@ -52,6 +52,7 @@ from tracer.analysis.views.sleeps import Marks, Sleeps
 from tracer.analysis.views.sync_parts import AWAITED
 from tracer.analysis.views.threads import make_threads, of_everybody, owns
 from tracer.analysis.views.throttled import split_throttled
+from tracer.analysis.views.throttled_rests import split_rests
 from tracer.analysis.views.view import View, apart
 from tracer.analysis.views.wait_causes import Causes
 from tracer.analysis.views.wait_rows import (
@@ -181,10 +182,12 @@ def _build(trace: Trace) -> None:
     trace.execute(_EVIDENCE)
     make_wait_tables(trace)
     trace.execute(_QUOTAS)
-    _make_parts(trace)
+    turns = _make_parts(trace)
     trace.execute(_SLEEPS)
-    split_syncs(trace)
     split_throttled(trace)
+    split_rests(trace, turns)
+    del turns
+    split_syncs(trace)
     make_waiting_lines(trace)
     make_wait_events(trace)
     trace.execute("DROP VIEW sleeps")
@@ -192,8 +195,8 @@ def _build(trace: Trace) -> None:
     make_in_context(trace, "wait_events", VIEW)
 
 
-def _make_parts(trace: Trace) -> None:
-    """Fills the table wait_parts, with the waits of each interval off the CPU."""
+def _make_parts(trace: Trace) -> Turns:
+    """Fills the table wait_parts, with the waits of each interval, and returns the turns."""
     count = trace.rows("SELECT count(*) FROM threads")[0][0]
     waiting = np.zeros(count, np.bool_)
     waiting[trace.arrow("SELECT life - 1 AS at FROM waiting_threads")["at"].to_numpy()] = True
@@ -204,6 +207,7 @@ def _make_parts(trace: Trace) -> None:
     causes = Causes(trace)
     for rows in sleeps.batches(marks, _marks(trace, sleeps.lives, _OF_CALLS)):
         trace.append("wait_parts", turns.split(causes.parts(rows)))
+    return turns
 
 
 def _marks(trace: Trace, lives: Lives, query: str) -> Marks:

@@ -50,7 +50,7 @@ WITH whole AS (
     UNION ALL BY NAME
     FROM throttled_waits WHERE kind = 'cpu'
 ), rests AS (
-    SELECT p.*, o.target, s.ran_cpu AS cpu, {apart("s.ts", "-s.dur_ns")} AS ended,
+    SELECT p.*, o.target, s.ran_cpu AS cpu, {apart("s.ts", "-s.dur_ns::HUGEINT")} AS ended,
         s.cpu IS DISTINCT FROM s.ran_cpu AS moved
     FROM whole p JOIN off_cpu_rows s ON p.row = s.row JOIN threads o ON p.life = o.life
     WHERE o.target IN (SELECT target FROM throttled_times)

@@ -309,9 +309,7 @@ class World:
         values = [None, *(value for _, value in self.readings[1:]), None]
         # Each sample, and the time after the last one, tells of the time since the last but one.
         windows = zip(times, times[2:], values, strict=False)
-        return any(
-            value != 0 and since < ended and begin < upto for since, upto, value in windows
-        )
+        return any(value != 0 and since < ended and begin < upto for since, upto, value in windows)
 
     def parts(self, turn: Turn, since: int, upto: int, in_doubt: bool) -> list[Part]:
         """The parts of a wait until a turn, as far as it lies between two times."""

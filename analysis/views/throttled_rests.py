@@ -34,10 +34,12 @@ WITH told AS (
         lead(ts) OVER by_time AS following
     FROM told WINDOW by_time AS (PARTITION BY target ORDER BY ts)
 )
-SELECT target, coalesce(long_before, -{LATEST}) AS since, ts AS upto
-FROM placed WHERE before IS NULL OR NOT whole OR coalesce(value > 0, true)
-UNION ALL
-SELECT target, coalesce(before, -{LATEST}), {LATEST} FROM placed WHERE following IS NULL
+SELECT target, since, max(upto) AS upto FROM (
+    SELECT target, coalesce(long_before, -{LATEST}) AS since, ts AS upto
+    FROM placed WHERE before IS NULL OR NOT whole OR coalesce(value > 0, true)
+    UNION ALL
+    SELECT target, coalesce(before, -{LATEST}), {LATEST} FROM placed WHERE following IS NULL
+) GROUP BY target, since
 """
 
 _RESTS = f"""

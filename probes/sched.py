@@ -47,7 +47,10 @@ TABLE = Table(
             "ns",
         ),
         Column(
-            "cpu", Type.INT16, "CPU that it left; null: it is new, or left it before the recording"
+            "cpu",
+            Type.INT16,
+            "CPU that it left; new: in whose queue it was put; null: not known, or it left its CPU "
+            "before the recording",
         ),
         PID,
         TID,
@@ -117,7 +120,12 @@ PROBE = Probe(
             threads=("prev_pid", "next_pid"),
         ),
         Event("sched:sched_waking", "waking", reads=("pid",), threads=("pid",), interrupts=True),
-        Event("sched:sched_wakeup_new", "wakeup_new", reads=("pid",), threads=("pid",)),
+        Event(
+            "sched:sched_wakeup_new",
+            "wakeup_new",
+            reads=("pid", "target_cpu"),
+            threads=("pid",),
+        ),
         *(
             Event(
                 name,

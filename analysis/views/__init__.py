@@ -25,5 +25,6 @@ joins intervals of time. submissions.py, dirtiers.py and whose.py explain flushe
 tables that name devices differently. devices.py names the writes that count twice. file_pages.py
 finds the file of each page of a bio. asked_bios.py finds who asked for a read that a thread of the
 kernel logs. carried.py finds the bio whose data a bio below a stacked device carries.
-cpu_turns.py finds who had the CPU while a thread waited for it.
+cpu_turns.py finds who had the CPU while a thread waited for it, and throttled_rests.py does so for
+targets that have used up a CPU quota.
 """

@@ -6,9 +6,13 @@ the CPU by then. After its last interval, a thread has its CPU until it exits. I
 turn is known up to then. Where no recorded thread is known to have the CPU, it counts as that of
 the thread that had it just before the next turn (`ran_tid`), which need not be a recorded one.
 
-A thread that left and got the same CPU waited for that CPU. The parts of such a wait follow one
-another and fill it, in the order of the turns. If there are more than `MOST_PARTS`, there is one
-for each thread instead, the largest first. What the smallest had is put together, for nobody.
+A thread that ran on the CPU that it had left, or on the one that it was put on when it was made,
+waited for that CPU. The parts of such a wait follow one another and fill it, in the order of the
+turns. If there are more than `MOST_PARTS`, there is one for each thread instead, the largest first.
+What the smallest had is put together, for nobody.
+
+A thread that ran on another CPU had come to it by then, and no event tells when. Its wait is split
+by the turns on that CPU, too, and all parts are inferred.
 
 A CPU that is idle takes a thread that waits for it. So if a turn begins on an idle CPU during a
 wait, the thread waited elsewhere until then, and nobody knows for whom. If the CPU was idle just
@@ -50,7 +54,7 @@ _UNKNOWN, _IDLE = -1, -2
 
 _ROWS = f"""
 SELECT coalesce(tid, {NOBODY})::BIGINT AS tid, ts, coalesce(dur_ns, 0) AS length,
-    coalesce(cpu, -1)::SMALLINT AS left_cpu,
+    if(state = 'new', -1, coalesce(cpu, -1))::SMALLINT AS left_cpu,
     if(dur_ns >= 0, coalesce(ran_cpu, -1), -1)::SMALLINT AS cpu,
     if(ran_tid >= 0 AND ran_tid <= {PID_LIMIT}, ran_tid, -1)::BIGINT AS ran
 FROM off_cpu
@@ -91,13 +95,15 @@ class Turns:
         self._cuts = Cuts(np.repeat(cpus, np.diff(self._first)), self._begin)
         _settle(self._first, self._begin, self._until, self._lane, self._before)
 
-    def split(self, parts: pa.Table) -> pa.Table:
+    def split(self, parts: pa.Table, ended: Ints | None = None) -> pa.Table:
         """Returns waits, those for a CPU split by who had it meanwhile.
 
-        `parts` has the columns of the table wait_parts and `cpu`, which the result has not: the CPU
-        that a thread waited for; null: it waited for something else, or the CPU is not known. If
-        the target of a thread has used up a CPU quota, only waits that cannot be `throttled` are
-        split.
+        `parts` has the columns of the table wait_parts, and two that the result has not. `cpu`: the
+        CPU on which the thread of a wait for a CPU ran in the end; null: the wait is not split.
+        `in_doubt`: true if the thread need not have waited for that CPU all the time.
+
+        `ended`: when the threads ran (ns), for waits that may be parts of longer ones. None: all
+        are whole, and those that can be `throttled` are left so.
         """
         nulls = {"cpu": -1, "dur_ns": 0, "ts": LATEST, "life": 0, "by_tid": _UNKNOWN}
         cpu, length, ts, life, by_tid = (
@@ -105,19 +111,22 @@ class Turns:
             for name, null in nulls.items()
         )
         wanted = (cpu >= 0) & (cpu < len(self._first) - 1)
-        wanted &= ~self._with_quota[life] | (length < LEAST_NS)
+        if ended is None:
+            wanted &= ~self._with_quota[life] | (length < LEAST_NS)
         of = np.flatnonzero(wanted & (length > 0) & (ts <= LATEST - length))
-        cpu, since, ended = cpu[of], ts[of], ts[of] + length[of]
-        last = self._cuts.last(cpu, ended, before=True)
+        cpu, since, upto = cpu[of], ts[of], ts[of] + length[of]
+        ran = upto if ended is None else ended[of]
+        last = self._cuts.last(cpu, ran, before=True)
         room = (MOST_PARTS + 1) * len(of)
         owner, begin, taken, key = (np.empty(room, np.int64) for _ in range(4))
         turns = self._first, self._begin, self._until, self._lane, self._before, self._tids
-        count = _split(*turns, cpu, since, ended, last, by_tid[of], owner, begin, taken, key)
-        rest = parts.drop_columns("cpu")
+        waits = cpu, since, upto, ran, last, by_tid[of]
+        count = _split(*turns, *waits, owner, begin, taken, key)
+        rest = parts.drop_columns(["cpu", "in_doubt"])
         if not count:
             return rest
         rows = of[owner[:count]]
-        changed = self._named(key[:count])
+        changed = self._named(key[:count], parts["in_doubt"].to_numpy()[rows])
         changed |= {"ts": pa.array(begin[:count]), "dur_ns": pa.array(taken[:count])}
         others = rest.drop_columns(list(changed)).take(pa.array(rows))
         kept = np.ones(len(parts), np.bool_)
@@ -127,14 +136,14 @@ class Turns:
         }
         return pa.concat_tables([rest.filter(pa.array(kept)), pa.table(split)])
 
-    def _named(self, key: Ints) -> dict[str, pa.Array]:
+    def _named(self, key: Ints, in_doubt: NDArray[np.bool_]) -> dict[str, pa.Array]:
         """Returns the columns that tell who had the CPU, by the keys of parts."""
         number = np.where(key >= 0, self._tids[np.maximum(key, 0)], _IDLE - key)
         return {
             "kind": named(np.zeros(len(key)), "cpu"),
             "by_tid": pa.array(number.astype(np.int32), mask=key == _UNKNOWN),
             "by_life": pa.array((key + 1).astype(np.int32), mask=key < 0),
-            "certainty": named(key == _UNKNOWN, "exact", "inferred"),
+            "certainty": named((key == _UNKNOWN) | in_doubt, "exact", "inferred"),
         }
 
 
@@ -224,7 +233,8 @@ def _split(
     tids: Ints,
     cpu: Ints,
     since: Ints,
-    ended: Ints,
+    upto: Ints,
+    ran: Ints,
     last: Ints,
     by_tid: Ints,
     owner: Ints,
@@ -232,11 +242,11 @@ def _split(
     length: Ints,
     key: Ints,
 ) -> int:
-    """Splits waits for CPUs from `since` to `ended` (ns), and returns the number of parts.
+    """Splits waits for CPUs from `since` to `upto` (ns), and returns the number of parts.
 
-    `last` has the last turn on the CPU that began before the end, `by_tid` the thread that had the
-    CPU just before the end. The last four arrays are filled with the parts of the waits that
-    change: number of the wait, begin, length and key.
+    Their threads ran at `ran`. `last` has the last turn on the CPU that began before that, `by_tid`
+    the thread that the wait is charged to so far. The last four arrays are filled with the parts of
+    the waits that change: number of the wait, begin, length and key.
     """
     edges = np.empty(2 * MOST_TURNS + 2, np.int64)
     keys = np.empty_like(edges)
@@ -244,14 +254,15 @@ def _split(
     for wait in range(len(cpu)):
         least = first[cpu[wait]]
         own = last[wait] + 1 if last[wait] >= 0 else least
-        if own == first[cpu[wait] + 1] or begin[own] != ended[wait]:
+        if own == first[cpu[wait] + 1] or begin[own] != ran[wait]:
             continue
-        found = _walk(begin, until, lane, before, least, own, since[wait], edges, keys)
+        times = since[wait], upto[wait]
+        found = _walk(begin, until, lane, before, least, own, times, edges, keys)
         if found == 1 and _is_of(keys[0], by_tid[wait], tids):
             continue
         if found > MOST_PARTS:
-            found = _merge(ended[wait], since[wait], found, edges, keys)
-        stop = ended[wait]
+            found = _merge(upto[wait], since[wait], found, edges, keys)
+        stop = upto[wait]
         for part in range(found):
             at = count + found - 1 - part
             owner[at], key[at] = wait, keys[part]
@@ -275,36 +286,42 @@ def _walk(
     before: Small,
     least: int,
     own: int,
-    since: int,
+    times: tuple[int, int],
     edges: Ints,
     keys: Ints,
 ) -> int:
     """Finds the parts of a wait, the last one first, and returns their number.
 
-    The wait lasts from `since` until the turn `own`; `least` is the first turn on that CPU. `edges`
-    and `keys` are filled with the begins and the keys of the parts.
+    The wait lasts for some `times`, until the turn `own` at most; `least` is the first turn on that
+    CPU. `edges` and `keys` are filled with the begins and the keys of the parts.
     """
+    since, upto = times
     found, at, reached = 0, own, begin[own]
     while reached > since:
         elsewhere = before[at] == _IDLE
         if at == least or elsewhere or own - at == MOST_TURNS:
             known = at == least and not elsewhere
-            return _add(edges, keys, found, since, int(before[at]) if known else _UNKNOWN)
+            return _add(edges, keys, found, since, upto, int(before[at]) if known else _UNKNOWN)
         stop = max(since, until[at - 1])
         if stop < reached:
-            found = _add(edges, keys, found, stop, int(before[at]))
+            found = _add(edges, keys, found, stop, upto, int(before[at]))
             reached = stop
         begun = max(since, begin[at - 1])
         if begun < reached:
-            found = _add(edges, keys, found, begun, int(lane[at - 1]))
+            found = _add(edges, keys, found, begun, upto, int(lane[at - 1]))
             reached = begun
         at -= 1
     return found
 
 
 @compiled
-def _add(edges: Ints, keys: Ints, found: int, begin: int, key: int) -> int:
-    """Adds a part before those found, or makes the first one longer; returns their number."""
+def _add(edges: Ints, keys: Ints, found: int, begin: int, upto: int, key: int) -> int:
+    """Adds a part before those found, or makes the first one longer; returns their number.
+
+    A part that begins at `upto` or later does not count.
+    """
+    if begin >= upto:
+        return found
     if found and keys[found - 1] == key:
         edges[found - 1] = begin
         return found

@@ -62,7 +62,7 @@ END
 _CERTAINTY = """
 CASE
     WHEN kind = 'other' THEN 'unknown'
-    WHEN kind = 'cpu' AND NOT ran_known OR kind = 'reclaim' AND in_doubt THEN 'inferred'
+    WHEN kind = 'cpu' AND NOT cpu_known OR kind = 'reclaim' AND in_doubt THEN 'inferred'
     WHEN kind IN ('cpu', 'dirty', 'reclaim', 'timer', 'child') THEN 'exact'
     WHEN kind = 'sync' AND (is_sync OR syncs) THEN 'exact'
     WHEN kind = 'fault' AND faults OR kind = 'disk' AND reads THEN 'exact'
@@ -97,7 +97,7 @@ FROM told ORDER BY "case"
 
 _FLAGS = (
     *("reads", "syncs", "flushes", "on_ext4", "commits", "faults", "pauses", "reclaims"),
-    *("in_doubt", "zero", "calls_known", "ran_known"),
+    *("in_doubt", "zero", "calls_known", "cpu_known"),
 )
 """Columns of intervals that are true or false."""
 _EVIDENCE = {
@@ -150,8 +150,9 @@ class Causes:
     def parts(self, rows: pa.Table) -> pa.Table:
         """Returns the waits of intervals, one or two of each, as rows of `wait_parts`.
 
-        `rows` are those of `Sleeps.batches`. The result has the column `cpu`, too: the CPU that the
-        thread of a wait for a CPU left, if it ran there again, and the CPU was not idle before.
+        `rows` are those of `Sleeps.batches`. The result has two more columns. `cpu`: the CPU on
+        which the thread of a wait for a CPU ran in the end; null: it was idle before, or it is not
+        known. `in_doubt`: true if the thread may have waited for another CPU before.
         """
         rows = _with_flags(rows.combine_chunks(), self._gaps)
         state = self._codes.take(pc.index_in(rows["state"].combine_chunks(), self._names))
@@ -201,11 +202,21 @@ def _with_flags(rows: pa.Table, gaps: _Gaps) -> pa.Table:
     flags["pauses"] = pc.greater_equal(pause, since)
     flags["reclaims"], flags["in_doubt"] = _reclaims(rows, gaps)
     flags["zero"] = rows["zero"]
-    flags["ran_known"] = pc.is_valid(rows["ran_tid"])
+    stayed, idle = pc.invert(_moved(rows)), pc.equal(rows["ran_tid"], 0)
+    flags["cpu_known"] = pc.or_(idle, pc.and_(pc.is_valid(rows["ran_tid"]), stayed))
     rows = rows.drop_columns("zero")
     for name, flag in flags.items():
         rows = rows.append_column(name, pc.fill_null(flag, False))
     return rows
+
+
+def _moved(rows: pa.Table) -> pa.ChunkedArray:
+    """Returns which threads ran on another CPU than the one that they had left, or were put on.
+
+    No event tells when such a thread came to the CPU on which it ran.
+    """
+    stayed = pc.fill_null(pc.equal(rows["cpu"], rows["ran_cpu"]), False)
+    return pc.and_(pc.is_valid(rows["ran_cpu"]), pc.invert(stayed))
 
 
 def _reclaims(rows: pa.Table, gaps: _Gaps) -> tuple[pa.Array, pa.Array]:
@@ -241,10 +252,9 @@ def _parts(rows: pa.Table, state: pa.Array, cases: pa.Table) -> pa.Table:
     # Thread 0 is the idle thread of a CPU.
     idle = pc.fill_null(pc.equal(rows["ran_tid"], 0), False)
     ran_tid, ran_life = (pc.if_else(idle, nothing, rows[name]) for name in ("ran_tid", "ran_life"))
-    unknown = pc.is_null(rows["ran_tid"]).to_numpy()
+    unknown = pc.invert(rows["cpu_known"]).to_numpy()
     no_cpu = pa.scalar(None, pa.int16())
-    stayed = pc.and_(pc.equal(rows["cpu"], rows["ran_cpu"]), pc.invert(idle))
-    cpu = pc.if_else(stayed, rows["cpu"], no_cpu)
+    cpu, moved = pc.if_else(idle, no_cpu, rows["ran_cpu"]), _moved(rows)
     by = cases["by_waker"]
     first = pa.table(
         {
@@ -262,6 +272,7 @@ def _parts(rows: pa.Table, state: pa.Array, cases: pa.Table) -> pa.Table:
             "by_life": pc.if_else(by_cpu, ran_life, pc.if_else(by, rows["waker_life"], nothing)),
             "certainty": cases["certainty"],
             "cpu": pc.if_else(by_cpu, cpu, no_cpu),
+            "in_doubt": moved,
         }
     ).filter(pc.or_kleene(pc.is_null(delay), pc.less(delay, length)))
     count = rows.num_rows
@@ -281,6 +292,7 @@ def _parts(rows: pa.Table, state: pa.Array, cases: pa.Table) -> pa.Table:
             "by_life": ran_life,
             "certainty": named(unknown, "exact", "inferred"),
             "cpu": cpu,
+            "in_doubt": moved,
         }
     ).filter(pc.is_valid(delay))
     return pa.concat_tables([first, then])

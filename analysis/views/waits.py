@@ -8,7 +8,8 @@ add up to its life.
 The cause follows from the state of the thread, the system call that it slept in, the events in its
 own context up to that moment, and whoever woke it:
 
-- cpu: it could have run, but another thread had the CPU (`by_tid`). Without `by_tid`, the CPU was
+- cpu: it could have run, but another thread had the CPU (`by_tid`). That is inferred if it got
+  another CPU than the one that it left, or may have been throttled. Without `by_tid`, the CPU was
   idle if the wait is exact, and nobody knows who had it if the wait is inferred, or several threads
   had it, each for a short time.
 - throttled: it could have run, and the CPU was idle, but its cgroup had used up its CPU quota.
@@ -52,6 +53,7 @@ from tracer.analysis.views.sleeps import Marks, Sleeps
 from tracer.analysis.views.sync_parts import AWAITED
 from tracer.analysis.views.threads import make_threads, of_everybody, owns
 from tracer.analysis.views.throttled import split_throttled
+from tracer.analysis.views.throttled_rests import split_rests
 from tracer.analysis.views.view import View, apart
 from tracer.analysis.views.wait_causes import Causes
 from tracer.analysis.views.wait_rows import (
@@ -181,10 +183,12 @@ def _build(trace: Trace) -> None:
     trace.execute(_EVIDENCE)
     make_wait_tables(trace)
     trace.execute(_QUOTAS)
-    _make_parts(trace)
+    turns = _make_parts(trace)
     trace.execute(_SLEEPS)
-    split_syncs(trace)
     split_throttled(trace)
+    split_rests(trace, turns)
+    del turns
+    split_syncs(trace)
     make_waiting_lines(trace)
     make_wait_events(trace)
     trace.execute("DROP VIEW sleeps")
@@ -192,8 +196,8 @@ def _build(trace: Trace) -> None:
     make_in_context(trace, "wait_events", VIEW)
 
 
-def _make_parts(trace: Trace) -> None:
-    """Fills the table wait_parts, with the waits of each interval off the CPU."""
+def _make_parts(trace: Trace) -> Turns:
+    """Fills the table wait_parts, with the waits of each interval, and returns the turns."""
     count = trace.rows("SELECT count(*) FROM threads")[0][0]
     waiting = np.zeros(count, np.bool_)
     waiting[trace.arrow("SELECT life - 1 AS at FROM waiting_threads")["at"].to_numpy()] = True
@@ -204,6 +208,7 @@ def _make_parts(trace: Trace) -> None:
     causes = Causes(trace)
     for rows in sleeps.batches(marks, _marks(trace, sleeps.lives, _OF_CALLS)):
         trace.append("wait_parts", turns.split(causes.parts(rows)))
+    return turns
 
 
 def _marks(trace: Trace, lives: Lives, query: str) -> Marks:

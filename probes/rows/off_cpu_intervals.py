@@ -92,7 +92,7 @@ def follow(
             thread.status = ON
             thread.wake = UNTOLD
             if ours:
-                _off(thread, ts[i], thread.pid if made else UNTOLD, UNTOLD, NEW)
+                _off(thread, ts[i], thread.pid if made else UNTOLD, states[i], NEW)
         leaves = thread.status == ON and own != tid
         if leaves or (thread.status in (OFF, UNSEEN) and thread.wake < thread.ts):
             thread.status = ON if leaves else OFF
@@ -162,7 +162,8 @@ def _off(thread: Any, ts: int, pid: int, cpu: int, state: int) -> None:
 @compiled
 def _slept_in(thread: Any, ts: int, cpu: int, stack: int) -> None:
     """The stack that follows the switch in which a thread left its CPU."""
-    if thread.status == OFF and thread.cpu == cpu and thread.stack == UNTOLD:
+    sleeps = thread.status == OFF and thread.state != NEW
+    if sleeps and thread.cpu == cpu and thread.stack == UNTOLD:
         thread.stack = stack
         thread.stack_at = ts
 

@@ -56,6 +56,8 @@ from tracer.probes.rows.slots import NOBODY
 from tracer.probes.rows.task_states import BEFORE, TaskStates
 from tracer.probes.schema import AssemblyContext, Scope
 
+_LAST_CPU = np.iinfo(np.int16).max
+
 
 class OffCpuRows:
     """Makes the rows of the table `off_cpu`."""
@@ -174,6 +176,8 @@ class OffCpuRows:
     ) -> None:
         events.kind[rows] = kind
         _read(batch, rows, [(event_format.first(("pid",)), events.about)], events.valid)
+        if kind == WAKEUP_NEW:
+            events.state[rows] = _queues(batch, rows, event_format)
         flags = event_format.first(("common_flags",))
         if flags is None or not self._tells_interrupts:
             return
@@ -243,7 +247,11 @@ class OffCpuRows:
 
 
 class _Events:
-    """The events of a batch as arrays. `about`: the thread that leaves its CPU, or is woken."""
+    """The events of a batch as arrays.
+
+    `about`: the thread that leaves its CPU, or is woken. `state`: that in which it leaves its CPU;
+    of other events, the CPU of a new thread, the flags of its making, or the number of a stack.
+    """
 
     def __init__(self, count: int) -> None:
         self.kind = np.zeros(count, np.int8)
@@ -270,6 +278,15 @@ def _read(
         whole &= told
     valid[rows] = whole
     return True
+
+
+def _queues(batch: Batch, rows: NDArray[np.int64], wakeup_new: EventFormat) -> NDArray[np.int64]:
+    """Returns the CPUs in whose queues new threads were put; UNTOLD: an event does not tell."""
+    field = wakeup_new.first(("target_cpu",))
+    if field is None:
+        return np.full(len(rows), UNTOLD)
+    cpus, told = columns.integers(batch, rows, field)
+    return np.where(told & (cpus >= 0) & (cpus <= _LAST_CPU), cpus, UNTOLD)
 
 
 def _waking_has_flags(manifest: Mapping[str, Any]) -> bool:

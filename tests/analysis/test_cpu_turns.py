@@ -132,15 +132,78 @@ def test_a_step_that_begins_and_ends_in_a_wait_has_the_turns_of_its_time(tmp_pat
     ]
 
 
+def told(*readings: tuple[int, float]) -> list[dict]:
+    """Samples of the job's cgroup: times (ns) and the throttled part of the time before (%)."""
+    sample = {"target": "job", "instance": "/job"}
+    counter = {"name": "cgroup_throttled_time", "value": 0.0}
+    first, *later = readings
+    rows = [sample | counter | {"ts": first[0]}]
+    for ts, value in later:
+        rows.append(sample | counter | {"ts": ts})
+        rows.append(sample | {"ts": ts, "name": "cgroup_throttled", "value": value})
+    return rows
+
+
 @pytest.mark.parametrize(("throttled", "unit"), [(0.0, MS), (10.0, MS), (10.0, 1)])
-def test_long_waits_of_a_target_that_used_up_a_quota_are_not_split(tmp_path, throttled, unit):
-    """It may have been throttled, so that it waited for no turn of others."""
-    samples = [
-        {"ts": ts, "target": "job", "instance": "/job", "name": name, "value": value}
-        for ts, value in ((0, 0.0), (10**8, throttled))
-        for name in ("cgroup_throttled_time", "cgroup_throttled")
-    ]
+def test_long_waits_of_a_target_that_used_up_a_quota_are_split_and_inferred(
+    tmp_path, throttled, unit
+):
+    """The thread may have been throttled, so that it waited for no turn of others."""
+    samples = told((0, 0.0), (10**8, throttled))
     found = parts(tmp_path, (WORKER, 3 * unit), (PIN, 4 * unit), samples=samples)
-    split = [(0, 3 * unit, WORKER, "exact"), (3 * unit, 4 * unit, PIN, "exact")]
-    whole = [(0, 7 * unit, PIN, "exact")]
-    assert found == (whole if throttled and unit == MS else split)
+    certainty = "inferred" if throttled and unit == MS else "exact"
+    assert found == [(0, 3 * unit, WORKER, certainty), (3 * unit, 4 * unit, PIN, certainty)]
+
+
+@pytest.mark.parametrize(
+    ("readings", "certainty"),
+    [
+        ([(-20, 0), (-10, 0), (10, 0), (20, 0), (30, 9)], "exact"),
+        ([(-20, 0), (-10, 9), (10, 0), (20, 0)], "exact"),
+        ([(-20, 0), (-10, 0), (10, 9), (20, 0)], "inferred"),
+        ([(-20, 0), (-10, 0), (10, 0), (20, 9), (30, 0)], "inferred"),
+        ([(-20, 0), (-10, 9), (10, 0)], "inferred"),
+        ([(-20, 0), (-10, 9)], "inferred"),
+        ([(3, 0), (10, 0), (20, 0), (30, 9)], "inferred"),
+    ],
+    ids=["after", "before", "within", "read early", "last of all", "none after", "first within"],
+)
+def test_waits_are_exact_if_the_samples_rule_out_that_the_quota_was_used_up(
+    tmp_path, readings, certainty
+):
+    """The job waits from 0 to 7 ms."""
+    samples = told(*((START + ts * MS, value) for ts, value in readings))
+    found = parts(tmp_path, (WORKER, 3 * MS), (PIN, 4 * MS), samples=samples)
+    assert found == [(0, 3 * MS, WORKER, certainty), (3 * MS, 4 * MS, PIN, certainty)]
+
+
+@pytest.mark.parametrize("missing", ["cgroup_throttled", "instance"])
+def test_a_sample_that_does_not_tell_rules_nothing_out(tmp_path, missing):
+    """The counter was reset, or one of a cgroup above has just been found."""
+    times = [START + n * MS for n in (-20, -10, 10, 20, 30, 40)]
+    samples = told(*zip(times, (0, 0, 0, 0, 0, 9), strict=True))
+    if missing == "instance":
+        above = {"target": "job", "instance": "/", "name": "cgroup_throttled_time", "value": 0.0}
+        samples.append(above | {"ts": times[2]})
+    else:
+        samples = [s for s in samples if (s["ts"], s["name"]) != (times[2], missing)]
+    found = parts(tmp_path, (WORKER, 3 * MS), (PIN, 4 * MS), samples=samples)
+    assert found == [(0, 3 * MS, WORKER, "inferred"), (3 * MS, 4 * MS, PIN, "inferred")]
+
+
+def test_the_parts_of_a_wait_that_are_not_throttled_have_their_turns(tmp_path):
+    """The quota is used up after 10 ms. Another tenant has the CPU until it is renewed."""
+    taken = (WORKER, 10 * MS), (DB, 30 * MS), (WORKER, 4 * MS), (PIN, 6 * MS)
+    samples = told((0, 0.0), (100 * MS, 30.0))
+    with made(tmp_path / "t", *taken, samples=samples) as trace:
+        waits(trace)
+        found = trace.rows(
+            f"SELECT (ts - {START}) // {MS}, dur_ns // {MS}, kind, by_tid, certainty FROM waits"
+            f" WHERE tid = {JOB} ORDER BY ts"
+        )
+    assert found == [
+        (0, 10, "cpu", WORKER, "inferred"),
+        (10, 30, "throttled", None, "inferred"),
+        (40, 4, "cpu", WORKER, "inferred"),
+        (44, 6, "cpu", PIN, "inferred"),
+    ]

@@ -132,7 +132,7 @@ def test_new_threads_and_processes_wait_for_their_first_cpu(recorded, backend):
     maker = recorded.pid("family")
     found = recorded.rows(
         "SELECT pid = ?, tid = pid, waker_pid, waker_tid, interrupt, count(*), "
-        "count(run_delay_ns), bool_and(wake_ns = ts AND run_delay_ns = dur_ns AND cpu IS NULL) "
+        "count(run_delay_ns), bool_and(wake_ns = ts AND run_delay_ns = dur_ns AND cpu >= 0) "
         "FROM off_cpu WHERE state = 'new' AND list_contains(?, pid) AND waker_tid = ? "
         "GROUP BY ALL ORDER BY 1",
         maker,

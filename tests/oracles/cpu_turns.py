@@ -16,6 +16,9 @@ Row = dict[str, Any]
 CPUS = 2
 STEPS = 120
 MOST_PARTS = 8
+LEAST_NS = 10**6
+LITTLE = 1e-7
+"""A throttled part of the time, in %, that is less than a ns."""
 
 
 @dataclass(eq=False)
@@ -66,7 +69,10 @@ class Part(NamedTuple):
 
 @dataclass
 class World:
-    """Threads on CPUs of their own, from `start` on; numbers of threads begin at `base`."""
+    """Threads on CPUs of their own, from `start` on; numbers of threads begin at `base`.
+
+    The recorded threads are those of a target that no other world has.
+    """
 
     numbers: random.Random
     base: int
@@ -76,6 +82,11 @@ class World:
     threads: list[Thread] = field(default_factory=list)
     off_cpu: list[Row] = field(default_factory=list)
     loss: list[Row] = field(default_factory=list)
+    unit: int = 1
+    """Length of a tick in ns. All other times are in ticks."""
+    samples: list[Row] = field(default_factory=list)
+    readings: list[tuple[int, float | None]] = field(default_factory=list)
+    """Times and values (%, None: not told) of the samples of throttled time."""
 
     def run(self) -> None:
         """Draws what happens, and then what is logged of it."""
@@ -101,6 +112,13 @@ class World:
             self.switch(cpu, None)
         self.end = self.now
         self.log()
+        if self.unit > 1:
+            self.measure()
+
+    @property
+    def target(self) -> str:
+        """The name of the target."""
+        return f"job {self.base}"
 
     def thread(self, number: int, recorded: bool, **more: Any) -> Thread:
         made = Thread(number, f"t{len(self.threads)} of {self.base}", recorded, **more)
@@ -156,6 +174,7 @@ class World:
         number = self.numbers.choice(free) if free else self.base + 10 + len(self.threads)
         made = self.thread(number, self.numbers.random() < 0.7, born=self.now)
         made.left, made.state, made.woken = self.now, "new", self.now
+        made.cpu = cpu if self.numbers.random() < 0.8 else None  # a kernel need not tell
         self.queues[cpu].append(made)
 
     def exit(self, cpu: int) -> None:
@@ -179,7 +198,8 @@ class World:
             last.thread.row = row
         if thread is not None:
             if thread.state == "new":
-                thread.row = {"ts": thread.left, "state": "new", **self.mine(thread)}
+                row = {"ts": thread.left, "cpu": thread.cpu, "state": "new"}
+                thread.row = row | self.mine(thread)
             if thread.row is not None:
                 turn.row, thread.row = thread.row, None
                 turn.row["wake_ns"] = thread.woken if thread.state == "S" else None
@@ -233,27 +253,75 @@ class World:
         lost = {"stream": "ftrace-target", "cpu": 0, "from": begin, "to": end, "count": 1}
         self.loss.append(lost | {"cause": "overrun"})
 
+    def measure(self) -> None:
+        """Samples of the target's cgroup, which tell of throttled time, or do not tell."""
+        at = self.start - self.numbers.choice([40, 5, -9])
+        last = self.end + self.numbers.choice([-40, 30, 60])
+        used_up = self.numbers.random() < 0.8
+        sample = {"target": self.target, "instance": "/"}
+        while at < last:
+            row = sample | {"ts": at, "name": "cgroup_throttled_time", "value": 0.0}
+            self.samples.append(row)
+            value = None
+            if self.readings and self.numbers.random() < 0.95:
+                gap = at - self.readings[-1][0]
+                some = [LITTLE, 100 * self.numbers.randint(1, gap) / gap] if used_up else [0.0]
+                value = self.numbers.choice([0.0] * 5 + some)
+                self.samples.append(row | {"name": "cgroup_throttled", "value": value})
+            self.readings.append((at, value))
+            at += self.numbers.choice([10, 20, 40])
+
     # Who had the CPU
 
-    def waits(self) -> list[tuple[int, list[Part]]]:
-        """The number of the thread, and the parts, of each wait for a CPU of a known length."""
+    def waits(self, stopped: dict[int, list[tuple[int, int]]]) -> list[tuple[int, list[Part]]]:
+        """The number of the thread, and the parts, of each wait for a CPU of a known length.
+
+        `stopped`: the times in which threads were throttled, by the threads' numbers.
+        """
         found = []
         for row in self.off_cpu:
             turn = row["turn"]
             if not row["dur_ns"] or turn is None or not row["run_delay_ns"]:
                 continue
             assert turn.told is not None
-            found.append((row["tid"], self.parts(row, turn, turn.told - row["run_delay_ns"])))
+            since = turn.told - row["run_delay_ns"]
+            parts: list[Part] = []
+            for begin, end in without(since, turn.told, stopped.get(row["tid"], [])):
+                in_doubt = row.get("cpu") != turn.cpu or (
+                    (turn.told - since) * self.unit >= LEAST_NS
+                    and self.may_be_throttled(begin, turn.told)
+                )
+                parts += self.parts(turn, begin, end, in_doubt)
+            found.append((row["tid"], parts))
         return found
 
-    def parts(self, row: Row, turn: Turn, since: int) -> list[Part]:
+    def waited(self) -> int:
+        """The time of all waits for a CPU of a known length."""
+        known = [row for row in self.off_cpu if row["dur_ns"] and row["turn"] is not None]
+        return sum(row["run_delay_ns"] for row in known)
+
+    def may_be_throttled(self, begin: int, ended: int) -> bool:
+        """Whether samples leave it open that a thread that ran at the end was throttled before."""
+        if not any(value for _, value in self.readings):
+            return False  # it has not used up a quota in the recording
+        never, always = self.start - 10**6, self.end + 10**6
+        times = [never, never, *(ts for ts, _ in self.readings), always]
+        values = [None, *(value for _, value in self.readings[1:]), None]
+        # Each sample, and the time after the last one, tells of the time since the last but one.
+        windows = zip(times, times[2:], values, strict=False)
+        return any(value != 0 and since < ended and begin < upto for since, upto, value in windows)
+
+    def parts(self, turn: Turn, since: int, upto: int, in_doubt: bool) -> list[Part]:
+        """The parts of a wait until a turn, as far as it lies between two times."""
         ended = turn.told
         assert ended is not None
-        if row.get("cpu") != turn.cpu or turn.before == IDLE:
-            return [Part(since, ended - since, *named(turn.before))]
+        if turn.before == IDLE:
+            return [Part(since, upto - since, *named(turn.before))]
         on_cpu = [one for one in self.turns if one.cpu == turn.cpu and one.told is not None]
         on_cpu.sort(key=lambda one: one.told or 0)  # turns of one time keep their order
-        at = [self.who(on_cpu, ts, ended) for ts in range(since, ended)]
+        at = [self.who(on_cpu, ts, ended) for ts in range(since, upto)]
+        if in_doubt:
+            at = [(name, "inferred") for name, _ in at]
         groups = [(who, len(list(same))) for who, same in groupby(at)]
         if len(groups) > MOST_PARTS:
             sums = Counter[tuple[str | None, str]]()
@@ -263,7 +331,7 @@ class World:
             known = [one for one in sums.items() if one[0] != NOBODY]
             known.sort(key=lambda one: (-one[1], of[str(one[0][0])]))
             groups = known[:MOST_PARTS]
-            rest = ended - since - sum(length for _, length in groups)
+            rest = upto - since - sum(length for _, length in groups)
             groups += [(NOBODY, rest)] if rest else []
         edges = [since]
         for _, length in groups:
@@ -301,3 +369,10 @@ def named(thread: Thread | str | None) -> tuple[str | None, str]:
     if isinstance(thread, Thread):
         return thread.name, "exact"
     return (None, "exact") if thread == IDLE else NOBODY
+
+
+def without(begin: int, end: int, times: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Returns the parts of a time that lie in none of these, which do not overlap."""
+    inside = [(since, upto) for since, upto in sorted(times) if begin <= since < end]
+    edges = [begin, *(edge for time in inside for edge in time), end]
+    return [(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True) if a < b]

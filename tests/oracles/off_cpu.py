@@ -265,10 +265,11 @@ class Machine:
         task = Task(tid, process, ghost=not process.target and self.numbers.random() < 0.2)
         flags = CLONE_THREAD if thread else 0
         self.log(cpu, "newtask", newtask(maker.tid, tid, b"x", flags), task)
-        wake = self.kernel.wakeup_new(maker.tid, tid, self.flags())
+        queue = self.numbers.randrange(2)
+        wake = self.kernel.wakeup_new(maker.tid, tid, self.flags(), queue)
         self.log(cpu, WAKEUP_NEW, wake, task)
         self.add(task)
-        self.left(task, None, "new")
+        self.left(task, queue, "new")
         self.woken(task, maker, False)
 
     def ended(self, task: Task) -> None:

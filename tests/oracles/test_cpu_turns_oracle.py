@@ -13,28 +13,31 @@ pytestmark = pytest.mark.slow
 
 WORLDS = 40
 """Cases in a trace, each at a time, on CPUs and of threads of its own."""
-TARGETS = [{"name": "job", "role": "target", "kind": "pid", "pid": 1000}]
+TICK = 400_000
+"""Length of a tick (ns) where waits are long enough to be throttled."""
+TIMES = ("ts", "dur_ns", "run_delay_ns", "wake_ns", "start_ns", "end_ns", "from", "to")
 LEFT_OUT = ("thread", "turn")
 
 
-def drawn(seed):
+def drawn(seed, unit):
     """The cases of a trace."""
     worlds, start = [], 1000
     for number in range(WORLDS):
         numbers = random.Random(seed * WORLDS + number)
-        world = World(numbers, 1000 * (number + 1), CPUS * number, start)
+        world = World(numbers, 1000 * (number + 1), CPUS * number, start, unit=unit)
         world.run()
         worlds.append(world)
         start = world.end + 1000
     return worlds
 
 
-def made(folder, worlds):
+def made(folder, worlds, unit):
     """The trace of all cases, in which the recorded threads are a target's."""
     processes = [
         {"pid": one.number, "tid": one.number, "ppid": 1, "comm": one.name}
         | {"role": "target" if one.recorded else "other"}
-        | {"target": "job" if one.recorded else None, "start_ns": one.born, "end_ns": one.gone}
+        | {"target": world.target if one.recorded else None}
+        | {"start_ns": one.born, "end_ns": one.gone}
         for world in worlds
         for one in world.threads
     ]
@@ -43,35 +46,57 @@ def made(folder, worlds):
     tables = {
         "processes": processes,
         "off_cpu": [{k: v for k, v in row.items() if k not in LEFT_OUT} for row in off_cpu],
+        "samples": [row for world in worlds for row in world.samples],
         "loss": [row for world in worlds for row in world.loss],
     }
-    return make_trace(folder, tables, targets=TARGETS)
+    tables = {name: [in_ns(row, unit) for row in rows] for name, rows in tables.items()}
+    targets = [
+        {"name": world.target, "role": "target", "kind": "pid", "pid": world.base}
+        for world in worlds
+    ]
+    return make_trace(folder, tables, targets=targets)
 
 
-def rows_of_waits(trace):
-    """The waits for a CPU of the view, by thread, as the oracle has them."""
+def in_ns(row, unit):
+    return {k: v * unit if k in TIMES and v is not None else v for k, v in row.items()}
+
+
+def rows_of_waits(trace, unit):
+    """The waits for a CPU of the view, and the throttled times, by thread and in ticks."""
     waits(trace)
-    found = {}
-    for tid, *row in trace.rows(
-        "SELECT tid, ts, dur_ns, by_comm, certainty FROM waits"
-        " WHERE kind = 'cpu' AND dur_ns > 0 ORDER BY tid, ts"
+    found, stopped = {}, {}
+    for tid, ts, dur_ns, kind, *who in trace.rows(
+        "SELECT tid, ts, dur_ns, kind, by_comm, certainty FROM waits"
+        " WHERE kind IN ('cpu', 'throttled') AND dur_ns > 0 ORDER BY tid, ts"
     ):
-        found.setdefault(tid, []).append(tuple(row))
-    return found
+        assert ts % unit == dur_ns % unit == 0
+        begin, length = ts // unit, dur_ns // unit
+        if kind == "cpu":
+            found.setdefault(tid, []).append((begin, length, *who))
+        else:
+            stopped.setdefault(tid, []).append((begin, begin + length))
+    return found, stopped
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_parts_are_those_of_the_turns(tmp_path, seed):
-    worlds = drawn(seed)
-    with made(tmp_path / "t", worlds) as trace:
-        found = rows_of_waits(trace)
+@pytest.mark.parametrize(
+    ("seed", "unit"), [*((seed, 1) for seed in range(4)), *((seed, TICK) for seed in range(4, 8))]
+)
+def test_parts_are_those_of_the_turns(tmp_path, seed, unit):
+    worlds = drawn(seed, unit)
+    with made(tmp_path / "t", worlds, unit) as trace:
+        found, stopped = rows_of_waits(trace, unit)
     counts = Counter()
     expected = {}
     for world in worlds:
-        for tid, parts in world.waits():
+        for tid, parts in world.waits(stopped):
             expected.setdefault(tid, []).extend(map(tuple, parts))
             counts[min(len(parts), MOST_PARTS + 1)] += 1
-            counts["nobody"] += any(part.certainty == "inferred" for part in parts)
-    assert found == {tid: sorted(parts) for tid, parts in expected.items()}
+            counts["nobody"] += any(part[2:] == (None, "inferred") for part in parts)
+            counts["in doubt"] += any(part.by_comm and part.certainty != "exact" for part in parts)
+    assert found == {tid: sorted(parts) for tid, parts in expected.items() if parts}
     assert counts[1] > 50 and counts[2] > 50 and counts[3] > 20
-    assert counts["nobody"] > 5 and counts[MOST_PARTS + 1] > 0
+    assert counts["nobody"] > 5 and counts["in doubt"] > 50 and counts[MOST_PARTS + 1] > 0
+    lengths = [part[1] for parts in found.values() for part in parts]
+    lengths += [end - begin for times in stopped.values() for begin, end in times]
+    assert sum(lengths) == sum(world.waited() for world in worlds)
+    assert (unit > 1) == bool(stopped)

@@ -20,6 +20,7 @@ from tests.support.scheduling import (
     LINUX_4_9,
     LINUX_6_18,
     SOFTIRQ,
+    WAKEUP_NEW,
 )
 
 
@@ -157,11 +158,40 @@ def test_a_new_thread_waits_from_its_wake_up_on(tmp_path, flags, pid):
         "ran_cpu, ran_tid, ts",
         (1, K.switch(IDLE, "R", JOB)),
         (40, newtask(JOB, 90, b"x", flags)),
-        (50, K.wakeup_new(JOB, 90)),
+        (50, K.wakeup_new(JOB, 90, cpu=3)),
         (80, K.switch(IDLE, "R", 90), 1),
     )
-    expected = (pid, 90, "new", None, 50, JOB, JOB, False, 30, 30, 1, IDLE, 50)
+    expected = (pid, 90, "new", 3, 50, JOB, JOB, False, 30, 30, 1, IDLE, 50)
     assert after_start(rows) == [expected]
+
+
+@pytest.mark.parametrize("cpu", [-1, -(1 << 31), 1 << 15, (1 << 31) - 1])
+def test_a_queue_that_cannot_be_is_not_known(tmp_path, cpu):
+    rows = told(
+        tmp_path,
+        "tid, cpu, ran_cpu, ts",
+        (1, K.switch(IDLE, "R", JOB)),
+        (40, newtask(JOB, 90, b"x", THREAD)),
+        (50, K.wakeup_new(JOB, 90, cpu=cpu)),
+        (80, K.switch(IDLE, "R", 90), 1),
+    )
+    assert after_start(rows) == [(90, None, 1, 50)]
+
+
+@pytest.mark.parametrize("size", [28, 32])
+def test_a_queue_is_not_known_without_its_field(tmp_path, size):
+    """A format lacks the field, or the event ends before it."""
+    formats = {**K.fields, WAKEUP_NEW: "char comm[16] 8 16 0\npid_t pid 24 4 1"}
+    rows = told(
+        tmp_path,
+        "tid, cpu, wake_ns, dur_ns, ts",
+        (1, K.switch(IDLE, "R", JOB)),
+        (40, newtask(JOB, 90, b"x", THREAD)),
+        (50, K.wakeup_new(JOB, 90, cpu=3)[:size]),
+        (80, K.switch(IDLE, "R", 90), 1),
+        kernel=K._replace(fields=formats) if size == 28 else K,
+    )
+    assert after_start(rows) == [(90, None, 50, 30, 50)]
 
 
 def test_a_new_thread_that_has_not_run_yet_is_a_row(tmp_path):

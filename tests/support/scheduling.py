@@ -94,9 +94,9 @@ class Kernel(NamedTuple):
         """Returns a sched_waking in the context of thread `by`."""
         return self.payload(WAKING, by, flags, pid=tid)
 
-    def wakeup_new(self, by: int, tid: int, flags: int = 0) -> bytes:
-        """Returns a sched_wakeup_new in the context of thread `by`."""
-        return self.payload(WAKEUP_NEW, by, flags, pid=tid)
+    def wakeup_new(self, by: int, tid: int, flags: int = 0, cpu: int = 0) -> bytes:
+        """Returns a sched_wakeup_new in the context of thread `by`, for the queue of a CPU."""
+        return self.payload(WAKEUP_NEW, by, flags, pid=tid, target_cpu=cpu)
 
     def stack(self, tid: int, *callers: int, size: int | None = None) -> bytes:
         """Returns the kernel stack of a thread: the innermost caller first."""

@@ -93,17 +93,59 @@ def test_threads_that_are_not_recorded_are_charged_the_time_before_the_next_turn
     )
 
 
+@pytest.mark.parametrize("state", ["R", "new"])
 @pytest.mark.parametrize(("left", "ran"), [(0, 1), (1, 0), ("-", 0)])
-def test_a_wait_that_ends_on_another_cpu_is_charged_to_the_last_thread_there(tmp_path, left, ran):
-    """The turns on the CPU on which it ran tell nothing, since nobody knows when it came there."""
+def test_a_wait_that_ends_on_another_cpu_has_the_turns_there_inferred(tmp_path, state, left, ran):
+    """Nobody knows when the thread came there. Nginx cannot have had the CPU before 120."""
     check_waits(
         tmp_path,
         f"""
-        50  | 60 | 8 | S | {ran} | {ran} | 30 | 0
-        100 | 40 | 7 | R | {left} | {ran} | 31 | 40
-        120 | -  | 8 | S | {ran} | - | -  | -
+        50  | 60 | 8 | S       | {ran}  | {ran} | 30 | 0
+        100 | 40 | 7 | {state} | {left} | {ran} | 31 | 40
+        120 | -  | 8 | S       | {ran}  | -     | -  | -
         """,
-        "100 | 40 | 31 | nginx | exact",
+        """
+        100 | 10 | 30 | postgres | inferred
+        110 | 10 | 8  | worker   | inferred
+        120 | 20 | 31 | nginx    | inferred
+        """,
+    )
+
+
+def test_a_new_thread_waits_for_the_cpu_that_it_was_put_on(tmp_path):
+    check_waits(
+        tmp_path,
+        """
+        50  | 60 | 8 | S   | 0 | 0 | 30 | 0
+        100 | 40 | 7 | new | 0 | 0 | 31 | 40
+        120 | -  | 8 | S   | 0 | - | -  | -
+        """,
+        """
+        100 | 10 | 30 | postgres | exact
+        110 | 10 | 8  | worker   | exact
+        120 | 20 | 31 | nginx    | exact
+        """,
+    )
+
+
+def test_a_wait_on_another_cpu_that_one_thread_had_is_inferred_too(tmp_path):
+    check_waits(tmp_path, "100 | 40 | 7 | R | 1 | 0 | 31 | 40", "100 | 40 | 31 | nginx | inferred")
+
+
+def test_a_thread_that_was_moved_was_not_there_before_the_cpu_was_idle(tmp_path):
+    check_waits(
+        tmp_path,
+        """
+        50  | 55 | 9 | S | 0 | 0 | 30 | 0
+        50  | 70 | 8 | S | 0 | 0 | 0  | 0
+        100 | 40 | 7 | R | 1 | 0 | 8  | 40
+        115 | -  | 9 | S | 0 | - | -  | -
+        140 | -  | 8 | S | 0 | - | -  | -
+        """,
+        """
+        100 | 20 | - | -      | inferred
+        120 | 20 | 8 | worker | inferred
+        """,
     )
 
 

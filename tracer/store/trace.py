@@ -23,6 +23,7 @@ from tracer.store.checked import encoded
 from tracer.store.files import is_held
 from tracer.store.interrupt import delayed, interruptible
 from tracer.store.manifest import Manifest
+from tracer.store.parsed import parsed, run
 from tracer.store.table_file import SQL_TYPES, TableFile, open_table
 
 if TYPE_CHECKING:
@@ -154,21 +155,20 @@ class Trace:
             self._held.callback(connection.close)
             self._own(self._make_views, connection)
             places = ", ".join(f"'{file.place}'" for file in self._files.values())
-            connection.execute(f"SET allowed_paths=[{places}]")
-            connection.execute("SET enable_external_access=false")
+            run(connection, f"SET allowed_paths=[{places}]")
+            run(connection, "SET enable_external_access=false")
             # DuckDB prints a progress bar to standard output if Python runs no script file.
             # In a notebook without ipywidgets the setting does not exist.
             with contextlib.suppress(duckdb.InvalidInputException):
-                connection.execute("SET enable_progress_bar=false")
-            connection.execute("SET lock_configuration=true")
+                run(connection, "SET enable_progress_bar=false")
+            run(connection, "SET lock_configuration=true")
             self._connection = connection
         return self._connection
 
     def _make_views(self, connection: duckdb.DuckDBPyConnection) -> None:
         for name, file in self._files.items():
-            connection.execute(f'CREATE VIEW "{name}" AS {file.select()}')
-            numbered = file.select(numbered=True)
-            connection.execute(f'CREATE VIEW "{name}_rows" AS {numbered}')
+            for view, rows in ((name, file.select()), (f"{name}_rows", file.select(numbered=True))):
+                run(connection, f'CREATE VIEW "{view}" AS {rows}')
 
     def empty_if_missing(self, name: str) -> None:
         """Makes an empty table for a missing one, for joins that can do without its rows.
@@ -186,12 +186,12 @@ class Trace:
 
     def sql(self, query: str, *parameters: Any) -> pd.DataFrame:
         """Returns the result of one of our queries as a frame; BadTrace if a table is damaged."""
-        frame: pd.DataFrame = self._own(lambda db: db.execute(query, parameters).df())
+        frame: pd.DataFrame = self._own(lambda db: run(db, query, parameters).df())
         return frame
 
     def arrow(self, query: str) -> pa.Table:
         """Returns the result of one of our queries as an Arrow table; BadTrace as in `sql`."""
-        found: pa.Table = self._own(lambda db: db.sql(query).to_arrow_table())
+        found: pa.Table = self._own(lambda db: db.sql(parsed(db, query)).to_arrow_table())
         return found
 
     def batches(
@@ -205,8 +205,9 @@ class Trace:
         connection = self.connection.cursor() if beside else self.connection
 
         def begin(db: duckdb.DuckDBPyConnection) -> Any:
-            db.execute("SELECT 1").fetchall()  # ends a result that was not read to its end
-            relation = db.sql(query)
+            # Ends a result that was not read to its end.
+            run(db, "SELECT 1").fetchall()
+            relation = db.sql(parsed(db, query))
             # DuckDB 2 has to_arrow_reader, DuckDB 1 fetch_arrow_reader.
             return (getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader)(rows)
 
@@ -235,12 +236,12 @@ class Trace:
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         """Returns the rows of one of our queries; BadTrace if a table is damaged."""
-        found: list[tuple[Any, ...]] = self._own(lambda db: db.execute(query).fetchall())
+        found: list[tuple[Any, ...]] = self._own(lambda db: run(db, query).fetchall())
         return found
 
     def execute(self, *statements: str) -> None:
         """Runs our statements in their order; BadTrace if a table is damaged."""
-        self._own(lambda db: [db.execute(statement) for statement in statements])
+        self._own(lambda db: [run(db, statement) for statement in statements])
 
     def create(self, statement: str, empty: bool = False) -> int:
         """Runs one of our statements CREATE TABLE AS; returns how many rows the table has.

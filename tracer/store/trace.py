@@ -47,7 +47,6 @@ _UNKNOWN_LOSS = f"""
 INSERT INTO {LOSS_TABLE.name} BY NAME
 SELECT unnest({[scope.value for scope in Scope]}) AS stream, -1 AS cpu,
     'the table of losses is missing' AS cause
-WHERE NOT EXISTS (FROM {LOSS_TABLE.name})
 """
 
 
@@ -176,13 +175,17 @@ class Trace:
         An empty table `loss` would say that nothing was lost. Unless the manifest says that, it has
         a gap over the whole recording for the events of each scope.
         """
-        if name in self._files:
+        if name in self._files or name in self.made:
             return
         columns = ", ".join(f'"{c.name}" {SQL_TYPES[c.type]}' for c in ALL_TABLES[name].columns)
-        for made, more in ((name, ""), (f"{name}_rows", ", row BIGINT")):
-            self.connection.execute(f'CREATE TEMP TABLE IF NOT EXISTS "{made}" ({columns}{more})')
+        statements = [
+            f'CREATE OR REPLACE TEMP TABLE "{made}" ({columns}{more})'
+            for made, more in ((name, ""), (f"{name}_rows", ", row BIGINT"))
+        ]
         if name == LOSS_TABLE.name and self.manifest["loss"].get("windows") != 0:
-            self.connection.execute(_UNKNOWN_LOSS)
+            statements.append(_UNKNOWN_LOSS)
+        self.execute(*statements)
+        self.made.add(name)
 
     def sql(self, query: str, *parameters: Any) -> pd.DataFrame:
         """Returns the result of one of our queries as a frame; BadTrace if a table is damaged."""

@@ -11,7 +11,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tracer.probes.catalogue import TABLES
 from tracer.probes.errors import BadTrace, PermissionMissing, UsageError
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from tracer.store.finalize import Progress
+
+T = TypeVar("T")
 
 ALL_TABLES = {**TABLES, LOSS_TABLE.name: LOSS_TABLE}
 """Every table of a trace, by name."""
@@ -75,6 +77,7 @@ class Trace:
         self._cpus: int | None = None
         self.made: set[str] = set()
         """Names of the derived tables that the connection has until it is closed."""
+        self._answers: dict[str, Any] = {}
 
     def use_cpus(self, number: int) -> None:
         """Limits queries to `number` CPUs; default: all. Call it before the first query."""
@@ -218,6 +221,13 @@ class Trace:
         while (batch := self._own(lambda _: next(reader, None), connection)) is not None:
             yield batch
 
+    def once(self, question: str, answer: Callable[[], T]) -> T:
+        """Returns `answer()`, which is called once for a question until the trace is closed."""
+        if question not in self._answers:
+            self._answers[question] = answer()
+        found: T = self._answers[question]
+        return found
+
     def keep(self, name: str, rows: pa.Table) -> None:
         """Makes a temporary table, anew if it exists, from rows that were not made by SQL."""
         with self.lent("kept rows", rows):
@@ -294,6 +304,7 @@ class Trace:
         self._close()
         self._connection = None
         self.made.clear()
+        self._answers.clear()
 
     def __enter__(self) -> Trace:
         return self

@@ -102,6 +102,10 @@ def window(trace: Trace) -> Window | None:
 
     Returns None if the recording has no length.
     """
+    return trace.once("window", lambda: _window(trace))
+
+
+def _window(trace: Trace) -> Window | None:
     recording = whole(trace)
     if recording is None or "phases" not in trace.tables:
         return recording
@@ -155,6 +159,9 @@ def lossy(trace: Trace, window: Window, scopes: tuple[Scope, ...]) -> bool:
     if not scopes:
         return False
     trace.empty_if_missing("loss")
+    any_gap = f"SELECT 1 FROM loss WHERE {OF_EVENTS} LIMIT 1"
+    if not trace.once("events were lost", lambda: trace.rows(any_gap)):
+        return False
     others = [scope.value for scope in Scope if scope not in scopes]
     elsewhere = "".join(f" AND NOT contains(stream, '{other}')" for other in others)
     frame = trace.sql(

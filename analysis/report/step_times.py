@@ -34,12 +34,15 @@ def _parts(trace: Trace) -> pd.DataFrame:
     view = steps(trace)
     # The job may have been stopped, or at anything else, before it was attached to.
     whole = in_recording(trace)
-    rows = " UNION ALL ".join(
-        f"SELECT stage, '{part}' AS part, {buckets(column)} FROM {view}"
-        f" WHERE {column} IS NOT NULL AND {whole} GROUP BY ALL"
-        for part, column in _PARTS.items()
+    return trace.sql(
+        f"""
+        SELECT stage, part, {buckets("ns")} FROM (
+            SELECT stage, unnest({list(_PARTS)}) AS part,
+                unnest([{", ".join(_PARTS.values())}]) AS ns
+            FROM {view} WHERE {whole}
+        ) WHERE ns IS NOT NULL GROUP BY ALL
+        """
     )
-    return trace.sql(rows)
 
 
 def _finish(parts: pd.DataFrame) -> pd.DataFrame:

@@ -230,7 +230,8 @@ def main_steps(trace: Trace) -> str:
     """
     critical_path(trace)
     trains = f"SELECT 1 FROM {VIEW} WHERE stage = 'train' LIMIT 1"
-    return "stage = 'train'" if trace.rows(trains) else "true"
+    found = trace.once("steps that train", lambda: trace.rows(trains))
+    return "stage = 'train'" if found else "true"
 
 
 def path_sums(trace: Trace, typical: str = "") -> str:

@@ -56,7 +56,8 @@ def _build(trace: Trace) -> None:
 def has_passes(trace: Trace) -> bool:
     """Returns whether a process begins anew with the numbers of its epochs."""
     make_epoch_passes(trace)
-    return bool(trace.rows(f"SELECT 1 FROM {_TABLE} WHERE pass > 1 LIMIT 1"))
+    again = f"SELECT 1 FROM {_TABLE} WHERE pass > 1 LIMIT 1"
+    return trace.once("has passes", lambda: bool(trace.rows(again)))
 
 
 def with_passes(phases: str) -> str:

@@ -113,7 +113,8 @@ def with_phase(trace: Trace, table: str) -> str:
         trace.require(table)
     make_segments(trace)
     view = f"{table}{SUFFIX}"
-    workers = trace.rows("SELECT 1 FROM job_lanes WHERE lane IS NOT NULL LIMIT 1")
+    of_jobs = "SELECT 1 FROM job_lanes WHERE lane IS NOT NULL LIMIT 1"
+    workers = trace.once("workers of jobs", lambda: trace.rows(of_jobs))
     columns = {"ts": where.ts, "pid": where.pid, "tid": where.tid}
     parts = {name: part.format(**columns) for name, part in (_WORKERS if workers else _OWN).items()}
     hidden = ['"marking lane"']

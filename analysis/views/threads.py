@@ -99,7 +99,8 @@ def of_everybody(trace: Trace) -> bool:
         return whole_machine(trace)
     trace.empty_if_missing("processes")
     named = "target IS NOT NULL OR role IN ('target', 'child', 'daemon')"
-    return not trace.rows(f"SELECT 1 FROM processes WHERE {named} LIMIT 1")
+    rows = f"SELECT 1 FROM processes WHERE {named} LIMIT 1"
+    return trace.once("no process is of a target", lambda: not trace.rows(rows))
 
 
 def of_targets(trace: Trace) -> str:
@@ -137,7 +138,7 @@ def moment(trace: Trace, tid: str = "tid", ts: str = "ts") -> str:
     cheaper, since few numbers have several lives. Needs the table `threads`.
     """
     several = "SELECT tid FROM threads GROUP BY tid HAVING count(*) > 1"
-    if not trace.rows(f"{several} LIMIT 1"):
+    if not trace.once("several lives", lambda: trace.rows(f"{several} LIMIT 1")):
         return str(-LATEST - 1)
     return f"CASE WHEN {tid} IN ({several}) THEN {ts} ELSE {-LATEST - 1} END"
 

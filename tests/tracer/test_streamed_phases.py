@@ -6,6 +6,7 @@ import pytest
 
 from tests.support.phases import marks_file, read_phases
 from tracer.phases.format import ABSENT, AUTOMATIC, BEGIN, END, MEASURED
+from tracer.store import phases
 from tracer.store.numbers import Epochs
 from tracer.store.phases import write_phases
 from tracer.store.spans import Span
@@ -120,7 +121,31 @@ def test_a_process_marks_as_itself_alone(tmp_path):
     assert {row["pid"] for row in read_phases(tmp_path)} == {5}
 
 
-def test_a_folder_may_have_any_name(tmp_path):
+@pytest.fixture(params=[1 << 16, 2], ids=["few", "many"])
+def most_held(request, monkeypatch):
+    """The number of phases from which on they are written to a file before they are sorted."""
+    monkeypatch.setattr(phases, "_ROWS", request.param)
+
+
+def test_phases_that_begin_together_lie_in_each_other(tmp_path, most_held):
+    """The one without an end comes first, then the longest; of two alike, the outer one."""
+    begun = {
+        6: (5, b"x"),
+        1: (10, b"train"),
+        2: (10, b"x"),
+        3: (10, b"step"),
+        4: (10, b"epoch"),
+        5: (10, b"train"),
+    }
+    marks = [mark(ts, BEGIN, name, tid=tid) for tid, (ts, name) in begun.items()]
+    ends = {6: 6, 5: 20, 4: 50, 3: 50, 2: 50}
+    marks += [mark(ts, END, begun[tid][1], tid=tid) for tid, ts in ends.items()]
+    marks_file(tmp_path, *sorted(marks))
+    found = [(row["tid"], row["end"]) for row in read_phases(tmp_path)]
+    assert found == [(6, 6), (1, None), (4, 50), (3, 50), (2, 50), (5, 20)]
+
+
+def test_a_folder_may_have_any_name(tmp_path, most_held):
     building = tmp_path / "start=3" / "[a]*?'"
     building.mkdir(parents=True)
     marks_file(tmp_path, *a_step(0))

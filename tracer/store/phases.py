@@ -1,19 +1,19 @@
 """The phases of a trace: marked by scripts, marked by PyTorch, or inferred.
 
 Memory use does not grow with the recording. Marks are read piece by piece, phases are written as
-they are found, and DuckDB sorts them, on disk if they exceed its memory limit.
+they are found. DuckDB sorts many phases, on disk if they exceed its memory limit.
 """
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -79,8 +79,7 @@ def write_phases(
         for process in sorted(processes, key=lambda process: process.found.serves is not None):
             made.add(process)
         made.add_calls(calls)
-        rows.close()
-        return _write_sorted(rows.path, building, made.epochs), lost
+        return _write_sorted(rows, building, made.epochs), lost
     finally:
         rows.remove()
 
@@ -222,7 +221,7 @@ class _Numbered:
 
 
 class _Rows:
-    """A file of phases in the order in which they are found."""
+    """Phases in the order in which they are found: in memory, or in a file if there are many."""
 
     def __init__(self, path: Path, start_ns: int, end_ns: int | None) -> None:
         """Keeps phases that overlap the time span; an end of None means no limit."""
@@ -230,8 +229,8 @@ class _Rows:
         self._start, self._end = start_ns, _FOREVER if end_ns is None else end_ns
         self._held: list[tuple[Any, ...]] = []
         self._number = 0
-        self._file = create(path)
-        self._writer = pq.ParquetWriter(self._file, _UNSORTED, compression="zstd")
+        self._file: BinaryIO | None = None
+        self._writer: pq.ParquetWriter | None = None
 
     def add(self, span: Span) -> None:
         """Takes a phase, if it overlaps."""
@@ -264,33 +263,52 @@ class _Rows:
             self._write()
 
     def _write(self) -> None:
+        if self._writer is None:
+            self._file = create(self.path)
+            self._writer = pq.ParquetWriter(self._file, _UNSORTED, compression="zstd")
         held, self._held = self._held, []
-        columns = [
-            pa.array(values, field.type)
-            for values, field in zip(zip(*held, strict=True), _UNSORTED, strict=True)
-        ]
-        self._writer.write_batch(pa.record_batch(columns, _UNSORTED))
+        self._writer.write_batch(_batch(held))
 
-    def close(self) -> None:
-        """Writes the held phases."""
-        if self._held:
-            self._write()
-        self._writer.close()
-        self._file.close()
+    def in_order(self, building: Path) -> Iterator[pa.RecordBatch]:
+        """Yields the sorted rows; no more can be added. Raises OSError as `_in_order` does."""
+        if self._writer is not None:
+            if self._held:
+                self._write()
+            self._close()
+            yield from _in_order(self.path, building)
+        elif self._held:
+            yield _batch(sorted(self._held, key=_place))
+
+    def _close(self) -> None:
+        if self._writer is not None and self._file is not None and not self._file.closed:
+            self._writer.close()
+            self._file.close()
 
     def remove(self) -> None:
         """Removes the file."""
-        if not self._file.closed:
-            self._writer.close()
-            self._file.close()
-        self.path.unlink()
+        self._close()
+        self.path.unlink(missing_ok=True)
 
 
-def _write_sorted(unsorted: Path, building: Path, epochs: Epochs) -> int:
-    """Writes the table from a file of `_Rows`. Returns its number of rows."""
+def _place(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Returns the place of a row among others, as `_SORTED` orders them."""
+    start, end, *_, depth, number = row
+    return start, -math.inf if end is None else -end, depth, number
+
+
+def _batch(rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
+    columns = [
+        pa.array(values, field.type)
+        for values, field in zip(zip(*rows, strict=True), _UNSORTED, strict=True)
+    ]
+    return pa.record_batch(columns, _UNSORTED)
+
+
+def _write_sorted(rows: _Rows, building: Path, epochs: Epochs) -> int:
+    """Writes the table. Returns its number of rows."""
     writer = TableWriter(TABLE, building)
     try:
-        for found in _in_order(unsorted, building):
+        for found in rows.in_order(building):
             writer.add(_rows_of_table(found, epochs))
         writer.close()
     finally:
@@ -300,6 +318,8 @@ def _write_sorted(unsorted: Path, building: Path, epochs: Epochs) -> int:
 
 def _in_order(unsorted: Path, building: Path) -> Iterator[pa.RecordBatch]:
     """Yields the sorted rows. Raises OSError if memory or disk space does not suffice."""
+    import duckdb
+
     config: dict[str, str | bool | int | float | list[str]] = {
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,

@@ -11,7 +11,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tracer.probes.catalogue import TABLES
 from tracer.probes.errors import BadTrace, PermissionMissing, UsageError
@@ -23,6 +23,7 @@ from tracer.store.checked import encoded
 from tracer.store.files import is_held
 from tracer.store.interrupt import delayed, interruptible
 from tracer.store.manifest import Manifest
+from tracer.store.parsed import parsed, run
 from tracer.store.table_file import SQL_TYPES, TableFile, open_table
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from tracer.store.finalize import Progress
+
+T = TypeVar("T")
 
 ALL_TABLES = {**TABLES, LOSS_TABLE.name: LOSS_TABLE}
 """Every table of a trace, by name."""
@@ -46,7 +49,6 @@ _UNKNOWN_LOSS = f"""
 INSERT INTO {LOSS_TABLE.name} BY NAME
 SELECT unnest({[scope.value for scope in Scope]}) AS stream, -1 AS cpu,
     'the table of losses is missing' AS cause
-WHERE NOT EXISTS (FROM {LOSS_TABLE.name})
 """
 
 
@@ -75,6 +77,7 @@ class Trace:
         self._cpus: int | None = None
         self.made: set[str] = set()
         """Names of the derived tables that the connection has until it is closed."""
+        self._answers: dict[str, Any] = {}
 
     def use_cpus(self, number: int) -> None:
         """Limits queries to `number` CPUs; default: all. Call it before the first query."""
@@ -154,21 +157,20 @@ class Trace:
             self._held.callback(connection.close)
             self._own(self._make_views, connection)
             places = ", ".join(f"'{file.place}'" for file in self._files.values())
-            connection.execute(f"SET allowed_paths=[{places}]")
-            connection.execute("SET enable_external_access=false")
+            run(connection, f"SET allowed_paths=[{places}]")
+            run(connection, "SET enable_external_access=false")
             # DuckDB prints a progress bar to standard output if Python runs no script file.
             # In a notebook without ipywidgets the setting does not exist.
             with contextlib.suppress(duckdb.InvalidInputException):
-                connection.execute("SET enable_progress_bar=false")
-            connection.execute("SET lock_configuration=true")
+                run(connection, "SET enable_progress_bar=false")
+            run(connection, "SET lock_configuration=true")
             self._connection = connection
         return self._connection
 
     def _make_views(self, connection: duckdb.DuckDBPyConnection) -> None:
         for name, file in self._files.items():
-            connection.execute(f'CREATE VIEW "{name}" AS {file.select()}')
-            numbered = file.select(numbered=True)
-            connection.execute(f'CREATE VIEW "{name}_rows" AS {numbered}')
+            for view, rows in ((name, file.select()), (f"{name}_rows", file.select(numbered=True))):
+                run(connection, f'CREATE VIEW "{view}" AS {rows}')
 
     def empty_if_missing(self, name: str) -> None:
         """Makes an empty table for a missing one, for joins that can do without its rows.
@@ -176,22 +178,26 @@ class Trace:
         An empty table `loss` would say that nothing was lost. Unless the manifest says that, it has
         a gap over the whole recording for the events of each scope.
         """
-        if name in self._files:
+        if name in self._files or name in self.made:
             return
         columns = ", ".join(f'"{c.name}" {SQL_TYPES[c.type]}' for c in ALL_TABLES[name].columns)
-        for made, more in ((name, ""), (f"{name}_rows", ", row BIGINT")):
-            self.connection.execute(f'CREATE TEMP TABLE IF NOT EXISTS "{made}" ({columns}{more})')
+        statements = [
+            f'CREATE OR REPLACE TEMP TABLE "{made}" ({columns}{more})'
+            for made, more in ((name, ""), (f"{name}_rows", ", row BIGINT"))
+        ]
         if name == LOSS_TABLE.name and self.manifest["loss"].get("windows") != 0:
-            self.connection.execute(_UNKNOWN_LOSS)
+            statements.append(_UNKNOWN_LOSS)
+        self.execute(*statements)
+        self.made.add(name)
 
     def sql(self, query: str, *parameters: Any) -> pd.DataFrame:
         """Returns the result of one of our queries as a frame; BadTrace if a table is damaged."""
-        frame: pd.DataFrame = self._own(lambda db: db.execute(query, parameters).df())
+        frame: pd.DataFrame = self._own(lambda db: run(db, query, parameters).df())
         return frame
 
     def arrow(self, query: str) -> pa.Table:
         """Returns the result of one of our queries as an Arrow table; BadTrace as in `sql`."""
-        found: pa.Table = self._own(lambda db: db.sql(query).to_arrow_table())
+        found: pa.Table = self._own(lambda db: db.sql(parsed(db, query)).to_arrow_table())
         return found
 
     def batches(
@@ -205,14 +211,22 @@ class Trace:
         connection = self.connection.cursor() if beside else self.connection
 
         def begin(db: duckdb.DuckDBPyConnection) -> Any:
-            db.execute("SELECT 1").fetchall()  # ends a result that was not read to its end
-            relation = db.sql(query)
+            # Ends a result that was not read to its end.
+            run(db, "SELECT 1").fetchall()
+            relation = db.sql(parsed(db, query))
             # DuckDB 2 has to_arrow_reader, DuckDB 1 fetch_arrow_reader.
             return (getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader)(rows)
 
         reader = self._own(begin, connection)
         while (batch := self._own(lambda _: next(reader, None), connection)) is not None:
             yield batch
+
+    def once(self, question: str, answer: Callable[[], T]) -> T:
+        """Returns `answer()`, which is called once for a question until the trace is closed."""
+        if question not in self._answers:
+            self._answers[question] = answer()
+        found: T = self._answers[question]
+        return found
 
     def keep(self, name: str, rows: pa.Table) -> None:
         """Makes a temporary table, anew if it exists, from rows that were not made by SQL."""
@@ -235,12 +249,12 @@ class Trace:
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         """Returns the rows of one of our queries; BadTrace if a table is damaged."""
-        found: list[tuple[Any, ...]] = self._own(lambda db: db.execute(query).fetchall())
+        found: list[tuple[Any, ...]] = self._own(lambda db: run(db, query).fetchall())
         return found
 
     def execute(self, *statements: str) -> None:
         """Runs our statements in their order; BadTrace if a table is damaged."""
-        self._own(lambda db: [db.execute(statement) for statement in statements])
+        self._own(lambda db: [run(db, statement) for statement in statements])
 
     def create(self, statement: str, empty: bool = False) -> int:
         """Runs one of our statements CREATE TABLE AS; returns how many rows the table has.
@@ -290,6 +304,7 @@ class Trace:
         self._close()
         self._connection = None
         self.made.clear()
+        self._answers.clear()
 
     def __enter__(self) -> Trace:
         return self

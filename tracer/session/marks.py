@@ -19,6 +19,7 @@ from tracer.phases.automatic import STARTUP, SYNCHRONIZE_ENV
 from tracer.phases.format import RECORD_BYTES
 from tracer.probes.openat import known as known_of
 from tracer.probes.openat import open_in_root
+from tracer.probes.proc import in_user_space
 from tracer.probes.workers.opening import open_aside
 from tracer.session.marks_folder import (
     MOST_ENTRIES,
@@ -28,7 +29,6 @@ from tracer.session.marks_folder import (
     mark_files,
     own_pid,
 )
-from tracer.session.mount_tree import in_user_space
 from tracer.session.watch import Watch
 from tracer.store import left_out
 from tracer.store.files import create, open_regular

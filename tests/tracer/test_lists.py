@@ -4,8 +4,9 @@ import pytest
 
 from tests.support.pages import Page, enter, leave, raw_trace
 from tracer.probes.errors import BadTrace
+from tracer.session.marks import Marks
 from tracer.store import left_out, listed
-from tracer.store.lists import DescriptorFacts, MemberFacts
+from tracer.store.lists import DescriptorFacts, MarkFacts, MemberFacts
 from tracer.store.trace import Trace
 
 ENTRIES = [(number, number, -1, -1, 0, False) for number in range(1009)]
@@ -66,6 +67,16 @@ def test_a_list_of_more_values_than_are_read_is_cut_when_it_is_written(tmp_path)
     assert len(listed.read(tmp_path / "members.json", MemberFacts)) == most
     (gap,) = left_out.gaps(tmp_path, 1, 2)
     assert gap.cause.startswith("11 members left out: ")
+
+
+def test_a_process_of_very_many_threads_does_not_damage_the_list_of_marks(tmp_path):
+    (tmp_path / "marks").mkdir()
+    marks = Marks(tmp_path / "marks", tmp_path / "live")
+    marks._names = listed.Lines(tmp_path, "names.jsonl")
+    marks._write_name("7-1", 7, 8, [(number, number) for number in range(1, 70_001)])
+    marks._names.close()
+    ((*_, threads),) = listed.read(tmp_path / "names.jsonl", MarkFacts)
+    assert len(threads) == 1 << 16
 
 
 def test_a_list_of_another_size_is_refused(tmp_path, small):

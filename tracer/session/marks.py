@@ -33,6 +33,7 @@ from tracer.session.watch import Watch
 from tracer.store import left_out
 from tracer.store.files import create, open_regular
 from tracer.store.listed import Lines
+from tracer.store.lists import MOST_THREADS
 from tracer.store.marks import NAMES, UNKNOWN_PID
 from tracer.store.names import escaped
 from tracer.targets import Target, threads
@@ -251,7 +252,7 @@ class Marks:
 
     def _write_name(self, process: str, own: int, pid: int, named: list[tuple[int, int]]) -> None:
         assert self._names is not None
-        self._names.add([(escaped(process), own, pid, named)])
+        self._names.add([(escaped(process), own, pid, named[:MOST_THREADS])])
 
     def collect(self) -> None:
         """Copies the marks into the trace."""

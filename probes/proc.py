@@ -216,6 +216,15 @@ def name_of(pid: int) -> str:
     return os.fsdecode(Path(f"/proc/{pid}/comm").read_bytes().removesuffix(b"\n"))
 
 
+def processes_called(name: str) -> Iterator[int]:
+    """Yields the processes whose name (comm) begins so."""
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            with contextlib.suppress(OSError):
+                if name_of(int(entry)).startswith(name):
+                    yield int(entry)
+
+
 def runs_32_bits(pid: int) -> bool:
     """Returns whether a process runs a 32-bit program; False if that cannot be read.
 

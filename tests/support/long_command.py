@@ -1,4 +1,4 @@
-"""A process whose command line has 384 MiB: any process may place its own anywhere in its memory."""
+"""A process whose command line has 384 MiB: any process may place its own anywhere it wants."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 BYTES = 384 << 20
 """Not more: other programs read the command lines of all processes."""
 NAME = "containerd-shim"
-"""Its name in the kernel: as long as one can be, so that psutil looks into the command line, too."""
+"""Its name in the kernel: as long as can be, so that psutil looks into the command line, too."""
 
 _SOURCE = """
 import ctypes, struct, sys

@@ -1,4 +1,4 @@
-"""Processes of others that are called like monitors of containers: what they claim, and its cost."""
+"""Processes of others that are called like monitors of containers: their claims, and the cost."""
 
 import json
 import os
@@ -125,9 +125,7 @@ def nobodys(place):  # noqa: F811
         script.chmod(0o755)
         command = [script, *words]
         started.append(
-            subprocess.Popen(
-                command, cwd=folder, user=NOBODY, group=NOBODY, start_new_session=True
-            )
+            subprocess.Popen(command, cwd=folder, user=NOBODY, group=NOBODY, start_new_session=True)
         )
         wait_for(lambda: pid.exists() and pid.read_text().endswith("\n"), f"{name}'s child")
         return int(pid.read_text())

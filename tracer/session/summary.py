@@ -14,8 +14,8 @@ from tracer.store.lists import SummaryFacts
 
 _INTERVAL_NS = 10_000_000_000
 _MOST_AT_ONCE = 10_000
-"""Most sums, and most histograms' slots, of a line. The kernel's maps have 65,536 each, and a reader
-limits the parts of a line."""
+"""Most sums, and most slots of histograms, of a line. The kernel's maps have 65,536 each, and a
+reader limits the parts of a line."""
 
 
 class Summary:

@@ -27,9 +27,7 @@ look). Pid 0 marks the time at which the recording of the targets' events begins
 MOST_THREADS = 1 << 16
 """Most threads of one process in `MarkFacts`."""
 
-MarkFacts = tuple[
-    str, Pid, Pid, Annotated[Listed[tuple[Pid, Pid]], Field(max_length=MOST_THREADS)]
-]
+MarkFacts = tuple[str, Pid, Pid, Annotated[Listed[tuple[Pid, Pid]], Field(max_length=MOST_THREADS)]]
 """The process behind a container's marks files: (beginning of the files' names; its pid in the
 container; its pid on this machine, or 0 if not found; its threads as (there, here))."""
 

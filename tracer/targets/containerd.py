@@ -10,7 +10,6 @@ import psutil
 
 from tracer.probes import proc
 from tracer.targets import docker_api
-from tracer.targets.engines import state
 
 _CONTAINERD = "containerd"
 _SHIM = "containerd-shim"
@@ -24,7 +23,7 @@ def of_dockerd(dockerd: int) -> int | None:
         for child in process.children():
             if name_of(child.pid) == _CONTAINERD:
                 return child.pid
-        for path in (*told(state.command_line(dockerd), "--containerd"), *_KNOWN_SOCKETS):
+        for path in (*told(_command(dockerd), "--containerd"), *_KNOWN_SOCKETS):
             if (owner := _listener(path)) is not None:
                 return owner
     return None
@@ -33,7 +32,7 @@ def of_dockerd(dockerd: int) -> int | None:
 def of_shim(shim: int) -> int | None:
     """Returns the pid of the containerd that a shim reports to; None if it is no shim or gone."""
     if (name_of(shim) or "").startswith(_SHIM):
-        for path in told(state.command_line(shim), "-address"):
+        for path in told(_command(shim), "-address"):
             return _listener(path)
     return None
 
@@ -42,8 +41,8 @@ def shims_of(containerd: int) -> list[int]:
     """Returns the shims of a containerd, found by the socket in their options."""
     sockets = sockets_of(containerd)
     found = []
-    for pid in state.processes(_SHIM):
-        given = told(state.command_line(pid), "-address")
+    for pid in proc.processes_called(_SHIM):
+        given = told(_command(pid), "-address")
         if any(os.path.realpath(path) in sockets for path in given):
             found.append(pid)
     return sorted(found)
@@ -53,6 +52,13 @@ def told(command: list[str], option: str) -> list[str]:
     """Returns the values of an option in a command line (OPTION VALUE or OPTION=VALUE)."""
     found = [after for word, after in itertools.pairwise(command) if word == option]
     return found + [w.partition("=")[2] for w in command if w.startswith(f"{option}=")]
+
+
+def _command(pid: int) -> list[str]:
+    """Returns the beginning of a process's command line; empty if the process is gone."""
+    with contextlib.suppress(OSError):
+        return proc.command_line(pid)
+    return []
 
 
 def _listener(path: str) -> int | None:

@@ -7,11 +7,11 @@ import os
 from tracer.probes.cgroups import BY_DESCENT, container_id
 from tracer.probes.errors import FeatureMissing
 from tracer.probes.kernel import process_start_time
+from tracer.probes.proc import processes_called
 from tracer.store.manifest_parts import TargetFacts
 from tracer.targets import containerd, docker_api
 from tracer.targets.cgroups import of_process
 from tracer.targets.containerd import name_of, sockets_of
-from tracer.targets.engines import state
 from tracer.targets.processes import with_descendants
 from tracer.targets.target import Target
 
@@ -61,7 +61,7 @@ def dockerd_pid() -> int:
 def _holder(path: str) -> int:
     """Returns the dockerd that holds a socket which systemd opened for it."""
     real = os.path.realpath(path)
-    for pid in state.processes("dockerd"):
+    for pid in processes_called("dockerd"):
         if name_of(pid) == "dockerd" and real in sockets_of(pid):
             return pid
     raise FeatureMissing(

@@ -195,11 +195,7 @@ def plain(name: str) -> bool:
 
 def processes(name: str) -> Iterator[int]:
     """Yields the processes whose name (comm) begins so."""
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            with contextlib.suppress(OSError):
-                if Path(f"/proc/{entry}/comm").read_text(errors="replace").startswith(name):
-                    yield int(entry)
+    return proc.processes_called(name)
 
 
 def children() -> dict[int, list[int]]:

@@ -150,8 +150,8 @@ class Podman:
                 continue
             pid = _init_of(monitor, children.get(monitor.pid, []), share)
             if pid is not None:
-                known = listed.get((monitor.side.owner, identity), (None, monitor.store))
-                found[identity] = _running(monitor, pid, *known, share)
+                one, where = listed.get((monitor.side.owner, identity), (None, monitor.store))
+                found[identity] = _running(monitor, pid, one, where, share)
         for (_, identity), (entry, store) in listed.items():
             if identity not in found:
                 found[identity] = _stopped(entry, store)

@@ -12,7 +12,7 @@ COUNT_LIMIT = 1 << 48
 """Exclusive limit of the events in a gap: a CPU takes years to log as many."""
 
 OF_NO_EVENTS = (
-    *("files", "descriptors", "symbols", "maps"),
+    *("files", "descriptors", "symbols", "maps", "containers"),
     *("kernel_stacks", "python_stacks", "samples"),
 )
 OF_EVENTS = f"stream NOT IN {OF_NO_EVENTS}"

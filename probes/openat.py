@@ -40,6 +40,23 @@ def known(fd: int) -> Known:
     return Known(mode, os.makedev(major, minor), inode)
 
 
+def open_regular(
+    path: str | os.PathLike[str], dir_fd: int | None = None, follow: bool = False
+) -> int:
+    """Opens a regular file for reading; `follow` follows a link.
+
+    ValueError for a link, a folder, a FIFO or a device. It is not opened: that may have an effect.
+    """
+    flags = os.O_PATH | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
+    found = os.open(path, flags, dir_fd=dir_fd)
+    try:
+        if not stat.S_ISREG(os.fstat(found).st_mode):
+            raise ValueError("not a regular file")
+        return os.open(f"/proc/self/fd/{found}", os.O_RDONLY | os.O_CLOEXEC)
+    finally:
+        os.close(found)
+
+
 def open_beneath(mount_fd: int, name: bytes, flags: int = os.O_PATH) -> int:
     """Opens `name` below the folder; follows no link and enters no other mount.
 

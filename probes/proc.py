@@ -7,8 +7,12 @@ may be part of a name.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import re
+import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +24,8 @@ _MAPPING = re.compile(
     re.DOTALL,
 )
 _MAX_INODE = 1 << 64
+MOST_COMMAND = 64 << 10
+"""Most bytes of a command line that are read."""
 _ESCAPED = re.compile(rb"\\([0-7]{3})")
 
 
@@ -28,8 +34,12 @@ def lines(path: Path | str) -> list[str]:
     return os.fsdecode(Path(path).read_bytes()).removesuffix("\n").split("\n")
 
 
+_NS_GET_USERNS = 0xB701
+"""_IO(0xb7, 0x1): include/uapi/linux/nsfs.h"""
 _PF_EXITING = 0x4
 """include/linux/sched.h"""
+_PROGRAM_HEADER_32 = (4, 32)
+"""AT_PHENT, and the size of a 32-bit program header (include/uapi/linux/auxvec.h, elf.h)."""
 _ANSWERED_BY_OTHERS = (b"fuse", b"nfs", b"cifs", b"smb", b"autofs", b"9p", b"ceph", b"afs")
 """Beginnings of file system types whose server is another host or a process."""
 
@@ -68,16 +78,72 @@ def read_mounts(path: Path = MOUNTINFO) -> list[MountPoint]:
         text = path.read_bytes()
     except OSError:
         return []
-    found = []
-    for line in text.split(b"\n"):
-        before, _, after = line.partition(b" - ")
-        left, right = before.split(b" "), after.split(b" ")
-        if len(left) < 6 or len(right) < 3 or not (left[0].isdigit() and left[1].isdigit()):
-            continue
-        names = [_plain(name) for name in (*left[3:5], *right[:3])]
-        dev = left[2].decode("ascii", "replace")
-        found.append(MountPoint(int(left[0]), int(left[1]), dev, *names))
-    return found
+    return [found for line in text.split(b"\n") if (found := _mount_point(line)) is not None]
+
+
+def mount_behind(fd: int, pid: int) -> MountPoint | None:
+    """Returns the mount of an open file, as process `pid` or else this process sees it.
+
+    Returns None if neither sees it: after chroot, the kernel lists only mounts below the new root.
+    No file system is asked. Raises OSError if `fd` is not open.
+    """
+    told = next(line for line in lines(f"/proc/self/fdinfo/{fd}") if line.startswith("mnt_id:"))
+    number = told.partition(":")[2].strip()
+    for path in (Path(f"/proc/{pid}/mountinfo"), MOUNTINFO):
+        found = None
+        # Line by line: a process may have 100,000 mounts.
+        with contextlib.suppress(OSError), path.open("rb") as file:
+            found = next((line for line in file if line.startswith(f"{number} ".encode())), None)
+        if found is not None and (mount := _mount_point(found.removesuffix(b"\n"))) is not None:
+            return mount
+    return None
+
+
+def in_user_space(fd: int, pid: int) -> bool:
+    """Returns whether a user-space file system (FUSE) may serve an open file of process `pid`.
+
+    It may serve the layers of an overlay, too. The overlay asks it with the rights of the user who
+    mounted both, so it then answers root, or keeps root waiting. Overlays of those who may mount
+    in our own mount namespace are trusted. Also returns True if the mount is not visible.
+    """
+    mount = mount_behind(fd, pid)
+    if mount is None or mount.kind.startswith(b"fuse"):
+        return True
+    return mount.kind == b"overlay" and not _is_trusted(mount, pid)
+
+
+def may_never_answer(fd: int, pid: int) -> bool:
+    """Returns whether an open file of process `pid` may depend on another host or process."""
+    mount = mount_behind(fd, pid)
+    return mount is None or mount.answered_by_others or in_user_space(fd, pid)
+
+
+def _is_trusted(mount: MountPoint, pid: int) -> bool:
+    """Returns whether a mount that process `pid` sees was made with our rights, not with less."""
+    if any(ours.dev == mount.dev for ours in read_mounts()):
+        return True
+    try:
+        mounts = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            owner = fcntl.ioctl(mounts, _NS_GET_USERNS)
+        finally:
+            os.close(mounts)
+        try:
+            return os.path.samestat(os.fstat(owner), Path("/proc/self/ns/user").stat())
+        finally:
+            os.close(owner)
+    except OSError:  # it belongs to a user namespace outside of ours
+        return False
+
+
+def _mount_point(line: bytes) -> MountPoint | None:
+    """Parses a line of mountinfo; None if it is malformed."""
+    before, _, after = line.partition(b" - ")
+    left, right = before.split(b" "), after.split(b" ")
+    if len(left) < 6 or len(right) < 3 or not (left[0].isdigit() and left[1].isdigit()):
+        return None
+    names = [_plain(name) for name in (*left[3:5], *right[:3])]
+    return MountPoint(int(left[0]), int(left[1]), left[2].decode("ascii", "replace"), *names)
 
 
 def _plain(name: bytes) -> bytes:
@@ -132,18 +198,59 @@ def read_stat(pid: int) -> ProcessStat | None:
     return ProcessStat(fields[0], int(fields[1]), int(fields[6]), int(fields[19]))
 
 
+def command_line(pid: int, most: int = MOST_COMMAND) -> list[str]:
+    """Returns the arguments of a process, as far as they lie in the first `most` bytes.
+
+    A process may give its command line any length (PR_SET_MM_MAP in prctl(2)). Bytes that are not
+    UTF-8 become surrogates. Empty for a thread of the kernel. Raises OSError.
+    """
+    with Path(f"/proc/{pid}/cmdline").open("rb", buffering=0) as file:
+        data = b""
+        while more := file.read(most - len(data)):
+            data += more
+    return [os.fsdecode(word) for word in data.removesuffix(b"\0").split(b"\0")] if data else []
+
+
+def name_of(pid: int) -> str:
+    """Returns a process's name (comm): at most 15 bytes. Raises OSError."""
+    return os.fsdecode(Path(f"/proc/{pid}/comm").read_bytes().removesuffix(b"\n"))
+
+
+def processes_called(name: str) -> Iterator[int]:
+    """Yields the processes whose name (comm) begins so."""
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            with contextlib.suppress(OSError):
+                if name_of(int(entry)).startswith(name):
+                    yield int(entry)
+
+
 def runs_32_bits(pid: int) -> bool:
-    """Returns whether a process runs a 32-bit program; False if its program cannot be read."""
+    """Returns whether a process runs a 32-bit program; False if that cannot be read.
+
+    The kernel's auxiliary vector tells it (getauxval(3)). The program's file is not asked: it may
+    lie on a file system that never answers.
+    """
     try:
-        with Path(f"/proc/{pid}/exe").open("rb") as program:
-            return program.read(5) == b"\x7fELF\x01"
+        vector = Path(f"/proc/{pid}/auxv").read_bytes()
     except OSError:
         return False
+    return _PROGRAM_HEADER_32 in struct.iter_unpack("=II", vector[: len(vector) & ~7])
+
+
+def each_mapping(pid: int | str) -> Iterator[Mapped]:
+    """Yields the mappings of a process, ordered by address. Raises OSError.
+
+    A process may have a million, each with a path of 4,096 bytes.
+    """
+    with Path(f"/proc/{pid}/maps").open("rb") as file:
+        for line in file:
+            yield from parse_maps(line.removesuffix(b"\n"))
 
 
 def read_maps(pid: int | str = "self") -> list[Mapped]:
     """Returns the mappings of a process, ordered by address. Raises OSError."""
-    return parse_maps(Path(f"/proc/{pid}/maps").read_bytes())
+    return list(each_mapping(pid))
 
 
 def parse_maps(text: bytes) -> list[Mapped]:

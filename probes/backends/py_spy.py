@@ -24,6 +24,7 @@ from typing_extensions import TypedDict
 
 from tracer.probes.call_graphs import TRUNCATED
 from tracer.probes.errors import FeatureMissing
+from tracer.probes.text import printable
 
 MEND = "pip install 'traintrace[stacks]'"
 MAX_DEPTH = 255
@@ -32,6 +33,7 @@ _MOST_BYTES = 8 << 20
 _MOST_MEMORY = 4 << 30
 _PATIENCE_S = 5.0
 _LONGEST_NAME = 512
+_LONGEST_REASON = 200
 _NAME, _FILE = ";\\(", ";\\"
 """Characters that are escaped in names of functions and of files."""
 
@@ -106,7 +108,8 @@ def look(path: str, pid: int) -> Answer:
     end = time.monotonic_ns()
     if process.returncode:
         lines = err.decode("utf-8", "replace").strip().splitlines()
-        raise NotRead(lines[0][:200] if lines else f"py-spy ended with {process.returncode}")
+        said = printable(lines[0][:_LONGEST_REASON])[:_LONGEST_REASON] if lines else ""
+        raise NotRead(said or f"py-spy ended with {process.returncode}")
     return Answer(start, end, usage.ru_utime + usage.ru_stime, stacks(out))
 
 

@@ -9,9 +9,7 @@ depends on the size of a batch, not on the length of the recording.
 
 from __future__ import annotations
 
-import errno
 import os
-import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +22,7 @@ from tracer.probes.compiled import compiled
 from tracer.probes.errors import BadTrace
 from tracer.probes.limits import CPU_LIMIT, PID_LIMIT, TIME_LIMIT
 from tracer.probes.loss import Gap
+from tracer.probes.openat import open_regular
 
 _BATCH_BYTES = 8 << 20
 
@@ -135,13 +134,10 @@ class RawStream(Protocol):
 def open_raw(path: Path) -> tuple[int, int]:
     """Opens a raw file for reading; returns (fd, bytes). Raises BadTrace if that fails."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            os.close(fd)
-            raise OSError(errno.EINVAL, "it is not a regular file")
-    except OSError as error:
+        fd = open_regular(path)
+    except (ValueError, OSError) as error:
         raise BadTrace(
-            f"{path} cannot be read: {error.strerror}",
+            f"{path} cannot be read: {getattr(error, 'strerror', None) or error}",
             "the trace is incomplete: copy it again or record again",
         ) from None
     return fd, _bytes_before_a_hole(fd)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import ctypes
-import errno
 import mmap
 import os
-import stat
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tracer.probes.folders import walk
+from tracer.probes.openat import open_regular
 from tracer.probes.sampler.reading import NotAvailable, Reader, Reading, Series
 
 RESIDENT = Series("resident_pages", "pages", "pages of the folder's files in the page cache")
@@ -19,6 +18,8 @@ PAGES = Series("file_pages", "pages", "pages of the folder's files")
 SHARE = Series("residency", "%", "share of the folder's pages in the page cache")
 
 MOST_FILES = 10_000
+_MOST_NAMED = 100
+"""Most files whose pages are not known that are named."""
 _LEAST_REST = 50
 """Least pause between two looks at a folder, as a multiple of the time that a look took: some 2 %
 of a CPU."""
@@ -98,7 +99,8 @@ class Residency(Reader):
             try:
                 in_cache, in_all = resident_pages(path)
             except NotAvailable as error:
-                self.missing[f"residency of {path}"] = error.why
+                what = path if len(self.missing) < _MOST_NAMED else "further files"
+                self.missing[f"residency of {what}"] = error.why
                 continue
             resident += in_cache
             pages += in_all
@@ -118,16 +120,14 @@ def resident_pages(path: str) -> tuple[int, int]:
     mapping. Raises NotAvailable if this user may not open the file or learn its residency.
     """
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except FileNotFoundError:
+        fd = open_regular(path)
+    except (FileNotFoundError, ValueError):
         return 0, 0
     except OSError as error:
-        if error.errno == errno.ELOOP:
-            return 0, 0
         raise NotAvailable(os.strerror(error.errno or 0)) from None
     try:
         status = os.fstat(fd)
-        if not stat.S_ISREG(status.st_mode) or not status.st_size:
+        if not status.st_size:
             return 0, 0
         pages = -(-status.st_size // _PAGE)
         found = _cachestat(fd)

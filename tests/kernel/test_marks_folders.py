@@ -1,5 +1,6 @@
 """A target names the folder of its marks: one on a file system of its own holds nobody up."""
 
+import contextlib
 import os
 import subprocess
 
@@ -44,6 +45,39 @@ def test_a_folder_in_user_space_is_left_out_and_counted(
         theirs.dies()
     asked = Marks(tmp_path, tmp_path / "live")
     asked.find(found)
+    assert asked.marking == set()
+    assert asked._lost == {"their folder's file system may never answer": 1}
+
+
+OVERLAY = 'mount -t overlay overlay -o "lowerdir=$1:$2" "$3" && exec cat'
+
+
+@pytest.fixture
+def in_overlay(dead_file_system, tmp_path):  # noqa: F811
+    """A process in an overlay that it has mounted above a file system in user space."""
+    theirs, others, place = dead_file_system(), tmp_path / "others", tmp_path / "place"
+    others.mkdir()
+    place.mkdir()
+    command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", OVERLAY, "sh"]
+    with subprocess.Popen(
+        [*command, theirs.folder, others, place],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, MARKS_ENV: str(place)},
+    ) as process:
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(b"?\n")
+            process.stdin.flush()
+        if not process.stdout.readline():
+            pytest.skip("users may mount no overlays here")
+        yield process
+        process.kill()
+
+
+def test_a_folder_in_an_overlay_above_user_space_is_left_out(in_overlay, tmp_path):
+    """The overlay asks the file system with its user's rights, so that it does not refuse root."""
+    asked = Marks(tmp_path, tmp_path / "live")
+    asked.find(from_pids(str(in_overlay.pid)))
     assert asked.marking == set()
     assert asked._lost == {"their folder's file system may never answer": 1}
 

@@ -14,6 +14,7 @@ import pytest
 from tests.support.dead_file_system import dead_file_system  # noqa: F401 a fixture
 from tests.support.found_names import ino, refused
 from tracer.session import environment, paths
+from tracer.store.names import escaped
 
 KINDS = ("ext4", "xfs", "btrfs")
 
@@ -195,4 +196,17 @@ def test_a_disk_whose_image_lies_on_a_server_that_died(tmp_path, dead_file_syste
         assert found[0]["backing_file"] == str(dead.path)
     finally:
         dead.lives()
+        subprocess.run(["losetup", "-d", loop], check=True)
+
+
+def test_a_disk_whose_image_has_a_name_that_is_no_text(tmp_path):
+    image = os.fsencode(tmp_path) + b"/d\xffisk "
+    Path(os.fsdecode(image)).write_bytes(bytes(1 << 20))
+    made = [b"losetup", b"--find", b"--show", image]
+    loop = subprocess.run(made, check=True, capture_output=True, text=True).stdout.strip()
+    try:
+        found = [disk for disk in environment.disks() if disk["name"] == Path(loop).name]
+        assert found[0]["backing_file"] == escaped(image)
+        assert found[0]["on"]
+    finally:
         subprocess.run(["losetup", "-d", loop], check=True)

@@ -76,6 +76,23 @@ def test_calls_faults_and_their_sums(summed_up, load, file_system):
         assert "syscalls" not in trace.tables
 
 
+def test_calls_of_more_numbers_than_the_kernel_counts_are_a_loss(summed_up, load):
+    """A process may call any number, and so fill the kernel's map."""
+    source = """
+        import ctypes
+        libc = ctypes.CDLL(None)
+        for number in range(70_001): libc.syscall(ctypes.c_long(100_000 + number))
+    """
+    with summed_up(load(source)) as trace:
+        ((counted,),) = rows(
+            trace,
+            "SELECT sum(count) FROM summaries WHERE name BETWEEN 'syscall_100000' AND "
+            "'syscall_199999' AND length(name) = 14",
+        )
+        assert 60_000 < counted < 70_001
+        assert trace.manifest["loss"]["windows"] > 0
+
+
 def test_requests_and_written_pages(summed_up, load, file_system, tmp_path):
     mount, dev = file_system()
     stat = f"/sys/dev/block/{dev}/stat"

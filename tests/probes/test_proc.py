@@ -2,13 +2,16 @@
 
 import mmap
 import os
+import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from tests.conftest import do_without
+from tests.support.dead_file_system import answers, dead_file_system  # noqa: F401 a fixture
 from tracer.probes.kernel import find_tracefs
-from tracer.probes.proc import lines, parse_maps, read_maps, read_mounts
+from tracer.probes.proc import lines, parse_maps, read_maps, read_mounts, runs_32_bits
 
 ODD = "a\x0b\x0c\x1c\r\x85 \u2028b c\\012d"
 """Characters that Python takes for ends of lines or blanks, and text that looks like an escape."""
@@ -69,3 +72,16 @@ def test_a_mount_cannot_pass_for_another_one(tmp_path):
 def test_a_line_that_is_not_a_mount_is_left_out(tmp_path, line):
     (tmp_path / "mountinfo").write_text(f"{line}\n")
     assert read_mounts(tmp_path / "mountinfo") == []
+
+
+def test_a_program_whose_file_system_never_answers_is_told_without_it(dead_file_system):  # noqa: F811
+    dead = dead_file_system(Path(shutil.which("cat")).read_bytes(), "cat")
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([dead.path], **pipes) as process:
+        process.stdin.write(b"all of it is in memory\n")
+        process.stdin.flush()
+        process.stdout.readline()
+        dead.dies()
+        assert answers(runs_32_bits, process.pid) == [False]
+        dead.lives()
+        process.kill()

@@ -1,6 +1,6 @@
 """A file system in user space whose server dies: whoever asks it then waits for ever.
 
-It has one file. The server is a thread of the test, which speaks to /dev/fuse itself
+It has one file and one folder. The server is a thread of the test, which speaks to /dev/fuse itself
 (include/uapi/linux/fuse.h).
 """
 
@@ -18,8 +18,10 @@ import pytest
 
 from tests.conftest import do_without
 
-_ROOT, _INODE = 1, 2
+_ROOT, _INODE, _FOLDER = 1, 2, 3
+_INNER = "inner"
 _MNT_DETACH = 2
+_PATIENCE_S = 20
 _ENOENT, _ENOSYS = 2, 38
 _REQUEST = struct.Struct("<IIQQIIIHH")
 _REPLY = struct.Struct("<IiQ")
@@ -34,6 +36,8 @@ class DeadFileSystem:
     def __init__(self, folder: Path, data: bytes, name: str) -> None:
         self.folder = folder
         self.path = folder / name
+        self.inner = folder / _INNER
+        """Its folder."""
         self._data = data
         self._silent: set[int] | None = set()
         """The request that it does not answer; None: any."""
@@ -88,10 +92,12 @@ class DeadFileSystem:
                 "<IIIIHHIIHHI28x", major, minor, 0, 0, 16, 12, 1 << 17, 1, 0, 0, 0
             )
         if what == _LOOKUP:
-            if request.rstrip(b"\0") != self.path.name.encode():
+            names = {self.path.name.encode(): _INODE, _INNER.encode(): _FOLDER}
+            found = names.get(request.rstrip(b"\0"))
+            if found is None:
                 return _ENOENT, b""
             # Nothing is remembered: each look asks again.
-            return 0, struct.pack("<QQQQII", _INODE, 0, 0, 0, 0, 0) + self._attributes(_INODE)
+            return 0, struct.pack("<QQQQII", found, 0, 0, 0, 0, 0) + self._attributes(found)
         if what == _GETATTR:
             return 0, struct.pack("<QII", 0, 0, 0) + self._attributes(inode)
         if what in (_OPEN, _OPENDIR):
@@ -104,9 +110,19 @@ class DeadFileSystem:
         return (0 if what in (_FLUSH, _RELEASE, _READDIR, _RELEASEDIR) else _ENOSYS), b""
 
     def _attributes(self, inode: int) -> bytes:
-        mode = stat.S_IFDIR | 0o755 if inode == _ROOT else stat.S_IFREG | 0o755
-        size = 0 if inode == _ROOT else len(self._data)
+        is_file = inode == _INODE
+        mode = (stat.S_IFREG if is_file else stat.S_IFDIR) | 0o755
+        size = len(self._data) if is_file else 0
         return _ATTRIBUTES.pack(inode, size, 0, 0, 0, 0, 0, 0, 0, mode, 1, 0, 0, 0, 4096, 0)
+
+
+def answers(function, *arguments):
+    """Call a function in a thread, which is abandoned; a list of its result, or none."""
+    found = []
+    thread = threading.Thread(target=lambda: found.append(function(*arguments)), daemon=True)
+    thread.start()
+    thread.join(_PATIENCE_S)
+    return found
 
 
 @pytest.fixture

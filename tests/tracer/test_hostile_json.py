@@ -13,7 +13,8 @@ from tracer.probes.loss import Gap
 from tracer.session import sampler
 from tracer.session.marks import Marks
 from tracer.store import loss
-from tracer.store.checked import json_lines
+from tracer.store import manifest as manifests
+from tracer.store.checked import json_lines, parts
 from tracer.store.listed import Lines
 from tracer.store.lists import SampleFacts
 from tracer.store.trace import Trace
@@ -52,6 +53,23 @@ def test_a_manifest_of_a_few_megabytes_costs_no_gigabyte(tmp_path, key):
     path = tmp_path / "t/manifest.json"
     path.write_bytes(b"{" + key + b"," + path.read_bytes()[1:])
     assert "damaged" in run_within(BYTES, refused, tmp_path / "t", cpu_s=SECONDS)
+
+
+def test_a_manifest_is_read_whatever_the_arguments_of_a_command_are(tmp_path):
+    make_trace(tmp_path / "t", {}).close()
+    manifest = manifests.read(tmp_path / "t")
+    manifest["command"] = ["sh", ",[{" * 300_000]
+    manifests.write(tmp_path / "t", manifest)
+    assert manifests.read(tmp_path / "t") == manifest
+
+
+@pytest.mark.parametrize("unit", [b'\\"', b'"",', b'",'], ids=["escaped", "empty", "open"])
+def test_text_that_is_no_json_is_counted_in_one_pass(unit):
+    run_within(BYTES, parts_of, unit, cpu_s=SECONDS)
+
+
+def parts_of(unit):
+    return parts(b'"' + unit * (8 * MANY))
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,23 @@ import os
 
 import pytest
 
-from tracer.probes.sampler.limits import Place
+from tracer.probes.sampler.limits import Limits, Place
 from tracer.session.limits import TargetLimits
+from tracer.store.checked import encoded, json_lines
+from tracer.store.files import empty
+from tracer.store.lists import SampleFacts
 from tracer.targets.cgroups import Cgroup, CgroupTarget, hierarchies, of_process
 from tracer.targets.limiting import limiting, own_cgroups
 from tracer.targets.processes import from_pids, machine
+
+VERSION_2 = {
+    "cgroup.controllers": "cpu memory\n",
+    "cgroup.events": "populated 1\n",
+    "memory.max": "4096\n",
+    "memory.high": "4096\n",
+    "memory.events": "high 1\nmax 1\noom 1\noom_kill 1\n",
+}
+"""Files of a cgroup of version 2."""
 
 
 @pytest.fixture
@@ -96,3 +108,39 @@ def test_the_names_of_targets_are_escaped_in_reasons(tmp_path):
     assert limits.read() == []
     assert all(what.endswith(r" of job\xff") for what in limits.missing)
     assert len(limits.missing) == 1 + 3  # the controller cpu, and three files
+
+
+@pytest.fixture
+def deep(tmp_path):
+    """A cgroup as far below the root as a path reaches; each above it has a limit, too."""
+    root = tmp_path / "c"
+    root.mkdir()
+    depth = (4090 - len(os.fsencode(root))) // 2 - len("/memory.events")
+    here = os.open(root, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir("d", dir_fd=here)
+        below = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+        for name, text in VERSION_2.items():
+            with os.fdopen(os.open(name, os.O_WRONLY | os.O_CREAT, dir_fd=here), "w") as file:
+                file.write(text)
+    os.close(here)
+    path = "/d" * depth
+    yield Cgroup(0, "", path, root / path[1:])
+    here = os.open(root, os.O_RDONLY)
+    empty(here, 1_000_000)
+    os.close(here)
+
+
+def test_a_target_thousands_of_cgroups_below_gives_samples_that_are_read(deep, tmp_path):
+    """A line of samples has a limit."""
+    path = deep.path
+    reader = Limits()
+    reader.at(*limiting([deep], named=True))
+    readings = reader.read()
+    assert ("cgroup_memory_max", path, 4096) in readings
+    assert ("cgroup_memory_max", path[:-2], 4096) in readings
+    (tmp_path / "samples.jsonl").write_bytes(encoded((1, 0, readings)) + b"\n")
+    ((_, _, found),) = json_lines(tmp_path / "samples.jsonl", SampleFacts)
+    assert [tuple(reading) for reading in found] == readings

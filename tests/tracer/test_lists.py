@@ -4,8 +4,9 @@ import pytest
 
 from tests.support.pages import Page, enter, leave, raw_trace
 from tracer.probes.errors import BadTrace
+from tracer.session.marks import Marks
 from tracer.store import left_out, listed
-from tracer.store.lists import MemberFacts
+from tracer.store.lists import DescriptorFacts, MarkFacts, MemberFacts
 from tracer.store.trace import Trace
 
 ENTRIES = [(number, number, -1, -1, 0, False) for number in range(1009)]
@@ -45,6 +46,37 @@ def test_entries_without_room_in_a_list_are_counted(tmp_path, write, small):
     (gap,) = left_out.gaps(tmp_path, 1, 2)
     assert (gap.stream, gap.start, gap.end) == ("members", 1, 2)
     assert gap.cause.startswith(f"{len(ENTRIES) - len(found)} members left out: ")
+
+
+SEPARATORS = ",[{" * 1009
+"""A file may be called so: its name costs a reader no more than another one."""
+
+
+def test_a_list_is_read_whatever_the_files_in_it_are_called(tmp_path):
+    entries = [(1, 1, 7, fd, None, 0, 0, f'/{fd}"\\"{SEPARATORS}\\') for fd in range(1013)]
+    listed.write(tmp_path, "descriptors.json", entries)
+    assert listed.read(tmp_path / "descriptors.json", DescriptorFacts) == entries
+    assert left_out.gaps(tmp_path, 1, 2) == []
+
+
+def test_a_list_of_more_values_than_are_read_is_cut_when_it_is_written(tmp_path):
+    """There may be half a million threads."""
+    values = 7  # six numbers, each with a comma or the bracket, and the comma after the entry
+    most = (3_000_000 - 1) // values
+    listed.write(tmp_path, "members.json", ENTRIES[:1] * (most + 11))
+    assert len(listed.read(tmp_path / "members.json", MemberFacts)) == most
+    (gap,) = left_out.gaps(tmp_path, 1, 2)
+    assert gap.cause.startswith("11 members left out: ")
+
+
+def test_a_process_of_very_many_threads_does_not_damage_the_list_of_marks(tmp_path):
+    (tmp_path / "marks").mkdir()
+    marks = Marks(tmp_path / "marks", tmp_path / "live")
+    marks._names = listed.Lines(tmp_path, "names.jsonl")
+    marks._write_name("7-1", 7, 8, [(number, number) for number in range(1, 70_001)])
+    marks._names.close()
+    ((*_, threads),) = listed.read(tmp_path / "names.jsonl", MarkFacts)
+    assert len(threads) == 1 << 16
 
 
 def test_a_list_of_another_size_is_refused(tmp_path, small):

@@ -5,12 +5,16 @@ import mmap
 import os
 import subprocess
 import sys
+import tracemalloc
+from pathlib import Path
 
 import pytest
 
 from tracer.probes.errors import BadTrace
 from tracer.session import address_spaces
+from tracer.session.libraries import open_libraries
 from tracer.store import maps
+from tracer.store.checked import encoded
 
 PAGES = 5_003
 MANY = 60_013
@@ -83,6 +87,32 @@ def test_a_path_is_written_once_however_often_it_is_mapped(mapped, tmp_path):
     assert (tmp_path / "maps").read_bytes().count(os.fsencode(path)) == 1
     for _, _, found in snapshots:
         assert sum(file[0] == str(path) for *_, file in found) == PAGES
+
+
+def test_mappings_of_more_values_than_are_read_are_counted(tmp_path):
+    """Some distributions allow a process a million mappings (vm.max_map_count)."""
+    file = "", (0, 0), 0
+    every = [(n << 13, (n << 13) + 4096, 0, file) for n in range(16, 600_000)]
+    most = maps.MOST_BYTES_OF_A_PROCESS - 128
+    files, kept, left_out = address_spaces._within(most, every, {})
+    (tmp_path / "maps").write_bytes(encoded((7, 1, files, kept)) + b"\n")
+    ((_, _, found),) = list(maps.Maps(tmp_path / "maps"))
+    assert len(found) == len(every) - left_out
+    assert len(found) > 400_000
+
+
+def test_a_library_is_looked_for_in_mappings_of_any_number(mapped, tmp_path):
+    deep = tmp_path.joinpath(*["d" * 250] * 14)
+    deep.mkdir(parents=True)
+    process, _ = mapped(OF_ONE_FILE, path=deep / "f")
+    text = Path(f"/proc/{process.pid}/maps").read_bytes()
+    tracemalloc.start()
+    try:
+        assert open_libraries([process.pid], rb"/no such library$") == []
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < len(text) // 8
 
 
 @pytest.fixture

@@ -1,11 +1,22 @@
 """Processes and all that descend from them, as the system has them now."""
 
+import os
+import shutil
 import subprocess
 import sys
 
 import pytest
 
-from tracer.targets.processes import with_descendants
+from tests.support.budget import run_within
+from tests.support.long_command import NAME, long_command  # noqa: F401 a fixture
+from tests.support.traces import make_trace
+from tracer.store import manifest as manifests
+from tracer.targets.containerd import shims_of
+from tracer.targets.processes import from_pids, with_descendants
+from tracer.workloads.studies.others import others_cpu
+
+BUDGET = 192 << 20
+"""Bytes; half of the long command line."""
 
 # Each process starts the next one of so many, says its number, and waits for its input's end.
 FAMILY = """
@@ -44,3 +55,76 @@ def test_a_root_that_is_gone_is_nobody():
     with subprocess.Popen([sys.executable, "-c", ""]) as process:
         process.wait()
     assert with_descendants([process.pid]) == set()
+
+
+WAITS = "import sys; print(flush=True); sys.stdin.read()"
+
+
+@pytest.fixture
+def started():
+    """Starts a process that waits, with more arguments; returns its pid."""
+    running = []
+
+    def start(*more):
+        command = [sys.executable, "-S", "-E", "-c", WAITS, *more]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        running.append(subprocess.Popen(command, **pipes))
+        running[-1].stdout.readline()
+        return running[-1].pid
+
+    yield start
+    for process in running:
+        process.communicate()
+
+
+def test_the_arguments_of_a_process_are_those_that_it_was_started_with(started):
+    (target,) = from_pids(str(started("a b", "", "\udcff")))
+    assert target.command == [sys.executable, "-S", "-E", "-c", WAITS, "a b", "", "\udcff"]
+
+
+def test_processes_with_very_many_arguments_do_not_damage_a_manifest(started, tmp_path):
+    pids = [started(*[""] * 150_000) for _ in range(4)]
+    targets = from_pids(",".join(map(str, pids)))
+    assert [target.pid for target in targets] == pids
+    assert all(target.command[:2] == [sys.executable, "-S"] for target in targets)
+    make_trace(tmp_path / "t", {}).close()
+    manifest = manifests.read(tmp_path / "t")
+    manifest["targets"] = [target.describe() for target in targets]
+    manifests.write(tmp_path / "t", manifest)
+    assert manifests.read(tmp_path / "t")["targets"] == manifest["targets"]
+
+
+@pytest.mark.parametrize(("given", "name"), [("p" * 40, "p" * 40), ("p" * 100_000, "p" * 15)])
+def test_a_process_cannot_give_itself_a_name_that_no_table_holds(tmp_path, given, name):
+    program = tmp_path / ("p" * 40)
+    program.symlink_to(shutil.which("cat"))
+    with subprocess.Popen([given], executable=program, stdin=subprocess.PIPE) as process:
+        (target,) = from_pids(str(process.pid))
+        process.stdin.close()
+    assert target.name == name
+
+
+def target_of(pid):
+    (target,) = from_pids(str(pid))
+    return target.name, sum(len(word) + 1 for word in target.command)
+
+
+def shims():
+    return shims_of(os.getpid())
+
+
+def others():
+    with others_cpu() as found:
+        pass
+    return found
+
+
+def test_a_command_line_that_fills_memory_is_read_in_part(long_command):  # noqa: F811
+    name, size = run_within(BUDGET, target_of, long_command)
+    assert name == NAME
+    assert size <= 64 << 10
+
+
+@pytest.mark.parametrize("look", [shims, others], ids=["shims", "others"])
+def test_a_look_at_all_processes_reads_no_command_line_that_fills_memory(long_command, look):  # noqa: F811
+    run_within(BUDGET, look)

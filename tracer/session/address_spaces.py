@@ -12,7 +12,14 @@ from typing import BinaryIO
 from tracer.store.checked import encoded
 from tracer.store.files import create
 from tracer.store.lists import MappedFacts
-from tracer.store.maps import MOST_BYTES, MOST_BYTES_OF_A_PROCESS
+from tracer.store.maps import (
+    MOST_BYTES,
+    MOST_BYTES_OF_A_PROCESS,
+    MOST_PARTS_OF_A_PROCESS,
+    PARTS_OF_FILE,
+    PARTS_OF_LINE,
+    PARTS_OF_MAPPING,
+)
 
 _MOST_LINE = 1 << 16
 """Most bytes of a line of /proc/PID/maps: a path has 4,096 bytes, each of which may be escaped."""
@@ -20,7 +27,10 @@ _LINE_BYTES = 128
 """Most bytes of an output line besides its files and mappings."""
 _MOST_S = 5.0
 """Time in s after which no more processes are read: a very large one takes seconds."""
-_LIMITS = f"{MOST_BYTES_OF_A_PROCESS >> 20} MiB of a process or {MOST_BYTES >> 20} MiB in all"
+_LIMITS = (
+    f"{MOST_BYTES_OF_A_PROCESS >> 20} MiB or {MOST_PARTS_OF_A_PROCESS} values of a process, "
+    f"or {MOST_BYTES >> 20} MiB in all"
+)
 _ESCAPE = re.compile(r"\\([0-7]{3})")
 
 _Mapping = tuple[int, int, int, MappedFacts]
@@ -63,17 +73,20 @@ def _within(
 ) -> tuple[list[MappedFacts], list[tuple[int, int, int, int]], int]:
     """Returns the new files and the mappings that fit into `most_bytes` of JSON; the rest's count.
 
-    `numbers` are the numbers of files in earlier lines; new files are added to it.
+    They have at most `MOST_PARTS_OF_A_PROCESS` parts. `numbers` are the numbers of files in earlier
+    lines; new files are added to it.
     """
     files: list[MappedFacts] = []
     found: list[tuple[int, int, int, int]] = []
     left_out = 0
+    most_parts = MOST_PARTS_OF_A_PROCESS - PARTS_OF_LINE
     for start, end, offset, file in mappings:
         number = numbers.get(file, len(numbers))
         entry = (start, end, offset, number)
         new = number == len(numbers)
         most_bytes -= len(f"{entry}, ") + (len(encoded(file)) + 2 if new else 0)
-        if most_bytes < 0:
+        most_parts -= PARTS_OF_MAPPING + (PARTS_OF_FILE if new else 0)
+        if most_bytes < 0 or most_parts < 0:
             left_out += 1
             continue
         if new:

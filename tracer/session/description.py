@@ -90,20 +90,25 @@ def add_devices(manifest: Manifest) -> None:
     manifest["file_systems"] += extent_maps.file_systems(known)
 
 
-def add_containers(manifest: Manifest, met: Mapping[str, ContainerFacts] | None = None) -> None:
+def add_containers(manifest: Manifest, met: Mapping[str, ContainerFacts] | None = None) -> int:
     """Adds the containers that have run so far to the manifest, if an engine answers.
 
-    `met`: containers that were met during the recording, which no engine may remember.
+    `met`: containers that were met during the recording, which no engine may remember. Returns the
+    number of containers that were left out, because there are too many.
     """
     before = {container["id"]: container for container in manifest.get("containers", [])}
     begun = manifest["clock"]["start_ns"] + manifest["clock"].get("realtime_offset_ns", 0)
     found = containers_since(begun / 1e9, {**(met or {}), **before} or None)
     if found is None:
-        return
+        return 0
     if "containers" in manifest:
         for identity in found.keys() - before.keys():
             found[identity]["arrived"] = True
-    manifest["containers"] = list(found.values())
+    every = list(found.values())
+    if len(every) > manifests.MOST_CONTAINERS:
+        every.sort(key=lambda facts: not facts["pid"])  # first those whose processes are recorded
+    manifest["containers"] = every[: manifests.MOST_CONTAINERS]
+    return len(every) - len(manifest["containers"])
 
 
 def note_end(folder: Path, manifest: Manifest, stats: Stats, ended_by: str, end_ns: int) -> None:

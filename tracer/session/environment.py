@@ -19,6 +19,7 @@ from tracer.probes.kernel import boot_id
 from tracer.probes.proc import MountPoint, lines, read_mounts, read_stat
 from tracer.session.mount_tree import device_of, mount_of
 from tracer.store.manifest_parts import Btrfs, Disk, Host, Kernel, Mount, Tool
+from tracer.store.names import escaped
 from tracer.version import VERSION
 
 _TRIED_PAGES = 7
@@ -191,9 +192,9 @@ def disks() -> list[Disk]:
                 disk["partition_of"] = (path.resolve().parent / "dev").read_text().strip()
                 disk["start"] = int((path / "start").read_text())
         with contextlib.suppress(OSError):
-            backing = (path / "loop/backing_file").read_text().strip()
-            disk["backing_file"] = backing
-            below = _place_of(os.fsencode(backing), mounted)
+            backing = (path / "loop/backing_file").read_bytes().removesuffix(b"\n")
+            disk["backing_file"] = escaped(backing)
+            below = _place_of(backing, mounted)
             if below.dev:
                 disk["on"] = [below.dev]
             if below.ino is not None or below.is_device:

@@ -10,9 +10,8 @@ from collections.abc import Iterable
 from functools import partial
 
 from tracer.probes.openat import known, open_in_root
-from tracer.probes.proc import Mapped, read_maps
+from tracer.probes.proc import Mapped, each_mapping, in_user_space
 from tracer.probes.workers.opening import open_aside
-from tracer.session.mount_tree import in_user_space
 
 _MOST = 16
 """Most builds of a library, e.g. in containers."""
@@ -47,7 +46,7 @@ def open_libraries(pids: Iterable[int], name: bytes) -> list[int]:
 
 
 def _library(pid: int, name: bytes) -> Mapped | None:
-    code = (mapped for mapped in read_maps(pid) if mapped.executable)
+    code = (mapped for mapped in each_mapping(pid) if mapped.executable)
     return next((mapped for mapped in code if re.search(name, mapped.path)), None)
 
 

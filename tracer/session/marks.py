@@ -19,6 +19,7 @@ from tracer.phases.automatic import STARTUP, SYNCHRONIZE_ENV
 from tracer.phases.format import RECORD_BYTES
 from tracer.probes.openat import known as known_of
 from tracer.probes.openat import open_in_root
+from tracer.probes.proc import in_user_space
 from tracer.probes.workers.opening import open_aside
 from tracer.session.marks_folder import (
     MOST_ENTRIES,
@@ -28,11 +29,11 @@ from tracer.session.marks_folder import (
     mark_files,
     own_pid,
 )
-from tracer.session.mount_tree import in_user_space
 from tracer.session.watch import Watch
 from tracer.store import left_out
 from tracer.store.files import create, open_regular
 from tracer.store.listed import Lines
+from tracer.store.lists import MOST_THREADS
 from tracer.store.marks import NAMES, UNKNOWN_PID
 from tracer.store.names import escaped
 from tracer.targets import Target, threads
@@ -251,7 +252,7 @@ class Marks:
 
     def _write_name(self, process: str, own: int, pid: int, named: list[tuple[int, int]]) -> None:
         assert self._names is not None
-        self._names.add([(escaped(process), own, pid, named)])
+        self._names.add([(escaped(process), own, pid, named[:MOST_THREADS])])
 
     def collect(self) -> None:
         """Copies the marks into the trace."""

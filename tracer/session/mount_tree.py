@@ -6,10 +6,9 @@ import errno
 import os
 from collections.abc import Iterable
 from itertools import islice
-from pathlib import Path
 
 from tracer.probes.openat import open_beneath
-from tracer.probes.proc import MountPoint, lines, read_mounts
+from tracer.probes.proc import MountPoint
 
 _MOST_LISTED = 2_000_000
 """Entries of one folder read in search of a name, at most."""
@@ -90,19 +89,6 @@ def _is_listed(mount_fd: int, path: bytes, ino: int) -> bool | None:
         return False
     finally:
         os.close(fd)
-
-
-def in_user_space(fd: int, pid: int) -> bool:
-    """Returns whether a user-space file system (FUSE) serves an open file of process `pid`.
-
-    Also returns True if the mount is visible neither to the process nor to us: if a process has
-    changed its root, the kernel lists only the mounts below that root. OSError if it is gone.
-    """
-    told = next(line for line in lines(f"/proc/self/fdinfo/{fd}") if line.startswith("mnt_id:"))
-    number = int(told.partition(":")[2])
-    mounts = read_mounts(Path(f"/proc/{pid}/mountinfo")) + read_mounts()
-    kinds = [mount.kind for mount in mounts if mount.number == number]
-    return not kinds or kinds[0].startswith(b"fuse")
 
 
 def device_of(mounts: Iterable[MountPoint], path: bytes) -> str | None:

@@ -6,6 +6,7 @@ import os
 import time
 
 from tracer.session.watch import Watch
+from tracer.store.manifest import MOST_CONTAINERS
 from tracer.store.manifest_parts import ContainerFacts
 from tracer.targets import containers_now, folders_of_containers
 
@@ -26,6 +27,8 @@ class Newcomers:
         """Watches nothing yet."""
         self.met: dict[str, ContainerFacts] = {}
         """Containers that were found so far."""
+        self.crowded = 0
+        """Number of looks that found more containers than are kept."""
         self._ended: set[str] = set()
         """Containers that did not run at the start."""
         self._watch: Watch | None = None
@@ -61,10 +64,15 @@ class Newcomers:
             self._until = now + _GOES_ON_S
         if now >= self._until:
             return
+        crowded = False
         for facts in containers_now():
             identity = facts["id"]
-            if facts["pid"] or (identity not in self.met and identity not in self._ended):
+            new = identity not in self.met
+            if new and len(self.met) >= MOST_CONTAINERS:
+                crowded = True
+            elif facts["pid"] or (new and identity not in self._ended):
                 self.met[identity] = facts
+        self.crowded += crowded
         self._add_folders()
         taken = time.monotonic() - now
         self._rests_until = time.monotonic() + max(_LEAST_S, taken * _SHARE)

@@ -300,13 +300,14 @@ def _capture(running: Running, manifest: Manifest) -> Manifest:
     manifest["samples"] = sampler.describe()
     manifest["capture"]["streams"] = capture.describe()["streams"]
     manifest["targets"] = [target.describe() for target in targets]
-    add_containers(manifest, running.newcomers.met)
+    beyond = add_containers(manifest, running.newcomers.met)
     if launch is not None and launch.status is not None:
         manifest["targets"][-1]["exit_status"] = launch.status
     add_devices(manifest)
     try:
         running.marks.collect()
         left_out.note(folder / RAW, "samples", sampler.left_out)
+        left_out.note(folder / RAW, "containers", _containers_left_out(beyond, running))
     except OSError as error:
         failure = failure or error
         ended_by = ended_by_error(failure)
@@ -320,6 +321,14 @@ def _capture(running: Running, manifest: Manifest) -> Manifest:
     if failure is not None:
         raise unwritten(folder, failure)
     return manifest
+
+
+def _containers_left_out(beyond: int, running: Running) -> dict[str, int]:
+    sentences = {
+        f"containers left out: {manifests.MOST_CONTAINERS} are known": beyond,
+        "looks at containers that found too many": running.newcomers.crowded,
+    }
+    return {sentence: count for sentence, count in sentences.items() if count}
 
 
 def _save(made: Output, marks: Marks, summary: Summary | None, stats: Stats) -> None:

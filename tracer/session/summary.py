@@ -13,6 +13,9 @@ from tracer.store.files import create
 from tracer.store.lists import SummaryFacts
 
 _INTERVAL_NS = 10_000_000_000
+_MOST_AT_ONCE = 10_000
+"""Most sums, and most slots of histograms, of a line. The kernel's maps have 65,536 each, and a
+reader limits the parts of a line."""
 
 
 class Summary:
@@ -35,16 +38,19 @@ class Summary:
     def _write(self, last: bool = False) -> None:
         sums, slots, uncounted = self._programs.counted()
         end = time.monotonic_ns()
-        entry: SummaryFacts = {
-            "start": self._start,
-            "end": end,
-            "sums": [more for found in sums if (more := self._since(found)) is not None],
-            "slots": slots if last else [],
-            "uncounted": uncounted - self._uncounted,
-        }
-        self._uncounted = uncounted
+        every = [more for found in sums if (more := self._since(found)) is not None]
+        last_slots = slots if last else []
+        for at in range(0, max(1, len(every), len(last_slots)), _MOST_AT_ONCE):
+            entry: SummaryFacts = {
+                "start": self._start,
+                "end": end,
+                "sums": every[at : at + _MOST_AT_ONCE],
+                "slots": last_slots[at : at + _MOST_AT_ONCE],
+                "uncounted": uncounted - self._uncounted,
+            }
+            self._file.write(json.dumps(entry).encode() + b"\n")
+            self._uncounted = uncounted
         self._start = end
-        self._file.write(json.dumps(entry).encode() + b"\n")
         self._file.flush()
 
     def _since(self, found: Sum) -> Sum | None:

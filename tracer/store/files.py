@@ -8,11 +8,11 @@ import fcntl
 import itertools
 import os
 import resource
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from tracer.probes import openat
 from tracer.probes.errors import PermissionMissing
 
 _OTHER_FILES = 256
@@ -201,15 +201,7 @@ def open_regular(path: Path | str, dir_fd: int | None = None, follow: bool = Fal
 
     `follow` follows a link; use it for files that the user names.
     """
-    flags = os.O_PATH | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
-    found = os.open(path, flags, dir_fd=dir_fd)
-    try:
-        # Check before opening: opening a device may have an effect.
-        if not stat.S_ISREG(os.fstat(found).st_mode):
-            raise ValueError("not a regular file")
-        return os.fdopen(os.open(f"/proc/self/fd/{found}", os.O_RDONLY | os.O_CLOEXEC), "rb")
-    finally:
-        os.close(found)
+    return os.fdopen(openat.open_regular(path, dir_fd, follow), "rb")
 
 
 def read_bounded(path: Path, limit: int, follow: bool = False) -> bytes:

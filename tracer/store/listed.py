@@ -1,6 +1,6 @@
 """Lists beside the raw streams (`lists`), as JSON, limited in size when written and when read.
 
-Entries beyond the limit are counted (`left_out`). A list is written as a whole, or line by line
+Entries beyond the limits are counted (`left_out`). A list is written as a whole, or line by line
 during a recording.
 """
 
@@ -12,32 +12,41 @@ from typing import Any
 
 from tracer.probes.errors import BadTrace
 from tracer.store import left_out
-from tracer.store.checked import Listed, encoded, parsed, what_is_wrong
+from tracer.store.checked import Listed, encoded, parsed, parts, what_is_wrong
 from tracer.store.files import create, read_bounded, write_whole
 
 MOST_BYTES = 64 << 20
 """Most bytes of one list."""
-_MOST_PARTS = 3_000_000
+MOST_PARTS = 3_000_000
 """Most JSON parts of one list: its items and their items."""
 
 LINES = ".jsonl"
 """Suffix of a list that is written line by line."""
 
 
+class _Room:
+    """The room that is left in a list."""
+
+    def __init__(self) -> None:
+        self._bytes, self._parts = MOST_BYTES - 2, MOST_PARTS - 1  # without the list's brackets
+        self.beyond = 0
+        """Number of entries that there was no room for."""
+
+    def takes(self, entry: bytes) -> bool:
+        """Returns whether an entry fits, and counts it."""
+        self._bytes -= len(entry) + 1
+        self._parts -= parts(entry) + 1
+        fits = self._bytes >= 0 and self._parts >= 0
+        self.beyond += not fits
+        return fits
+
+
 def write(raw: Path, name: str, entries: Iterable[Any]) -> None:
     """Writes a list into the raw folder, completely or not at all. OSError if that fails."""
-    parts: list[bytes] = []
-    left = MOST_BYTES - 2
-    beyond = 0
-    for entry in entries:
-        part = encoded(entry)
-        left -= len(part) + 1
-        if left < 0:
-            beyond += 1
-        else:
-            parts.append(part)
-    write_whole(raw / name, b"[" + b",".join(parts) + b"]")
-    _note(raw, name, beyond)
+    room = _Room()
+    found = [entry for entry in map(encoded, entries) if room.takes(entry)]
+    write_whole(raw / name, b"[" + b",".join(found) + b"]")
+    _note(raw, name, room.beyond)
 
 
 class Lines:
@@ -47,31 +56,27 @@ class Lines:
         """Makes the file. Raises FileExistsError if it exists."""
         self._raw, self._name = raw, name
         self._file = create(raw / name)
-        self._left = MOST_BYTES
-        self._beyond = 0
+        self._room = _Room()
 
     def add(self, entries: Iterable[Any]) -> None:
         """Writes entries. OSError if that fails."""
-        for entry in entries:
-            line = encoded(entry) + b"\n"
-            self._left -= len(line)
-            if self._left < 0:
-                self._beyond += 1
-            else:
-                self._file.write(line)
+        for entry in map(encoded, entries):
+            if self._room.takes(entry):
+                self._file.write(entry + b"\n")
         self._file.flush()
 
     def close(self) -> None:
         """Closes the file and notes the number of left-out entries. Repeated calls do no harm."""
         self._file.close()
-        beyond, self._beyond = self._beyond, 0
+        beyond, self._room.beyond = self._room.beyond, 0
         _note(self._raw, self._name, beyond)
 
 
 def _note(raw: Path, name: str, beyond: int) -> None:
     if beyond:
         what = Path(name).stem
-        left_out.note(raw, what, {f"{what} left out: {MOST_BYTES >> 20} MiB are full": beyond})
+        limits = f"{MOST_BYTES >> 20} MiB or {MOST_PARTS} values"
+        left_out.note(raw, what, {f"{what} left out: {limits} are full": beyond})
 
 
 def read(path: Path, kind: Any) -> Any:
@@ -83,7 +88,7 @@ def read(path: Path, kind: Any) -> Any:
         data = read_bounded(path, MOST_BYTES)
         if path.suffix == LINES:
             data = b"[" + data[: data.rfind(b"\n") + 1].strip().replace(b"\n", b",") + b"]"
-        return parsed(Listed[kind], data, _MOST_PARTS)
+        return parsed(Listed[kind], data, MOST_PARTS)
     except FileNotFoundError:
         return []
     except (ValueError, OSError) as error:

@@ -24,7 +24,10 @@ process only makes processes for a target; number of the cgroup hierarchy that i
 -1 for descent; ns of its start, to a clock tick; true if its events were not recorded before the
 look). Pid 0 marks the time at which the recording of the targets' events begins."""
 
-MarkFacts = tuple[str, Pid, Pid, Annotated[Listed[tuple[Pid, Pid]], Field(max_length=1 << 16)]]
+MOST_THREADS = 1 << 16
+"""Most threads of one process in `MarkFacts`."""
+
+MarkFacts = tuple[str, Pid, Pid, Annotated[Listed[tuple[Pid, Pid]], Field(max_length=MOST_THREADS)]]
 """The process behind a container's marks files: (beginning of the files' names; its pid in the
 container; its pid on this machine, or 0 if not found; its threads as (there, here))."""
 

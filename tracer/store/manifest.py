@@ -52,6 +52,9 @@ SCHEMA = 1
 FILE = "manifest.json"
 MAX_BYTES = 64 << 20
 """Most bytes of the file."""
+MOST_CONTAINERS = 10_000
+"""Most containers that a recorder lists. Any user may make some, and a reader takes no more than
+65,536."""
 
 
 @with_config(STRICT)

@@ -78,7 +78,7 @@ class TargetFacts(TypedDict):
     """A target.
 
     `pid`: its first process, for a container the init at the start; 0: none. `container`: id.
-    `engine`: the engine that made the container.
+    `engine`: the engine that made the container. `command`: of a running process, the beginning.
     `cgroups`: all processes in and below them belong to it. `processes`: the daemon's processes;
     their descendants belong to it. `makers`: a container's shim, which makes its processes.
     """

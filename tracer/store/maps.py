@@ -20,8 +20,9 @@ MOST_BYTES = 64 << 20
 MOST_BYTES_OF_A_PROCESS = 16 << 20
 """JSON of about 350,000 mappings; a process may have 65,530 by default (vm.max_map_count)."""
 
-_MOST_PARTS = 2_500_000
-"""Most parts of a process's JSON: five per mapping, and some more for its files."""
+MOST_PARTS_OF_A_PROCESS = 2_500_000
+"""Parts of a process's JSON, at most: of each mapping, of each file, and of the line itself."""
+PARTS_OF_MAPPING, PARTS_OF_FILE, PARTS_OF_LINE = 5, 6, 6
 
 SnapshotFacts = tuple[int, int, list[tuple[int, int, int, MappedFacts]]]
 """A process's mappings: (pid, ns, mappings as (start, end, offset in the file, file))."""
@@ -51,7 +52,7 @@ class Maps:
                     if left < 0 or len(line) == MOST_BYTES_OF_A_PROCESS:
                         raise ValueError("too long")
                     if line.endswith(b"\n"):  # a killed recorder leaves a partial line
-                        yield parsed(MapFacts, line, _MOST_PARTS)
+                        yield parsed(MapFacts, line, MOST_PARTS_OF_A_PROCESS)
         except FileNotFoundError:
             return
         except OSError as error:

@@ -16,6 +16,7 @@ from tracer.probes.backends.perf_tools.stacks import CallGraphs, Place, Resolve,
 from tracer.probes.backends.perf_tools.told import told_by_number
 from tracer.probes.errors import BadTrace
 from tracer.probes.loss import Gap
+from tracer.probes.openat import open_regular
 from tracer.probes.symbols.kernel import KernelSymbols, kernel_symbols
 from tracer.probes.symbols.mappings import MappedFile
 from tracer.probes.symbols.reading import UnreadableSymbols
@@ -152,11 +153,12 @@ def kernel_functions(raw: Path) -> KernelSymbols | None:
     """
     path = raw / KALLSYMS
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        fd = open_regular(path)
     except FileNotFoundError:
         return None
-    except OSError as error:
-        raise BadTrace(f"{path} cannot be read: {error.strerror}", "record again") from None
+    except (ValueError, OSError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise BadTrace(f"{path} cannot be read: {why}", "record again") from None
     try:
         return kernel_symbols(fd)
     except UnreadableSymbols as error:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-from pathlib import Path
 
 import psutil
 
+from tracer.probes import proc
 from tracer.targets import docker_api
 
 _CONTAINERD = "containerd"
@@ -23,7 +23,7 @@ def of_dockerd(dockerd: int) -> int | None:
         for child in process.children():
             if name_of(child.pid) == _CONTAINERD:
                 return child.pid
-        for path in (*told(process.cmdline(), "--containerd"), *_KNOWN_SOCKETS):
+        for path in (*told(_command(dockerd), "--containerd"), *_KNOWN_SOCKETS):
             if (owner := _listener(path)) is not None:
                 return owner
     return None
@@ -32,9 +32,8 @@ def of_dockerd(dockerd: int) -> int | None:
 def of_shim(shim: int) -> int | None:
     """Returns the pid of the containerd that a shim reports to; None if it is no shim or gone."""
     if (name_of(shim) or "").startswith(_SHIM):
-        with contextlib.suppress(psutil.NoSuchProcess):
-            for path in told(psutil.Process(shim).cmdline(), "-address"):
-                return _listener(path)
+        for path in told(_command(shim), "-address"):
+            return _listener(path)
     return None
 
 
@@ -42,12 +41,10 @@ def shims_of(containerd: int) -> list[int]:
     """Returns the shims of a containerd, found by the socket in their options."""
     sockets = sockets_of(containerd)
     found = []
-    for process in psutil.process_iter(["name"]):
-        if (process.info["name"] or "").startswith(_SHIM):
-            with contextlib.suppress(psutil.NoSuchProcess):
-                given = told(process.cmdline(), "-address")
-                if any(os.path.realpath(path) in sockets for path in given):
-                    found.append(process.pid)
+    for pid in proc.processes_called(_SHIM):
+        given = told(_command(pid), "-address")
+        if any(os.path.realpath(path) in sockets for path in given):
+            found.append(pid)
     return sorted(found)
 
 
@@ -55,6 +52,13 @@ def told(command: list[str], option: str) -> list[str]:
     """Returns the values of an option in a command line (OPTION VALUE or OPTION=VALUE)."""
     found = [after for word, after in itertools.pairwise(command) if word == option]
     return found + [w.partition("=")[2] for w in command if w.startswith(f"{option}=")]
+
+
+def _command(pid: int) -> list[str]:
+    """Returns the beginning of a process's command line; empty if the process is gone."""
+    with contextlib.suppress(OSError):
+        return proc.command_line(pid)
+    return []
 
 
 def _listener(path: str) -> int | None:
@@ -77,6 +81,6 @@ def sockets_of(pid: int) -> set[str]:
 def name_of(pid: int) -> str | None:
     """Returns a process's name (comm); None if it is gone."""
     try:
-        return Path(f"/proc/{pid}/comm").read_text(errors="replace").rstrip("\n")
+        return proc.name_of(pid)
     except OSError:
         return None

@@ -232,15 +232,17 @@ def from_names(names: list[str], wait: bool = False, engine: str = AUTO) -> list
 
 def _find(wanted: str, engines: list[Engine], wait: bool) -> Container | None:
     """Returns the container of this name; None if it is awaited from Docker."""
-    found: list[Container] = []
+    every: list[Container] = []
     refusals: dict[str, TracerError] = {}
     for engine in engines:
         try:
-            known = {container.facts["id"] for container in found}
-            # Docker's containers are containerd's, too.
-            found += [c for c in engine.find(wanted) if c.facts["id"] not in known]
+            every += engine.find(wanted)
         except TracerError as error:
             refusals[engine.name] = error
+    known: dict[str, Container] = {}
+    for container in [c for c in every if c.proven] or every:
+        known.setdefault(container.facts["id"], container)  # Docker's are containerd's, too
+    found = list(known.values())
     running = [container for container in found if container.facts["pid"]]
     found = running or found
     if wait and not running:

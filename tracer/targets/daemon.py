@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 
-import psutil
-
 from tracer.probes.cgroups import BY_DESCENT, container_id
 from tracer.probes.errors import FeatureMissing
 from tracer.probes.kernel import process_start_time
+from tracer.probes.proc import processes_called
 from tracer.store.manifest_parts import TargetFacts
 from tracer.targets import containerd, docker_api
 from tracer.targets.cgroups import of_process
@@ -62,9 +61,9 @@ def dockerd_pid() -> int:
 def _holder(path: str) -> int:
     """Returns the dockerd that holds a socket which systemd opened for it."""
     real = os.path.realpath(path)
-    for process in psutil.process_iter(["name"]):
-        if process.info["name"] == "dockerd" and real in sockets_of(process.pid):
-            return process.pid
+    for pid in processes_called("dockerd"):
+        if name_of(pid) == "dockerd" and real in sockets_of(pid):
+            return pid
     raise FeatureMissing(
         f"the process that listens on {path} is not visible here",
         "record in the Docker daemon's pid namespace and as its user",

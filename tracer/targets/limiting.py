@@ -10,6 +10,9 @@ from tracer.probes.sampler.limits import CONTROLLERS, Place
 from tracer.targets.cgroups import Cgroup, cgroup_at, hierarchies
 from tracer.targets.target import Target
 
+_MOST_ABOVE = 64
+"""Most cgroups above a target that are read. A user may nest thousands, with a limit each."""
+
 
 def own_cgroups(paths: dict[int, str]) -> list[Cgroup]:
     """Returns cgroups by their paths in each mounted hierarchy (`of_process`)."""
@@ -20,6 +23,8 @@ def own_cgroups(paths: dict[int, str]) -> list[Cgroup]:
 
 def limiting(cgroups: list[Cgroup], named: bool) -> tuple[list[Place], dict[str, str]]:
     """Returns the cgroups that may limit a target, and the reason for controllers without any.
+
+    Of those above it, the nearest `_MOST_ABOVE` are returned.
 
     `named`: readings name the target's own cgroup, too, because it may have further processes.
     """
@@ -33,7 +38,7 @@ def limiting(cgroups: list[Cgroup], named: bool) -> tuple[list[Place], dict[str,
             continue
         instance = own.facts()["path"] if named else None
         places.append(Place(controller, own.folder, instance))
-        for n, above in enumerate(PurePosixPath(own.path).parents):
+        for n, above in enumerate(PurePosixPath(own.path).parents[:_MOST_ABOVE]):
             if above.name:  # not the root
                 path = Cgroup(own.hierarchy, own.controllers, str(above), None).facts()["path"]
                 places.append(Place(controller, own.folder.parents[n], path, above=True))

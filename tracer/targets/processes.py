@@ -11,7 +11,13 @@ import psutil
 from tracer.probes.cgroups import BY_DESCENT
 from tracer.probes.errors import PermissionMissing, TargetGone, UsageError
 from tracer.probes.kernel import process_alive, process_start_time
+from tracer.probes.proc import command_line, name_of
 from tracer.targets.target import Target
+
+_MOST_COMMANDS = 64 << 10
+"""Most bytes of the targets' command lines together: a manifest that is too large is refused."""
+_CUT_NAME, _WHOLE_NAME = 15, 255
+"""Most bytes of a process's name in the kernel (TASK_COMM_LEN), and of a file's (NAME_MAX)."""
 
 
 class ProcessTarget(Target):
@@ -42,7 +48,9 @@ def from_pids(text: str, named: str | None = None, role: str = "target") -> list
     `named`: their name, instead of that of the process.
     """
     targets: dict[int, Target] = {}
-    for part in text.split(","):
+    parts = text.split(",")
+    most = _MOST_COMMANDS // len(parts)
+    for part in parts:
         digits = part.strip()
         if not digits.isascii() or not digits.isdigit() or not 0 < int(digits) < 1 << 31:
             raise UsageError(
@@ -54,18 +62,25 @@ def from_pids(text: str, named: str | None = None, role: str = "target") -> list
         start = process_start_time(pid)
         if start is None or not process_alive(pid, start):
             raise TargetGone(f"there is no process {pid}", "find it: pgrep -a python")
-        process = psutil.Process(pid)
         try:
-            command = process.cmdline()
-            name = process.name()
-        except psutil.NoSuchProcess:
+            command = command_line(pid, most)
+            name = _name(pid, command)
+        except (FileNotFoundError, ProcessLookupError):
             raise TargetGone(f"process {pid} has just ended", "find it: pgrep -a python") from None
-        except psutil.AccessDenied:
+        except PermissionError:
             raise PermissionMissing(
                 f"this user may not inspect process {pid}", "run as root"
             ) from None
         targets[pid] = ProcessTarget(named or name, "pid", pid, start, role, command)
     return list(targets.values())
+
+
+def _name(pid: int, command: list[str]) -> str:
+    """Returns a process's name, which the kernel cuts, as whole as its command tells it."""
+    name = name_of(pid)
+    whole = os.path.basename(command[0]) if command else ""  # noqa: PTH119 a text
+    known = whole.startswith(name) and len(os.fsencode(whole)) <= _WHOLE_NAME
+    return whole if known and len(os.fsencode(name)) >= _CUT_NAME else name
 
 
 def from_command(command: list[str], pid: int) -> Target:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 import psutil
+
+from tracer.probes.proc import name_of
 
 _INIT = 1
 _KTHREADD = "kthreadd"
@@ -49,11 +51,11 @@ class _Other(NamedTuple):
 def _others() -> dict[tuple[int, float], _Other]:
     """Returns the other processes by their numbers and start times."""
     found: dict[int, dict[str, Any]] = {}
-    for process in psutil.process_iter(["ppid", "name", "cpu_times", "create_time"]):
+    for process in psutil.process_iter(["ppid", "cpu_times", "create_time"]):
         if process.info["cpu_times"] is not None:  # of another user, where /proc hides them
             found[process.pid] = process.info
     own = (_KTHREADD, *_ENGINES)
-    ours = {pid for pid, info in found.items() if (info["name"] or "").startswith(own)}
+    ours = {pid for pid in found if _name(pid).startswith(own)}
     ours.add(os.getpid())
     sought = ours
     while sought:
@@ -67,3 +69,10 @@ def _others() -> dict[tuple[int, float], _Other]:
             seconds += times.children_user + times.children_system
         others[pid, found[pid]["create_time"]] = _Other(seconds, found[pid]["ppid"])
     return others
+
+
+def _name(pid: int) -> str:
+    """Returns a process's name. psutil would read its command line, which may have any length."""
+    with suppress(OSError):
+        return name_of(pid)
+    return ""

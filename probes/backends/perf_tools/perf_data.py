@@ -9,7 +9,6 @@ sample), tools/perf/Documentation/perf.data-file-format.txt (pipe-mode data, typ
 from __future__ import annotations
 
 import os
-import stat
 import struct
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from typing import BinaryIO, NamedTuple
 
 from tracer.probes.errors import BadTrace
 from tracer.probes.loss import Gap
+from tracer.probes.openat import open_regular
 
 MMAP, LOST, COMM, EXIT, FORK, SAMPLE, MMAP2, LOST_SAMPLES = 1, 2, 3, 4, 7, 9, 10, 13
 _ATTR, _TRACING_DATA, _FINISHED_ROUND, _ID_INDEX = 64, 66, 68, 69
@@ -310,15 +310,13 @@ class _Losses:
 
 def _opened(path: Path) -> BinaryIO:
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        return os.fdopen(open_regular(path), "rb")
+    except ValueError:
+        raise BadTrace(f"{path} is not a regular file", "record again") from None
     except OSError as error:
         raise BadTrace(
             f"{path} cannot be read: {error.strerror}", "copy the trace again or record again"
         ) from None
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        os.close(fd)
-        raise BadTrace(f"{path} is not a regular file", "record again")
-    return os.fdopen(fd, "rb")
 
 
 def _whole(data: bytes, size: int) -> bytes:

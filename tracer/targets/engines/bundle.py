@@ -5,6 +5,7 @@ Specification: config.md of opencontainers/runtime-spec. The process's environme
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 from typing import Annotated, NotRequired
@@ -12,11 +13,12 @@ from typing import Annotated, NotRequired
 from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
+from tracer.probes.cgroups import container_id
 from tracer.probes.proc import read_mounts
 from tracer.store.checked import STRICT, Listed
 from tracer.store.manifest_parts import ContainerFacts, ContainerMount
 from tracer.store.names import escaped
-from tracer.targets.cgroups import Cgroup, of_container
+from tracer.targets.cgroups import Cgroup, of_container, of_process
 from tracer.targets.engines import state
 
 CONFIG = "config.json"
@@ -55,9 +57,9 @@ class Config(TypedDict):
     linux: NotRequired[_Linux | None]
 
 
-def read(within: int, owner: int) -> Config:
-    """Returns config.json in an open folder. Raises Refused."""
-    found: Config = state.read_json(Config, CONFIG, within, owner, _MOST_BYTES)
+def read(within: int, owner: int, share: state.Share | None = None) -> Config:
+    """Returns config.json in an open folder, see `state.read`. Raises Refused."""
+    found: Config = state.read_json(Config, CONFIG, within, owner, _MOST_BYTES, share)
     return found
 
 
@@ -71,6 +73,40 @@ def cgroups(config: Config, identity: str, pid: int) -> list[Cgroup]:
     """Returns a container's cgroup in each hierarchy, by its init; empty if it has none."""
     given = (config.get("linux") or {}).get("cgroupsPath", "")
     return of_container(pid, lambda path: is_own(path, given, identity))
+
+
+def believed(own: list[Cgroup], identity: str, side: state.Side, monitor: int) -> list[Cgroup]:
+    """Returns those of a container's cgroups that its monitor is believed about.
+
+    A user's container has a cgroup that the user can have made: its folder, or the one above,
+    belongs to the user. That of a container's root lies below the container. An id of 64 digits,
+    which another container could have, is in the name of the cgroup.
+    """
+    if side.trusted:
+        return own
+    if len(identity) == _WHOLE_ID:
+        own = [cgroup for cgroup in own if container_id(cgroup.path) == identity]
+    if side.owner != 0:
+        return [cgroup for cgroup in own if side.owner in _owners(cgroup)]
+    around = {number: _container_in(path) for number, path in of_process(monitor).items()}
+    outer = {number: path for number, path in around.items() if path is not None}
+    return [c for c in own if c.path.startswith(f"{outer.get(c.hierarchy, c.path)}/")]
+
+
+def _owners(cgroup: Cgroup) -> set[int]:
+    """Returns the users to whom a cgroup's folder, and the one above it, belong."""
+    if cgroup.folder is None:
+        return set()
+    with contextlib.suppress(OSError):
+        return {place.stat().st_uid for place in (cgroup.folder, cgroup.folder.parent)}
+    return set()
+
+
+def _container_in(path: str) -> str | None:
+    """Returns the part of a cgroup's path that leads to the innermost container; None if none."""
+    parts = path.split("/")
+    ids = [n for n in range(1, len(parts)) if container_id(f"/{parts[n]}") is not None]
+    return "/".join(parts[: ids[-1] + 1]) if ids else None
 
 
 def is_own(path: str, given: str, identity: str) -> bool:

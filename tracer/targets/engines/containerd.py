@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from tracer.probes.cgroups import container_id
+from tracer.probes.proc import may_never_answer
+from tracer.store.files import open_regular
 from tracer.store.manifest_parts import ContainerFacts
 from tracer.targets.containerd import told
 from tracer.targets.engines import bolt, bundle, state
@@ -71,11 +72,11 @@ class Containerd:
 
     def seen_since(self, begun_s: float) -> list[ContainerFacts]:
         """Returns the running containers; of others no time is known."""
-        return [container.facts for container in _all() if container.facts["pid"]]
+        return [c.facts for c in _all() if c.facts["pid"] and c.proven]
 
     def present(self) -> list[ContainerFacts]:
-        """Returns all containers, also those that do not run."""
-        return [container.facts for container in _all()]
+        """Returns all containers that are proven, also those that do not run."""
+        return [container.facts for container in _all() if container.proven]
 
     def folders(self) -> list[int]:
         """Returns the open folders of bundles and, for new namespaces, those above."""
@@ -87,12 +88,18 @@ def _all() -> list[Container]:
     known: dict[_Key, _Entry] = {}
     for entries in _databases():
         known |= entries
-    found = [
-        _container((b.namespace, b.identity), known.pop((b.namespace, b.identity), None), b)
-        for b in bundles()
-        if b.namespace not in docker
-    ]
-    return found + [_container(k, entry, None) for k, entry in known.items() if k[0] not in docker]
+    found: list[Container] = []
+    others: list[Container] = []
+    for b in bundles():
+        key = b.namespace, b.identity
+        if b.namespace in docker:
+            continue
+        if b.side.trusted:
+            found.append(_container(key, known.pop(key, None), b))
+        else:  # the database does not tell of it
+            others.append(_container(key, None, b))
+    found += [_container(k, entry, None) for k, entry in known.items() if k[0] not in docker]
+    return found + others
 
 
 def _dockers() -> set[str]:
@@ -107,8 +114,9 @@ def _dockers() -> set[str]:
 def _databases() -> Iterator[dict[_Key, _Entry]]:
     """Yields the containers in the database of each containerd of root, if it can be read."""
     for pid in state.processes(_DAEMON):
-        if state.user_of(pid) == 0:
-            with contextlib.suppress(OSError, bolt.Damaged):
+        side = state.side_of(pid)
+        if side is not None and side.trusted:
+            with contextlib.suppress(OSError, ValueError):  # also bolt.Damaged
                 yield from _database(pid)
 
 
@@ -117,12 +125,13 @@ def _database(pid: int) -> Iterator[dict[_Key, _Entry]]:
         link = Path(f"/proc/{pid}/fd/{number}")
         if not str(link.readlink()).endswith(_DATABASE):
             continue
-        opened = os.open(link, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        place = os.open(link, os.O_PATH | os.O_CLOEXEC)
         try:
-            if stat.S_ISREG(os.fstat(opened).st_mode):
-                yield bolt.read(opened, entries_in)
+            if not may_never_answer(place, pid):
+                with open_regular(f"/proc/self/fd/{place}", follow=True) as file:
+                    yield bolt.read(file.fileno(), entries_in)
         finally:
-            os.close(opened)
+            os.close(place)
         return
 
 
@@ -155,10 +164,12 @@ def _text(value: bytes | Bucket | None) -> str:
 def _container(key: _Key, entry: _Entry | None, found: Bundle | None) -> Container:
     namespace, identity = key
     annotations = (found.config.get("annotations") or {}) if found is not None else {}
+    trusted = found is None or found.side.trusted
     known = container_id(f"/{identity}") is not None
+    # Other ids than those of 64 digits may be another container's, too.
+    whose = "" if trusted or found is None else f"{found.side.owner}:"
     facts: ContainerFacts = {
-        # Other ids than those of 64 digits may be another container's, too.
-        "id": identity if known else f"{namespace}/{identity}",
+        "id": identity if known else f"{whose}{namespace}/{identity}",
         "name": name_of(annotations, identity, entry.name if entry is not None else ""),
         "image": (entry and entry.image) or annotations.get(_IMAGE, "")[:_LONGEST],
         "pid": found.pid if found is not None else 0,
@@ -167,13 +178,15 @@ def _container(key: _Key, entry: _Entry | None, found: Bundle | None) -> Contain
     own = []
     if found is not None and found.pid:
         own = bundle.cgroups(found.config, identity, found.pid)
+        own = bundle.believed(own, identity, found.side, found.shim)
         bundle.add_cgroups(facts, own)
-        if found.owner == 0:
+        if trusted:
             bundle.add_folders(facts, found.config, found.place)
-    elif found is not None:
+    elif found is not None and trusted:
         bundle.add_planned_cgroup(facts, found.config)
     start = f"ctr -n {namespace} tasks start {identity}"
-    return Container(Containerd.name, facts, own, partial(_exists, key), start=start)
+    exists, proven = partial(_exists, key), trusted or bool(own)
+    return Container(Containerd.name, facts, own, exists, start=start, proven=proven)
 
 
 def name_of(annotations: dict[str, str], identity: str, given: str) -> str:

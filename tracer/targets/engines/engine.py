@@ -29,6 +29,8 @@ class Container:
     """The state in the engine's word, if it does not run."""
     start: str = ""
     """A command that starts it."""
+    proven: bool = True
+    """False if only a user without rights, or the root of a container, claims that there is one."""
 
 
 class Engine(Protocol):
@@ -52,7 +54,7 @@ class Engine(Protocol):
     def seen_since(self, begun_s: float) -> list[ContainerFacts]:
         """Returns the running containers, and those that are known to have started since then.
 
-        `begun_s`: s since 1970.
+        `begun_s`: s since 1970. Leaves out containers that are not proven.
         """
 
     def present(self) -> list[ContainerFacts]:

@@ -14,7 +14,7 @@ import contextlib
 import os
 import pwd
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -30,7 +30,7 @@ from tracer.targets.cgroups import of_container, of_process
 from tracer.targets.containerd import told
 from tracer.targets.engines import bundle, state
 from tracer.targets.engines.engine import Container, named
-from tracer.targets.engines.state import Refused
+from tracer.targets.engines.state import Refused, Share, Shares, Side
 
 _MONITOR = "conmon"
 STORES = "/var/lib/containers/storage"
@@ -49,6 +49,8 @@ _MOST_BYTES = 16 << 20
 _MOST_DIGITS = 20
 _MOST_USERS = 1000
 _MOST_DRIVERS = 100
+_MOST_STORES = 100
+"""Most stores that are read. Root's come first."""
 
 
 @with_config(STRICT)
@@ -80,12 +82,12 @@ class _Monitor:
     """A conmon and what its command line says."""
 
     pid: int
-    owner: int
+    side: Side
     container: str
     name: str
     bundle: str
     pid_file: str
-    """Empty, like `bundle`, if the monitor runs below another root folder, in a container."""
+    """Empty, like `bundle`, if the monitor runs in a container, below another root folder."""
 
     @property
     def store(self) -> _Store | None:
@@ -93,7 +95,7 @@ class _Monitor:
         place = PurePosixPath(self.bundle)
         of_all = place.parent.parent
         known = place.parent.name == self.container and of_all.name.endswith(_CONTAINERS)
-        return _Store(str(of_all), self.owner) if known else None
+        return _Store(str(of_all), self.side.owner) if known else None
 
 
 class Podman:
@@ -103,7 +105,8 @@ class Podman:
 
     def found(self) -> bool:
         """Returns whether a container runs or a store is there."""
-        return any(True for _ in _monitors()) or any(_lists(store) for store in _stores())
+        shares = Shares()
+        return bool(_monitors()) or any(_lists(s, shares.of(s.owner)) for s in _stores())
 
     def find(self, wanted: str) -> list[Container]:
         """Returns the containers of this name or id."""
@@ -115,59 +118,65 @@ class Podman:
 
     def seen_since(self, begun_s: float) -> list[ContainerFacts]:
         """Returns the running containers; of others no time is known."""
-        return [container.facts for container in self._all() if container.facts["pid"]]
+        return [c.facts for c in self._all() if c.facts["pid"] and c.proven]
 
     def present(self) -> list[ContainerFacts]:
-        """Returns all containers, also those that do not run."""
-        return [container.facts for container in self._all()]
+        """Returns all containers that are proven, also those that do not run."""
+        return [container.facts for container in self._all() if container.proven]
 
     def folders(self) -> list[int]:
         """Returns the open folders of the stores' lists."""
         found = []
-        for store in dict.fromkeys([*(m.store for m in _monitors() if m.store), *_stores()]):
+        for store in _known_stores(_monitors()):
             with contextlib.suppress(Refused), state.folder(store.folder) as opened:
                 found.append(os.dup(opened))
         return found
 
     def _all(self) -> list[Container]:
-        monitors = list(_monitors())
-        stores = dict.fromkeys([*(m.store for m in monitors if m.store), *_stores()])
-        listed: dict[str, tuple[_Listed, _Store]] = {}
-        for store in stores:
-            for entry in _lists(store):
-                listed.setdefault(entry["id"], (entry, store))
-        found = {}
+        shares = Shares()
+        monitors = [m for m in _monitors() if shares.of(m.side.payer).has_room()]
+        listed: dict[tuple[int, str], tuple[_Listed, _Store]] = {}
+        for store in _known_stores(monitors):
+            share = shares.of(store.owner)
+            for entry in _lists(store, share):
+                if not share.has_room():
+                    break
+                listed.setdefault((store.owner, entry["id"]), (entry, store))
+        found: dict[str, Container] = {}
         children = state.children() if monitors else {}
         for monitor in monitors:
-            pid = _init_of(monitor, children.get(monitor.pid, []))
+            identity, share = monitor.container, shares.of(monitor.side.payer)
+            if identity in found and found[identity].proven:
+                continue
+            pid = _init_of(monitor, children.get(monitor.pid, []), share)
             if pid is not None:
-                known = listed.get(monitor.container, (None, monitor.store))
-                found[monitor.container] = _running(monitor, pid, *known)
-        for identity, (entry, store) in listed.items():
+                one, where = listed.get((monitor.side.owner, identity), (None, monitor.store))
+                found[identity] = _running(monitor, pid, one, where, share)
+        for (_, identity), (entry, store) in listed.items():
             if identity not in found:
                 found[identity] = _stopped(entry, store)
         return list(found.values())
 
 
-def _monitors() -> Iterator[_Monitor]:
-    """Yields the monitors of containers; those of `podman exec` have another id of their own."""
-    root = Path("/").stat()
+def _monitors() -> list[_Monitor]:
+    """Returns the monitors of containers, those that are trusted first.
+
+    Those of `podman exec` have another id of their own.
+    """
+    found = []
     for pid in state.processes(_MONITOR):
         words = state.command_line(pid)
-        owner = state.user_of(pid)
+        side = state.side_of(pid)
         said = [next(iter(told(words, option)), "") for option in ("-c", "-u", "-n", "-b", "-p")]
         identity, session, name, *places = said
-        if owner is None or identity != session or container_id(f"/{identity}") is None:
+        if side is None or identity != session or container_id(f"/{identity}") is None:
             continue
-        try:
-            ours = os.path.samestat(Path(f"/proc/{pid}/root").stat(), root)
-        except OSError:
-            ours = False
         name = name if state.plain(name) else identity
-        yield _Monitor(pid, owner, identity, name, *(places if ours else ("", "")))
+        found.append(_Monitor(pid, side, identity, name, *(places if side.here else ("", ""))))
+    return sorted(found, key=lambda m: (not m.side.trusted, m.side.owner, m.pid))
 
 
-def _init_of(monitor: _Monitor, children: list[int]) -> int | None:
+def _init_of(monitor: _Monitor, children: list[int], share: Share) -> int | None:
     """Returns the container's first process; None if it has ended.
 
     It is the child in the container's cgroup, or, without one, that of the pid file. The monitor
@@ -178,9 +187,15 @@ def _init_of(monitor: _Monitor, children: list[int]) -> int | None:
             return child
     place = PurePosixPath(monitor.pid_file)
     with contextlib.suppress(Refused, ValueError), state.folder(str(place.parent)) as opened:
-        pid = int(state.read(place.name, opened, monitor.owner, _MOST_DIGITS))
+        pid = int(state.read(place.name, opened, monitor.side.owner, _MOST_DIGITS, share))
         return pid if pid in children else None
     return None
+
+
+def _known_stores(monitors: Iterable[_Monitor]) -> list[_Store]:
+    """Returns the stores of monitors and the usual ones, each once."""
+    every = [*(m.store for m in monitors if m.store), *_stores()]
+    return sorted(dict.fromkeys(every), key=lambda store: store.owner)[:_MOST_STORES]
 
 
 def _stores() -> Iterator[_Store]:
@@ -198,20 +213,20 @@ def _stores() -> Iterator[_Store]:
                 user = pwd.getpwuid(int(entry))
                 places.append((os.path.join(user.pw_dir, _OF_USER), user.pw_uid))  # noqa: PTH118
     for place, owner in dict.fromkeys(places):
-        with contextlib.suppress(Refused), state.folder(place) as opened:
-            names = sorted(name for name in os.listdir(opened) if name.endswith(_CONTAINERS))
-            for name in names[:_MOST_DRIVERS]:
-                yield _Store(f"{place}/{name}", owner)
+        with contextlib.suppress(OSError, Refused), state.folder(place) as opened:
+            for name in state.names_in(opened, _MOST_DRIVERS):
+                if name.endswith(_CONTAINERS):
+                    yield _Store(f"{place}/{name}", owner)
 
 
-def _lists(store: _Store) -> list[_Listed]:
+def _lists(store: _Store, share: Share | None = None) -> list[_Listed]:
     """Returns the entries of a store's lists; those of `podman run --rm` have their own."""
     found: list[_Listed] = []
     with contextlib.suppress(Refused), state.folder(store.folder) as opened:
         for name in _LISTS:
             with contextlib.suppress(Refused):
                 kind = Listed[_Listed]
-                found += state.read_json(kind, name, opened, store.owner, _MOST_BYTES)
+                found += state.read_json(kind, name, opened, store.owner, _MOST_BYTES, share)
     return found[: state.MOST_CONTAINERS]
 
 
@@ -224,18 +239,22 @@ def _facts(identity: str, pid: int, name: str, entry: _Listed | None) -> Contain
     return {"id": identity, "name": name, "image": image, "pid": pid, "engine": Podman.name}
 
 
-def _running(monitor: _Monitor, pid: int, entry: _Listed | None, store: _Store | None) -> Container:
+def _running(
+    monitor: _Monitor, pid: int, entry: _Listed | None, store: _Store | None, share: Share
+) -> Container:
     identity = monitor.container
     facts = _facts(identity, pid, monitor.name, entry)
     own = of_container(pid, lambda path: container_id(path) == identity)
     with contextlib.suppress(Refused), state.folder(monitor.bundle) as opened:
-        config = bundle.read(opened, monitor.owner)
+        config = bundle.read(opened, monitor.side.owner, share)
         own = bundle.cgroups(config, identity, pid) or own
-        if monitor.owner == 0:  # the folders that another user names may be anyone's
+        if monitor.side.trusted:  # the folders that another user names may be anyone's
             bundle.add_folders(facts, config, monitor.bundle)
             _add_pod(facts, config.get("annotations") or {})
+    own = bundle.believed(own, identity, monitor.side, monitor.pid)
     bundle.add_cgroups(facts, own)
-    return Container(Podman.name, facts, own, partial(_exists, identity, store))
+    proven = monitor.side.trusted or bool(own)
+    return Container(Podman.name, facts, own, partial(_exists, identity, store), proven=proven)
 
 
 def _add_pod(facts: ContainerFacts, annotations: dict[str, str]) -> None:
@@ -250,8 +269,8 @@ def _add_pod(facts: ContainerFacts, annotations: dict[str, str]) -> None:
 def _stopped(entry: _Listed, store: _Store) -> Container:
     identity = entry["id"]
     facts = _facts(identity, 0, identity, entry)
-    exists = partial(_exists, identity, store)
-    return Container(Podman.name, facts, [], exists, start=f"podman start {facts['name']}")
+    exists, start = partial(_exists, identity, store), f"podman start {facts['name']}"
+    return Container(Podman.name, facts, [], exists, start=start, proven=store.owner == 0)
 
 
 def _exists(identity: str, store: _Store | None) -> bool:

@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from tracer.probes.proc import read_stat
+from tracer.probes.proc import may_never_answer, read_stat
 from tracer.targets.engines import bundle, state
 from tracer.targets.engines.bundle import Config
-from tracer.targets.engines.state import Refused
+from tracer.targets.engines.state import Refused, Share, Shares, Side
 
 _SHIM = "containerd-shim"
 _INIT = "init.pid"
 _USUAL = "/run/containerd/io.containerd.runtime.v2.task"
 _MOST_DIGITS = 20
+_MOST_FOLDERS = 100
+"""Most folders of bundles. Those of root's shims come first."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,9 @@ class Bundle:
     """The namespace of containerd."""
     identity: str
     """The container's id in its namespace."""
-    owner: int
+    shim: int
+    """A shim that works in it or beside it."""
+    side: Side
     pid: int
     """The first process; 0: it has ended."""
     config: Config
@@ -46,40 +50,54 @@ class _Namespace:
 
     folder: int
     place: PurePosixPath
-    owner: int
+    shim: int
+    side: Side
 
 
 def bundles() -> Iterator[Bundle]:
     """Yields the bundles beside the working folders of all shims."""
-    shims = set(state.processes(_SHIM))
+    sides = _sides()
+    shares = Shares()
     with contextlib.ExitStack() as stack:
-        namespaces = _namespaces(shims)
+        namespaces = _namespaces(sides)
         for namespace in namespaces:
             stack.callback(os.close, namespace.folder)
         for namespace in namespaces:
-            for name in sorted(os.listdir(namespace.folder))[: state.MOST_CONTAINERS]:
+            share = shares.of(namespace.side.payer)
+            for name in state.names_in(namespace.folder, state.MOST_CONTAINERS):
+                if not share.has_room():
+                    break
                 with contextlib.suppress(OSError, Refused):
-                    yield _bundle(namespace, name, shims)
+                    yield _bundle(namespace, name, sides, share)
 
 
 def open_folders() -> list[int]:
     """Returns the open folders of namespaces, and those that hold them, also before a shim runs."""
-    found = [namespace.folder for namespace in _namespaces(set(state.processes(_SHIM)))]
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-    for inner in list(found):
-        with contextlib.suppress(OSError):
-            found.append(os.open("..", flags, dir_fd=inner))
+    namespaces = _namespaces(_sides())
+    found = [namespace.folder for namespace in namespaces]
+    for namespace in namespaces:
+        with contextlib.suppress(OSError, Refused):
+            found.append(_opened(namespace.shim, ("..",), namespace.folder))
     with contextlib.suppress(Refused), state.folder(_USUAL) as opened:
         found.append(os.dup(opened))
     return found
 
 
-def _namespaces(shims: set[int]) -> list[_Namespace]:
+def _sides() -> dict[int, Side]:
+    """Returns the sides of all shims, those that are trusted first."""
+    found = {pid: side for pid in state.processes(_SHIM) if (side := state.side_of(pid))}
+    order = sorted(found, key=lambda pid: (not found[pid].trusted, found[pid].owner, pid))
+    return {pid: found[pid] for pid in order}
+
+
+def _namespaces(sides: dict[int, Side]) -> list[_Namespace]:
     """Opens the folders of bundles, each once. The caller closes them."""
     found: dict[tuple[int, int], _Namespace] = {}
-    for shim in shims:
+    for shim, side in sides.items():
+        if len(found) == _MOST_FOLDERS:
+            break
         with contextlib.suppress(OSError, Refused):
-            namespace = _namespace(shim)
+            namespace = _namespace(shim, side)
             status = os.fstat(namespace.folder)
             known = found.setdefault((status.st_dev, status.st_ino), namespace)
             if known is not namespace:
@@ -87,35 +105,46 @@ def _namespaces(shims: set[int]) -> list[_Namespace]:
     return list(found.values())
 
 
-def _namespace(shim: int) -> _Namespace:
+def _namespace(shim: int, side: Side) -> _Namespace:
     """Opens the folder above a shim's, by the shim's own view. Raises OSError or Refused."""
-    owner = state.user_of(shim)
     place = Path(f"/proc/{shim}/cwd").readlink()
-    if owner is None or len(place.parts) < 3:
+    if len(place.parts) < 3:
         raise Refused("it works in no bundle")
-    own = os.open(f"/proc/{shim}/cwd", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-        return _Namespace(os.open("..", flags, dir_fd=own), PurePosixPath(place.parent), owner)
-    finally:
-        os.close(own)
+    folder = _opened(shim, (f"/proc/{shim}/cwd", ".."))
+    return _Namespace(folder, PurePosixPath(place.parent), shim, side)
 
 
-def _bundle(namespace: _Namespace, name: str, shims: set[int]) -> Bundle:
+def _opened(shim: int, steps: Iterable[str], start: int | None = None) -> int:
+    """Opens a folder of a shim, step by step from an open one. Raises OSError or Refused."""
+    with contextlib.ExitStack() as stack:
+        fd = start
+        # A place is opened without a question to its file system, unlike a folder.
+        for step in steps:
+            fd = os.open(step, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=fd)
+            stack.callback(os.close, fd)
+            if may_never_answer(fd, shim):
+                raise Refused("its file system may never answer")
+        return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=fd)
+
+
+def _bundle(namespace: _Namespace, name: str, sides: dict[int, Side], share: Share) -> Bundle:
     """Reads a bundle. Raises Refused or OSError."""
+    side = namespace.side
     if not state.plain(name):
         raise Refused("no name of a container")
     flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     opened = os.open(name, flags, dir_fd=namespace.folder)
     try:
-        config = bundle.read(opened, namespace.owner)
+        config = bundle.read(opened, side.owner, share)
         pid = 0
         with contextlib.suppress(Refused, ValueError):
-            pid = int(state.read(_INIT, opened, namespace.owner, _MOST_DIGITS))
+            pid = int(state.read(_INIT, opened, side.owner, _MOST_DIGITS, share))
     finally:
         os.close(opened)
     # The file stays when the process has ended, and its number may be another process's by now.
     stat = read_stat(pid) if pid > 0 else None
-    lives = stat is not None and stat.ppid in shims and stat.state not in state.ENDED
+    # A shim tells of its own user's processes only.
+    lives = stat is not None and sides.get(stat.ppid) == side and stat.state not in state.ENDED
     place = str(namespace.place / name)
-    return Bundle(place, namespace.place.name, name, namespace.owner, pid * lives, config)
+    pid = pid if lives else 0
+    return Bundle(place, namespace.place.name, name, namespace.shim, side, pid, config)

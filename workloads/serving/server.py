@@ -7,7 +7,6 @@ threads that answer. There is no `data_load`, since the checkpoint has the shape
 from __future__ import annotations
 
 import logging
-import os
 import signal
 import socket
 import sys
@@ -137,9 +136,6 @@ def _until_asked_to_end() -> Iterator[None]:
 
 _MEND_PORT = "name another --host or --port; --port 0 takes any free port"
 _MEND_SOCKET = "name another --socket, in an existing folder"
-# The socket is open to all users of this machine, as a port is. Its mode is not changed later: a
-# user who may write to its folder could have put a link to another file in its place.
-_NO_EXECUTION = 0o111
 
 
 @contextmanager
@@ -152,12 +148,9 @@ def _listener(options: ServeOptions) -> Iterator[socket.socket]:
     path = options.socket
     with socket.socket(socket.AF_UNIX) as listener:
         with explained(f"cannot listen at {path}", _MEND_SOCKET):
-            before = os.umask(_NO_EXECUTION)
-            try:
-                listener.bind(str(path))
-            finally:
-                os.umask(before)
+            listener.bind(str(path))
         try:
+            path.chmod(0o666)  # open to all users of this machine, as a port is
             yield listener
         finally:
             path.unlink(missing_ok=True)

@@ -18,8 +18,6 @@ from waitress import wasyncore
 from waitress.server import create_server
 
 from tests.support.serving import Server, Trained, receive_all
-from tracer.workloads.options import ServeOptions
-from tracer.workloads.serving import server as serving
 from tracer.workloads.serving.application import Application
 from tracer.workloads.serving.channel import channel_class
 from tracer.workloads.serving.protocol import encode
@@ -294,24 +292,3 @@ def test_inference_still_reads_checkpoints_without_the_shape(
     assert answer.status == 0
     right = sum(a == b for a, b in zip(trained.labels, trained.predictions, strict=True))
     assert json.loads(answer.out)["accuracy"] == right / 40
-
-
-def test_no_other_file_becomes_open_to_all_users_in_place_of_the_socket(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    other, path = tmp_path / "other", tmp_path / "socket"
-    other.touch(0o600)
-    modes: list[int] = []
-
-    class Replaced(socket.socket):
-        """Its path is another user's link as soon as it is there."""
-
-        def bind(self, address: str) -> None:  # type: ignore[override]
-            super().bind(address)
-            modes.append(path.stat().st_mode & 0o777)
-            path.unlink()
-            path.symlink_to(other)
-
-    monkeypatch.setattr(serving.socket, "socket", Replaced)
-    with serving._listener(ServeOptions("lenet", tmp_path, socket=path)):
-        assert (modes, other.stat().st_mode & 0o777) == ([0o666], 0o600)

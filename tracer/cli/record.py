@@ -63,8 +63,8 @@ def record(
             "-e",
             "--probes",
             metavar="PROBE,..",
-            help="Probes to use (see tracer list). `default` and `all` name several, as in "
-            "`-e default,sched`.",
+            help="Probes to use (see tracer list). `default` (those used without -e) and `all` "
+            "name several, as in `-e default,sched`.",
             rich_help_panel=_WHAT,
         ),
     ] = None,
@@ -93,7 +93,8 @@ def record(
             "-d",
             "--duration",
             metavar="SECONDS",
-            help="End after this time.",
+            help="End after this time, and end the command. Default: when the targets have ended, "
+            "or at Ctrl-C.",
             rich_help_panel=_LIMITS,
         ),
     ] = None,
@@ -113,7 +114,9 @@ def record(
             "-b",
             "--buffer",
             metavar="SIZE",
-            help="Ring buffer size per CPU, e.g. 64M; give more if events are lost.",
+            help="Ring buffer for each CPU, e.g. 64M; give more if events are lost. Default: 16M "
+            "for events of the targets and 8M for those of the machine, together at most 1/16 of "
+            "memory.",
             rich_help_panel=_LIMITS,
         ),
     ] = None,
@@ -122,7 +125,8 @@ def record(
         typer.Option(
             "--max-size",
             metavar="SIZE",
-            help="End at this size of the trace, e.g. 2G.",
+            help="End the recording at this size of the trace, e.g. 2G; the command goes on. "
+            "Default: no limit.",
             rich_help_panel=_LIMITS,
         ),
     ] = None,
@@ -130,7 +134,8 @@ def record(
         bool,
         typer.Option(
             "--summary",
-            help="Count in the kernel, record no events; for long runs.",
+            help="Count system calls, page faults, requests and write-backs in the kernel, and "
+            "record no events; for long runs. Needs the backend ebpf.",
             rich_help_panel=_WHAT,
         ),
     ] = False,
@@ -138,7 +143,7 @@ def record(
         bool,
         typer.Option(
             "--perf-stat",
-            help="Also count events of each target with perf stat.",
+            help="Also count cycles, faults, switches, ... of each target with perf stat.",
             rich_help_panel=_WHAT,
         ),
     ] = False,
@@ -147,7 +152,7 @@ def record(
         typer.Option(
             "--callgraph",
             metavar="EVENT,..",
-            help="Record call graphs of events with perf record.",
+            help="Record the call graphs of kernel events with perf record. Can be repeated.",
             rich_help_panel=_WHAT,
         ),
     ] = None,
@@ -191,7 +196,7 @@ def record(
         typer.Option(
             "--residency",
             metavar="DIR",
-            help="Folder; sample how much of its files is in the page cache.",
+            help="Folder; sample how much of its files is in the page cache. Can be repeated.",
             rich_help_panel=_WHAT,
         ),
     ] = None,
@@ -221,7 +226,8 @@ def record(
     """Record what the kernel does for a command, processes or containers.
 
     Ctrl-C ends the recording and makes the trace; a second Ctrl-C aborts.
-    The exit status is the command's own. With -d, the command is ended, too.
+    The exit status is the command's own. Ctrl-C and -d end the command, too:
+    by SIGINT or SIGTERM, and by SIGKILL if it has not ended after 10 s.
 
     Targets can be combined; --container and --cgroup can be repeated.
     Processes that join a container or a cgroup later are recorded from then on.

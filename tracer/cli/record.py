@@ -269,7 +269,7 @@ def record(
       tracer record --perf-stat --callgraph block:block_rq_insert -- python train.py
     """
     from tracer.probes.errors import UsageError
-    from tracer.session.options import Options, exit_status
+    from tracer.session.options import Options
     from tracer.session.recording import record as run
     from tracer.sizes import parse_size
 
@@ -339,13 +339,8 @@ def record(
         outcome = run(options, progress)
     if not quiet:
         _say(outcome)
-    if fail_on_loss and (code := exit_status(outcome, fail_on_loss)) == 7:
-        from tracer.probes.errors import EventsLost
-
-        raise EventsLost(
-            f"{outcome.manifest['loss']['events']} events were lost (exit code {code})",
-            "give larger buffers with -b; see: tracer info",
-        )
+    if fail_on_loss:
+        refuse_loss(outcome.manifest["loss"])
     raise typer.Exit(outcome.status)
 
 
@@ -367,11 +362,29 @@ def _say(outcome: Outcome) -> None:
     say(f"See it: tracer report {name}")
 
 
+def refuse_loss(loss: LossFacts) -> None:
+    """Raises EventsLost if events of a recording were lost, for --fail-on-loss."""
+    from tracer.probes.errors import EventsLost
+
+    if loss["events"] or loss["windows"]:
+        raise EventsLost(
+            f"{_many(loss)} were lost in {_gaps(loss)}",
+            "give larger buffers with -b; see: tracer info",
+        )
+
+
 def loss_said(loss: LossFacts) -> str:
     """Returns the number of lost events of a recording, as far as it is known, and of its gaps."""
     if not loss["windows"]:
         return "0 events lost"
-    many = f"{loss['events']} events lost"
-    if loss["unknown"]:
-        many = f"at least {many}" if loss["events"] else "an unknown number of events lost"
-    return f"{many} in {loss['windows']} {'gap' if loss['windows'] == 1 else 'gaps'} (tracer info)"
+    return f"{_many(loss)} lost in {_gaps(loss)} (tracer info)"
+
+
+def _many(loss: LossFacts) -> str:
+    if not loss["unknown"]:
+        return f"{loss['events']} events"
+    return f"at least {loss['events']} events" if loss["events"] else "an unknown number of events"
+
+
+def _gaps(loss: LossFacts) -> str:
+    return f"{loss['windows']} {'gap' if loss['windows'] == 1 else 'gaps'}"

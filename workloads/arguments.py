@@ -34,7 +34,7 @@ Data = Annotated[
         metavar="DIR",
         help="Folder of the data set. Existing files of the set are used unchanged. If the folder "
         "is absent or empty, a synthetic set is generated from the seed. "
-        "[default: beside the output folder, named for the set, seed and samples]"
+        "[default: beside the output folder, named for the set, seed and samples]",
     ),
 ]
 Samples = Annotated[
@@ -61,9 +61,7 @@ Scale = Annotated[
         help="Share of the papers' training samples to use, such as 0.01.",
     ),
 ]
-BatchSize = Annotated[
-    int, typer.Option(metavar="N", min=1, max=MANY, help="Samples per step.")
-]
+BatchSize = Annotated[int, typer.Option(metavar="N", min=1, max=MANY, help="Samples per step.")]
 Workers = Annotated[
     int,
     typer.Option(
@@ -84,9 +82,7 @@ Seed = Annotated[
 ]
 Threads = Annotated[
     int | None,
-    typer.Option(
-        metavar="N", min=1, max=1024, help="Threads of torch. [default: torch's choice]"
-    ),
+    typer.Option(metavar="N", min=1, max=1024, help="Threads of torch. [default: torch's choice]"),
 ]
 DeviceOption = Annotated[
     Device, typer.Option("--device", help="Device to run on; auto uses CUDA if available.")

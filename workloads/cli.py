@@ -119,7 +119,7 @@ def train(
         typer.Option(
             metavar="DIR",
             help="Folder for train.log, checkpoint.pt and predictions.csv. Files of an earlier "
-            "run are overwritten. [default: runs/<model>-<seed>]"
+            "run are overwritten. [default: runs/<model>-<seed>]",
         ),
     ] = None,
     samples: Samples = None,
@@ -211,7 +211,7 @@ def infer(
         typer.Option(
             metavar="DIR",
             help="Folder for predictions.csv. The file of an earlier run is overwritten. "
-            "[default: runs/<model>-<seed>-infer]"
+            "[default: runs/<model>-<seed>-infer]",
         ),
     ] = None,
     samples: Samples = None,

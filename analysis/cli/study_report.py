@@ -20,9 +20,7 @@ _MOST_LISTED = 100
 
 
 def report(
-    folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Folder of a study that has run.")
-    ],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a study that has run.")],
     output: Annotated[
         Path | None,
         typer.Option(

@@ -99,4 +99,3 @@ class Outcome:
     manifest: Manifest
     status: int
     """The command's exit status if it ended by itself, else 0."""
-

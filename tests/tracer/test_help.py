@@ -29,7 +29,7 @@ def commands():
         yield from ((f"{name} {verb}".strip(), one.params) for verb, one in nested.items())
 
 
-@pytest.mark.parametrize(("name", "options"), commands())
+@pytest.mark.parametrize(("name", "options"), list(commands()))
 def test_an_option_s_value_has_a_word_that_other_verbs_use_too(name, options):
     named = {
         option.opts[-1]: str(option.metavar or "").removesuffix(",..")

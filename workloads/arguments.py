@@ -31,14 +31,16 @@ Model = Annotated[str, typer.Argument(help="Model name; `list` shows them.", met
 Data = Annotated[
     Path | None,
     typer.Option(
+        metavar="DIR",
         help="Folder of the data set. Existing files of the set are used unchanged. If the folder "
         "is absent or empty, a synthetic set is generated from the seed. "
-        "[default: beside the output folder, named for the set, seed and samples]"
+        "[default: beside the output folder, named for the set, seed and samples]",
     ),
 ]
 Samples = Annotated[
     int | None,
     typer.Option(
+        metavar="N",
         min=1,
         max=10_000_000,
         help="Training samples to use; a generated set also gets a quarter as many for testing. "
@@ -59,18 +61,28 @@ Scale = Annotated[
         help="Share of the papers' training samples to use, such as 0.01.",
     ),
 ]
-BatchSize = Annotated[int, typer.Option(min=1, max=MANY, help="Samples per step.")]
+BatchSize = Annotated[int, typer.Option(metavar="N", min=1, max=MANY, help="Samples per step.")]
 Workers = Annotated[
-    int, typer.Option(min=0, max=256, help="DataLoader workers; 0: the job fetches the batches.")
+    int,
+    typer.Option(
+        metavar="N",
+        min=0,
+        max=256,
+        help="DataLoader workers; 0: the job fetches the batches.",
+    ),
 ]
 Seed = Annotated[
     int,
     typer.Option(
-        min=0, max=2**32 - 1, help="Seed of a generated set, the weights and the sample order."
+        metavar="N",
+        min=0,
+        max=2**32 - 1,
+        help="Seed of a generated set, the weights and the sample order.",
     ),
 ]
 Threads = Annotated[
-    int | None, typer.Option(min=1, max=1024, help="Threads of torch. [default: torch's choice]")
+    int | None,
+    typer.Option(metavar="N", min=1, max=1024, help="Threads of torch. [default: torch's choice]"),
 ]
 DeviceOption = Annotated[
     Device, typer.Option("--device", help="Device to run on; auto uses CUDA if available.")

@@ -78,6 +78,7 @@ def train(
     steps: Annotated[
         int | None,
         typer.Option(
+            metavar="N",
             min=1,
             max=MANY,
             help="Stop after exactly this number of optimizer steps, over as many epochs as that "
@@ -87,6 +88,7 @@ def train(
     epochs: Annotated[
         int | None,
         typer.Option(
+            metavar="N",
             min=1,
             max=MANY,
             help="Passes over the training samples. [default: 10, as in Park & Bahn 2023]",
@@ -115,8 +117,9 @@ def train(
     output: Annotated[
         Path | None,
         typer.Option(
+            metavar="DIR",
             help="Folder for train.log, checkpoint.pt and predictions.csv. Files of an earlier "
-            "run are overwritten. [default: runs/<model>-<seed>]"
+            "run are overwritten. [default: runs/<model>-<seed>]",
         ),
     ] = None,
     samples: Samples = None,
@@ -124,7 +127,9 @@ def train(
     scale: Scale = None,
     lr: Annotated[
         float | None,
-        typer.Option(callback=positive, help="Learning rate of SGD. [default: set by the model]"),
+        typer.Option(
+            metavar="F", callback=positive, help="Learning rate of SGD. [default: set by the model]"
+        ),
     ] = None,
     shuffle: Annotated[
         bool,
@@ -185,10 +190,13 @@ def train(
 @app.command()
 def infer(
     model: Model,
-    checkpoint: Annotated[Path, typer.Option(help="A checkpoint.pt that `train` wrote.")],
+    checkpoint: Annotated[
+        Path, typer.Option(metavar="FILE", help="A checkpoint.pt that `train` wrote.")
+    ],
     batches: Annotated[
         int | None,
         typer.Option(
+            metavar="N",
             min=1,
             max=MANY,
             help="Batches to predict, over as many passes as that takes. [default: one pass]",
@@ -201,8 +209,9 @@ def infer(
     output: Annotated[
         Path | None,
         typer.Option(
+            metavar="DIR",
             help="Folder for predictions.csv. The file of an earlier run is overwritten. "
-            "[default: runs/<model>-<seed>-infer]"
+            "[default: runs/<model>-<seed>-infer]",
         ),
     ] = None,
     samples: Samples = None,
@@ -246,14 +255,21 @@ def prepare(
     data: Data = None,
     output: Annotated[
         Path | None,
-        typer.Option(help="The --output of the later job. [default: runs/<model>-<seed>]"),
+        typer.Option(
+            metavar="DIR",
+            help="The --output of the later job. [default: runs/<model>-<seed>]",
+        ),
     ] = None,
     checkpoint: Annotated[
-        Path | None, typer.Option(help="File in which to save the model, with fresh weights.")
+        Path | None,
+        typer.Option(metavar="FILE", help="File in which to save the model, with fresh weights."),
     ] = None,
     trained: Annotated[
         Path | None,
-        typer.Option(help="Trained checkpoint to copy to --checkpoint, instead of fresh weights."),
+        typer.Option(
+            metavar="FILE",
+            help="Trained checkpoint to copy to --checkpoint, instead of fresh weights.",
+        ),
     ] = None,
     seed: Seed = JobOptions.seed,
     samples: Samples = None,

@@ -49,7 +49,7 @@ def run(
     ] = Mode.TRAIN,
     rate: Annotated[
         float | None,
-        typer.Option(metavar="F", help="With --mode serve: requests per second to each server."),
+        typer.Option(metavar="N", help="With --mode serve: requests per second to each server."),
     ] = None,
     requests: Annotated[
         int | None,
@@ -58,7 +58,7 @@ def run(
     seconds: Annotated[
         float | None,
         typer.Option(
-            metavar="S", help="With --mode serve: seconds to send for; or give --requests."
+            metavar="SECONDS", help="With --mode serve: time to send for; or give --requests."
         ),
     ] = None,
     checkpoint: Annotated[
@@ -91,7 +91,8 @@ def run(
         ),
     ] = None,
     record: Annotated[
-        Path | None, typer.Option(metavar="T.trace", help="Record the run to T.trace (as root).")
+        Path | None,
+        typer.Option(metavar="DIR.trace", help="Record the run to this trace (as root)."),
     ] = None,
     image: Annotated[
         str | None,
@@ -102,21 +103,29 @@ def run(
         typer.Option(metavar="NAME", help=f"Engine of the containers: {', '.join(EngineName)}."),
     ] = EngineName.DOCKER,
     cpus: Annotated[
-        float | None, typer.Option(metavar="F", help="CPUs that a container may use.")
+        float | None,
+        typer.Option(metavar="N", help="CPUs that each container may use. Default: all."),
     ] = None,
     memory: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Memory of a container, such as 2g.")
+        str | None,
+        typer.Option(
+            metavar="SIZE", help="Memory limit of each container, e.g. 2g. Default: none."
+        ),
     ] = None,
     seccomp: Annotated[
         bool,
-        typer.Option("--seccomp/--no-seccomp", help="Use the engine's filter of system calls."),
+        typer.Option(
+            "--seccomp/--no-seccomp", help="Use the engine's filter of system calls in containers."
+        ),
     ] = True,
 ) -> None:
     """Run a workload with the papers' settings; other options go to the job.
 
     `python -m tracer.workloads train --help` lists the options of the job
     (--scale, --batch-size, --workers, --epochs, --seed, ...). The data set is
-    made before the run. The result is one JSON object. Examples:
+    made before the run. The result is one JSON object.
+
+    [bold]Examples[/bold]
 
       tracer workload run lenet --scale 0.01
 
@@ -129,10 +138,10 @@ def run(
     With --mode serve, a server of the model runs on the host or in containers
     of the deployment image, with the weights of --checkpoint. One client per
     server sends it samples of the test set at --rate over a Unix socket. The
-    recording leaves out the client. --handlers, --threads, --device and --patience go to
-    the server (see `python -m tracer.workloads serve --help`), all other options
-    (--arrivals, --connections, --timeout, ...) to the client (see `request
-    --help`):
+    recording leaves out the client. --handlers, --threads, --device and --patience
+    go to the server (see `python -m tracer.workloads serve --help`), all other
+    options (--arrivals, --connections, --timeout, ...) to the client (see
+    `request --help`):
 
       tracer workload run lenet --mode serve --rate 50 --seconds 10
     """

@@ -28,10 +28,10 @@ def calibrate(
         typer.Option("-o", "--output", metavar="FILE", help="File to write; default: stdout."),
     ] = None,
     size: Annotated[
-        str, typer.Option(metavar="BYTES", help="Size of the area that is measured.")
+        str, typer.Option(metavar="SIZE", help="Size of the area that is measured.")
     ] = "1G",
     seconds: Annotated[
-        float, typer.Option(metavar="S", help="Time to measure each of 11 access patterns.")
+        float, typer.Option(metavar="SECONDS", help="Time to measure each of 11 access patterns.")
     ] = 10.0,
     depth: Annotated[
         int, typer.Option(metavar="N", help="Concurrent accesses in the patterns with a queue.")

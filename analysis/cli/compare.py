@@ -26,13 +26,19 @@ def compare(
         typer.Option(
             "--group",
             metavar="NAME=T,T",
-            help="Define a group of traces; the first group is the baseline.",
+            help="Define a group of traces. Can be repeated; the first group is the base.",
         ),
     ] = None,
     pair: Annotated[
-        bool, typer.Option("--pair", help="Pair runs by their order in the groups.")
+        bool,
+        typer.Option(
+            "--pair",
+            help="Pair the runs of two groups by their order, if they do not pair by their work.",
+        ),
     ] = False,
-    top: Annotated[int, typer.Option(min=0, metavar="N", help="Number of changes to show.")] = 20,
+    top: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Number of changes to show of each verdict.")
+    ] = 20,
     scheduler: Scheduler = None,
     html: Annotated[
         Path | None,
@@ -45,7 +51,8 @@ def compare(
 
     Traces that ran in the same place (host, one container, n containers) are
     repeats of each other. If all ran in one place, those whose names differ only
-    in a number at the end are. --group replaces both.
+    in a number at the end are; if all names are equal, each trace is a group.
+    --group replaces these rules.
     Ratios are to the first group, with 95 % intervals over the repeats, or over
     pairs of runs if runs are paired. A difference that chance can explain is
     reported as inside the noise.

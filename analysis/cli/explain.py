@@ -40,7 +40,7 @@ def explain(
     ] = None,
     slowest: Annotated[
         int,
-        typer.Option("--slowest", metavar="K", min=0, max=1000, help="Slowest steps to explain."),
+        typer.Option("--slowest", metavar="N", min=0, max=1000, help="Slowest steps to explain."),
     ] = 3,
     by: Annotated[
         str,

@@ -27,17 +27,24 @@ def export(
         ),
     ],
     format: Annotated[
-        str, typer.Option("--format", metavar="NAME", help="{formats}.")
+        str, typer.Option("--format", metavar="NAME", help="Format to write: {formats}.")
     ] = "perfetto",
     force: Annotated[bool, typer.Option("--force", help="Replace an existing output.")] = False,
     start: Annotated[
         float | None,
         typer.Option(
-            "--from", metavar="S", help="Leave out events that end before S (s from the start)."
+            "--from",
+            metavar="SECONDS",
+            help="Leave out events that end before this time since the start of the recording.",
         ),
     ] = None,
     end: Annotated[
-        float | None, typer.Option("--to", metavar="S", help="Leave out events that begin after S.")
+        float | None,
+        typer.Option(
+            "--to",
+            metavar="SECONDS",
+            help="Leave out events that begin after this time since the start of the recording.",
+        ),
     ] = None,
 ) -> None:
     """Write a trace for other tools: Perfetto's UI, chrome://tracing, spreadsheets, pandas.

@@ -29,8 +29,8 @@ def import_trace(
         str | None,
         typer.Option(
             "--format",
-            metavar="FORMAT",
-            help="Format of the file; default: detected from its content.",
+            metavar="NAME",
+            help="Format of the file (see below). Default: detected from its content.",
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing trace.")] = False,

@@ -23,24 +23,25 @@ def predict(
     memory: Annotated[
         str,
         typer.Option(
-            metavar="BYTES,..",
-            help="Memory limits, e.g. 512M,1G.",
+            metavar="SIZE,..",
+            help="Memory limits to predict the reads with, e.g. 512M,1G.",
             show_default=False,
         ),
     ],
     own_memory: Annotated[
         str | None,
         typer.Option(
-            metavar="BYTES",
-            help="Memory of a target that is not page cache."
-            " Default: the largest sample of its cgroup.",
+            metavar="SIZE",
+            help="Memory of each target that is not page cache."
+            " Default: the largest sample of its cgroup (-a: of the machine); 0 without samples.",
         ),
     ] = None,
     read_ahead: Annotated[
         str | None,
         typer.Option(
-            metavar="BYTES",
-            help="Read-ahead of the kernel, 0 for none. Default: that of the recorded device.",
+            metavar="SIZE",
+            help="Read-ahead of the kernel; 0: none."
+            " Default: that of the recorded device, or 128K.",
         ),
     ] = None,
     shared: Annotated[

@@ -30,7 +30,7 @@ def report(
     baseload: Annotated[
         str | None,
         typer.Option(
-            "--baseload", metavar="B", help="Trace of the idle machine, to split energy with."
+            "--baseload", metavar="T", help="Trace of the idle machine, to split energy with."
         ),
     ] = None,
     by: Annotated[

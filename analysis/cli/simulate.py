@@ -64,28 +64,30 @@ def simulate(
     capacity: Annotated[
         str | None,
         typer.Option(
-            metavar="BYTES",
+            metavar="SIZE",
             help="Size of the layer, e.g. 64M. Default: a quarter of the distinct pages written.",
             rich_help_panel=_LAYER,
         ),
     ] = None,
     capacity_pages: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Size of the layer in pages.", rich_help_panel=_LAYER),
+        typer.Option(
+            metavar="N", help="Size of the layer in pages of 4096 bytes.", rich_help_panel=_LAYER
+        ),
     ] = None,
     capacity_share: Annotated[
         float | None,
         typer.Option(
-            metavar="F",
-            help="Size of the layer as a share of the distinct pages written.",
+            metavar="SHARE",
+            help="Size of the layer as a share of the distinct pages written, e.g. 0.25.",
             rich_help_panel=_LAYER,
         ),
     ] = None,
     wanted: Annotated[
         float | None,
         typer.Option(
-            metavar="F",
-            help="curve: also find the capacity that this improvement needs.",
+            metavar="SHARE",
+            help="curve: also find the capacity that this improvement (0 to 1) needs.",
             rich_help_panel=_MODEL,
         ),
     ] = None,
@@ -145,7 +147,8 @@ def simulate(
         list[str] | None,
         typer.Option(
             metavar="MAJOR:MINOR",
-            help="Simulate only write-backs to this disk, partition or file system.",
+            help="Simulate only write-backs to this disk, partition or file system. Can be "
+            "repeated. Default: all.",
             rich_help_panel=_TAKEN,
         ),
     ] = None,

@@ -20,9 +20,7 @@ _MOST_LISTED = 100
 
 
 def report(
-    folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="Folder of a study that has run.")
-    ],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a study that has run.")],
     output: Annotated[
         Path | None,
         typer.Option(
@@ -47,7 +45,8 @@ def report(
     figures with the papers' numbers beside those of the runs. It is one page that
     opens offline, or GitHub Markdown. Markdown needs a Chromium, which draws the
     figures into a folder beside FILE: quick.md links to quick/figure-3.svg.
-    Examples:
+
+    [bold]Examples[/bold]
 
       tracer study report quick.study
 

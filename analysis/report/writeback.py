@@ -113,7 +113,7 @@ FLUSHED_PAGES = MergedTable(
     finish=_flushed,
     note="Pages: of the whole machine. Targets': dirtied by targets, alone or with others. Own: the"
     " tracer's. Certainty: exact (kernel events name the reason), ambiguous (several processes had"
-    " dirtied the file) or inferred (from a system call).",
+    " dirtied the file), inferred (from a system call) or unknown.",
 )
 
 
@@ -178,8 +178,8 @@ INTERVALS = MergedTable(
     keys=("between", "reason", "bucket"),
     parts=_intervals_of,
     finish=_intervals,
-    note="One wake makes one or more passes. Intervals in which events were lost do not count. No"
-    f" rows of wakes: their ends were not recorded. {QUANTILES}",
+    note="One wake makes one or more passes. Intervals in which events were lost do not count. If"
+    f" there are no rows of wakes, their ends were not recorded. {QUANTILES}",
 )
 
 

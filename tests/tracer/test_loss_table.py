@@ -4,7 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from tracer.cli.record import loss_said
+from tracer.cli.record import loss_said, refuse_loss
+from tracer.probes.errors import EventsLost
 from tracer.probes.loss import Gap
 from tracer.store.loss import summary, uncounted
 
@@ -75,3 +76,22 @@ def test_the_rest_lies_where_the_buffer_was_seen_full():
 def test_the_end_of_a_recording_says_how_much_of_the_loss_is_known(counts, said):
     gaps = [Gap("ftrace-cpu0", 0, 100, 200, count, "buffer overrun") for count in counts]
     assert loss_said(summary(gaps)) == said
+
+
+@pytest.mark.parametrize(
+    ("counts", "said"),
+    [
+        ([5, 2], "7 events were lost in 2 gaps"),
+        ([5, None], "at least 5 events were lost in 2 gaps"),
+        ([None], "an unknown number of events were lost in 1 gap"),
+    ],
+)
+def test_a_refused_loss_says_how_much_of_it_is_known(counts, said):
+    gaps = [Gap("ftrace-cpu0", 0, 100, 200, count, "buffer overrun") for count in counts]
+    with pytest.raises(EventsLost) as error:
+        refuse_loss(summary(gaps))
+    assert error.value.what == said
+
+
+def test_a_recording_without_loss_is_not_refused():
+    refuse_loss(summary([]))

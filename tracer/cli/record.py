@@ -63,8 +63,8 @@ def record(
             "-e",
             "--probes",
             metavar="PROBE,..",
-            help="Probes to use (see tracer list). `default` and `all` name several, as in "
-            "`-e default,sched`.",
+            help="Probes to use (see tracer list). `default` (those used without -e) and `all` "
+            "name several, as in `-e default,sched`.",
             rich_help_panel=_WHAT,
         ),
     ] = None,
@@ -93,7 +93,8 @@ def record(
             "-d",
             "--duration",
             metavar="SECONDS",
-            help="End after this time.",
+            help="End after this time, and end the command. Default: when the targets have ended, "
+            "or at Ctrl-C.",
             rich_help_panel=_LIMITS,
         ),
     ] = None,
@@ -113,7 +114,9 @@ def record(
             "-b",
             "--buffer",
             metavar="SIZE",
-            help="Ring buffer size per CPU, e.g. 64M; give more if events are lost.",
+            help="Ring buffer for each CPU, e.g. 64M; give more if events are lost. Default: 16M "
+            "for events of the targets and 8M for those of the machine, together at most 1/16 of "
+            "memory.",
             rich_help_panel=_LIMITS,
         ),
     ] = None,
@@ -122,7 +125,8 @@ def record(
         typer.Option(
             "--max-size",
             metavar="SIZE",
-            help="End at this size of the trace, e.g. 2G.",
+            help="End the recording at this size of the trace, e.g. 2G; the command goes on. "
+            "Default: no limit.",
             rich_help_panel=_LIMITS,
         ),
     ] = None,
@@ -130,7 +134,8 @@ def record(
         bool,
         typer.Option(
             "--summary",
-            help="Count in the kernel, record no events; for long runs.",
+            help="Count system calls, page faults, requests and write-backs in the kernel, and "
+            "record no events; for long runs. Needs the backend ebpf.",
             rich_help_panel=_WHAT,
         ),
     ] = False,
@@ -138,7 +143,7 @@ def record(
         bool,
         typer.Option(
             "--perf-stat",
-            help="Also count events of each target with perf stat.",
+            help="Also count cycles, faults, switches, ... of each target with perf stat.",
             rich_help_panel=_WHAT,
         ),
     ] = False,
@@ -147,7 +152,7 @@ def record(
         typer.Option(
             "--callgraph",
             metavar="EVENT,..",
-            help="Record call graphs of events with perf record.",
+            help="Record the call graphs of kernel events with perf record. Can be repeated.",
             rich_help_panel=_WHAT,
         ),
     ] = None,
@@ -191,7 +196,7 @@ def record(
         typer.Option(
             "--residency",
             metavar="DIR",
-            help="Folder; sample how much of its files is in the page cache.",
+            help="Folder; sample how much of its files is in the page cache. Can be repeated.",
             rich_help_panel=_WHAT,
         ),
     ] = None,
@@ -221,7 +226,8 @@ def record(
     """Record what the kernel does for a command, processes or containers.
 
     Ctrl-C ends the recording and makes the trace; a second Ctrl-C aborts.
-    The exit status is the command's own. With -d, the command is ended, too.
+    The exit status is the command's own. Ctrl-C and -d end the command, too:
+    by SIGINT or SIGTERM, and by SIGKILL if it has not ended after 10 s.
 
     Targets can be combined; --container and --cgroup can be repeated.
     Processes that join a container or a cgroup later are recorded from then on.
@@ -263,7 +269,7 @@ def record(
       tracer record --perf-stat --callgraph block:block_rq_insert -- python train.py
     """
     from tracer.probes.errors import UsageError
-    from tracer.session.options import Options, exit_status
+    from tracer.session.options import Options
     from tracer.session.recording import record as run
     from tracer.sizes import parse_size
 
@@ -333,13 +339,8 @@ def record(
         outcome = run(options, progress)
     if not quiet:
         _say(outcome)
-    if fail_on_loss and (code := exit_status(outcome, fail_on_loss)) == 7:
-        from tracer.probes.errors import EventsLost
-
-        raise EventsLost(
-            f"{outcome.manifest['loss']['events']} events were lost (exit code {code})",
-            "give larger buffers with -b; see: tracer info",
-        )
+    if fail_on_loss:
+        refuse_loss(outcome.manifest["loss"])
     raise typer.Exit(outcome.status)
 
 
@@ -361,11 +362,29 @@ def _say(outcome: Outcome) -> None:
     say(f"See it: tracer report {name}")
 
 
+def refuse_loss(loss: LossFacts) -> None:
+    """Raises EventsLost if events of a recording were lost, for --fail-on-loss."""
+    from tracer.probes.errors import EventsLost
+
+    if loss["events"] or loss["windows"]:
+        raise EventsLost(
+            f"{_many(loss)} were lost in {_gaps(loss)}",
+            "give larger buffers with -b; see: tracer info",
+        )
+
+
 def loss_said(loss: LossFacts) -> str:
     """Returns the number of lost events of a recording, as far as it is known, and of its gaps."""
     if not loss["windows"]:
         return "0 events lost"
-    many = f"{loss['events']} events lost"
-    if loss["unknown"]:
-        many = f"at least {many}" if loss["events"] else "an unknown number of events lost"
-    return f"{many} in {loss['windows']} {'gap' if loss['windows'] == 1 else 'gaps'} (tracer info)"
+    return f"{_many(loss)} lost in {_gaps(loss)} (tracer info)"
+
+
+def _many(loss: LossFacts) -> str:
+    if not loss["unknown"]:
+        return f"{loss['events']} events"
+    return f"at least {loss['events']} events" if loss["events"] else "an unknown number of events"
+
+
+def _gaps(loss: LossFacts) -> str:
+    return f"{loss['windows']} {'gap' if loss['windows'] == 1 else 'gaps'}"

@@ -28,7 +28,7 @@ Containers = Annotated[
     typer.Option(
         "--container",
         metavar="NAME,..",
-        help="Containers to record, by name or id; in Kubernetes POD/CONTAINER.",
+        help="Containers to record, by name or id; in Kubernetes POD/CONTAINER. Can be repeated.",
         rich_help_panel=_TARGETS,
     ),
 ]
@@ -71,7 +71,7 @@ Cgroups = Annotated[
     typer.Option(
         "--cgroup",
         metavar="PATH",
-        help="Cgroup to record, with the cgroups below it.",
+        help="Cgroup to record, with the cgroups below it. Can be repeated.",
         rich_help_panel=_TARGETS,
     ),
 ]
@@ -85,7 +85,7 @@ Baseload = Annotated[
     bool,
     typer.Option(
         "--baseload",
-        help="Sample the idle machine without a target, for tracer report.",
+        help="Sample the idle machine without a target, for tracer report --baseload.",
         rich_help_panel=_TARGETS,
     ),
 ]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tracer.probes.backends.choice import AUTO
-from tracer.probes.errors import ExitCode, TracerError
+from tracer.probes.errors import TracerError
 from tracer.store.manifest import Manifest
 from tracer.targets import Target
 from tracer.targets.engines import AUTO as ENGINES_AUTO
@@ -99,11 +99,3 @@ class Outcome:
     manifest: Manifest
     status: int
     """The command's exit status if it ended by itself, else 0."""
-
-
-def exit_status(outcome: Outcome, fail_on_loss: bool) -> int:
-    """Returns the exit status of `tracer record`."""
-    loss = outcome.manifest["loss"]
-    if fail_on_loss and (loss["events"] or loss["windows"]):
-        return int(ExitCode.EVENTS_LOST)
-    return outcome.status

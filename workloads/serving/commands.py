@@ -32,22 +32,35 @@ from tracer.workloads.options import (
 
 def serve(
     model: Model,
-    checkpoint: Annotated[Path, typer.Option(help="A checkpoint.pt that `train` wrote.")],
+    checkpoint: Annotated[
+        Path, typer.Option(metavar="FILE", help="A checkpoint.pt that `train` wrote.")
+    ],
     host: Annotated[
-        str, typer.Option(help="Address to listen on; 0.0.0.0: all addresses of this machine.")
+        str,
+        typer.Option(
+            metavar="ADDRESS", help="Address to listen on; 0.0.0.0: all addresses of this machine."
+        ),
     ] = ServeOptions.host,
     port: Annotated[
-        int, typer.Option(min=0, max=65_535, help="Port to listen on; 0: any free port.")
+        int,
+        typer.Option(metavar="N", min=0, max=65_535, help="Port to listen on; 0: any free port."),
     ] = ServeOptions.port,
     socket: Annotated[
-        Path | None, typer.Option(help="Unix socket to listen on, instead of a port.")
+        Path | None,
+        typer.Option(metavar="PATH", help="Unix socket to listen on, instead of a port."),
     ] = None,
     handlers: Annotated[
-        int, typer.Option(min=1, max=256, help="Requests to answer at the same time.")
+        int,
+        typer.Option(metavar="N", min=1, max=256, help="Requests to answer at the same time."),
     ] = ServeOptions.handlers,
     patience: Annotated[
         int,
-        typer.Option(min=1, max=86_400, help="Seconds a client may take to send its request."),
+        typer.Option(
+            metavar="SECONDS",
+            min=1,
+            max=86_400,
+            help="Time that a client may take to send its request.",
+        ),
     ] = ServeOptions.patience_s,
     threads: Threads = None,
     device: DeviceOption = ServeOptions.device,
@@ -80,29 +93,41 @@ def serve(
 def request(
     model: Model,
     rate: Annotated[
-        float, typer.Option(callback=positive, help="Mean rate of requests per second.")
+        float,
+        typer.Option(metavar="N", callback=positive, help="Mean rate of requests per second."),
     ],
     url: Annotated[
-        str, typer.Option(help="URL of the server, or unix:PATH of its socket.")
+        str, typer.Option(metavar="URL", help="URL of the server, or unix:PATH of its socket.")
     ] = RequestOptions.url,
     requests: Annotated[
-        int | None, typer.Option(min=1, max=10_000_000, help="Requests to send; or give --seconds.")
+        int | None,
+        typer.Option(
+            metavar="N", min=1, max=10_000_000, help="Requests to send; or give --seconds."
+        ),
     ] = None,
     seconds: Annotated[
-        float | None, typer.Option(callback=positive, help="Seconds to send; or give --requests.")
+        float | None,
+        typer.Option(
+            metavar="SECONDS", callback=positive, help="Time to send for; or give --requests."
+        ),
     ] = None,
     arrivals: Annotated[
         Arrivals, typer.Option(help="Request times: drawn at random from the seed, or even.")
     ] = RequestOptions.arrivals,
     connections: Annotated[
-        int, typer.Option(min=1, max=1024, help="Maximum number of requests in flight.")
+        int,
+        typer.Option(metavar="N", min=1, max=1024, help="Maximum number of requests in flight."),
     ] = RequestOptions.connections,
     batch_size: Annotated[
-        int, typer.Option(min=1, max=10_000, help="Samples per request.")
+        int, typer.Option(metavar="N", min=1, max=10_000, help="Samples per request.")
     ] = RequestOptions.batch_size,
     timeout: Annotated[
         float,
-        typer.Option(callback=positive, help="Seconds to wait for an answer, from the due time."),
+        typer.Option(
+            metavar="SECONDS",
+            callback=positive,
+            help="Time to wait for an answer, from the due time.",
+        ),
     ] = RequestOptions.timeout_s,
     seed: Seed = JobOptions.seed,
     data: Data = None,

@@ -41,12 +41,12 @@ def run(
     ] = None,
     scale: Annotated[
         float | None,
-        typer.Option(metavar="F", help="Share of the papers' samples. Default: the study's."),
+        typer.Option(metavar="SHARE", help="Share of the papers' samples. Default: the study's."),
     ] = None,
     time_scale: Annotated[
         float | None,
         typer.Option(
-            metavar="F",
+            metavar="FACTOR",
             help="Factor for the timers of the kernel's flusher and of the journal, set for each "
             "run. Default: the study's, or 1.",
         ),
@@ -74,13 +74,14 @@ def run(
 
     Each run is recorded. It uses a file system of the study's own and starts
     with a dropped page cache. The seed determines the order of the runs. A
-    failed run is kept with its reason, and the study goes on. Examples:
+    failed run is kept with its reason, and the study goes on. With more --repeats
+    than before, the new repeats are added to the folder.
+
+    [bold]Examples[/bold]
 
       sudo tracer study run quick
 
       sudo tracer study run park2023 --scale 0.01 --time-scale 0.1 -o park.study
-
-    With more --repeats than before, it adds the new repeats to the folder.
     """
     loaded = studies.load(name, scale, repeats, seed, time_scale, engine)
     folder = output or Path(f"{loaded.name}.study")

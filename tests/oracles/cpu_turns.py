@@ -301,7 +301,7 @@ class World:
         return sum(row["run_delay_ns"] for row in known)
 
     def may_be_throttled(self, begin: int, ended: int) -> bool:
-        """Whether samples leave it open that a thread that ran at the end was throttled before."""
+        """Returns True if a thread that ran at the end may have been throttled, by the samples."""
         if not any(value for _, value in self.readings):
             return False  # it has not used up a quota in the recording
         never, always = self.start - 10**6, self.end + 10**6

@@ -1,4 +1,4 @@
-"""What py-spy says, about processes that may have chosen the words."""
+"""Words of py-spy about processes that may have chosen them."""
 
 import os
 

@@ -10,7 +10,7 @@ import pytest
 BYTES = 384 << 20
 """Not more: other programs read the command lines of all processes."""
 NAME = "containerd-shim"
-"""Its name in the kernel: as long as can be, so that psutil looks into the command line, too."""
+"""The longest name that the kernel keeps: for such a name psutil reads the command line, too."""
 
 _SOURCE = """
 import ctypes, struct, sys

@@ -78,7 +78,7 @@ def test_a_monitor_whose_root_never_answers_is_not_waited_for(
 
 @pytest.fixture
 def crowd(place):  # noqa: F811
-    """Nobody's process, called like a shim, beside 3,001 bundles that are one and the same."""
+    """Nobody's process, called like a shim, beside 3,001 links to one bundle."""
     if os.geteuid() != 0:
         pytest.skip("it takes root to start nobody's process")
     script = place / "containerd-shim"

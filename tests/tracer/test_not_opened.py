@@ -1,4 +1,4 @@
-"""What is no regular file is not even opened: to open a device may have an effect."""
+"""Files that are not regular are not even opened: opening a device may have an effect."""
 
 import ctypes
 import os

@@ -96,7 +96,7 @@ def _root_of(pid: int | str) -> tuple[int, int] | None:
 
 
 class Shares:
-    """What the files of users may take in one look at an engine, so that it does not take hours."""
+    """Bounds of what users' files may take in one look at an engine: it must not take hours."""
 
     def __init__(self) -> None:
         self.containers: Counter[int] = Counter()

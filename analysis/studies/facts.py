@@ -160,8 +160,11 @@ class StudyFacts(TypedDict, total=False):
     name: Text
     about: Long | None
     paper: Text | None
+    repeats: Count | None
     scale: Number | None
     time_scale: Number | None
+    seed: Count | None
+    engine: Text | None
     runs: Annotated[Listed[Any], Field(max_length=MOST_RUNS)]
 
 

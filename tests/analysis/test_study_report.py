@@ -65,6 +65,16 @@ def test_every_table_and_figure_of_the_papers_has_its_section(found):
     assert "there is no RAPL" in missing["Figures 1b and 3b: energy"]
 
 
+def test_the_command_of_the_study_is_told(tmp_path, found):
+    assert dict(found.machine)["command"] == "tracer study run small --scale 0.5"
+    told = {"time_scale": 0.05, "repeats": 3, "seed": 12345678, "engine": "podman"}
+    folder = make_study(tmp_path / "s", name="a b;c", places=("host",), reported=True, **told)
+    assert dict(contents(folder, drawn=False).machine)["command"] == (
+        "tracer study run 'a b;c' --scale 0.5 --time-scale 0.05 --repeats 3 --seed 12345678"
+        " --engine podman"
+    )
+
+
 def test_the_machine_is_that_of_the_runs(found):
     machine = dict(found.machine)
     assert machine["CPUs"] == "2" and machine["memory"] == "1.0 GiB"

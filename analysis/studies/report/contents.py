@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -113,8 +114,8 @@ _FACTS = {
 def _machine(
     study: StudyFacts, extracts: Extracts, versions: dict[str, set[str]], runs: pd.DataFrame
 ) -> list[tuple[str, str]]:
-    """Returns each fact once, with several values if runs differ in it."""
-    found = []
+    """Returns the command of the study, and each fact once, with several values if runs differ."""
+    found = [("command", _command(study))]
     for key, name in _FACTS.items():
         if key not in extracts.facts:
             continue
@@ -132,6 +133,24 @@ def _machine(
     if "repeat" in runs and len(runs):
         found.append(("repeats", str(runs["repeat"].nunique())))
     return found
+
+
+def _command(study: StudyFacts) -> str:
+    """Returns the command that runs the study: its name is that of a shipped study or a file."""
+    words = ["tracer", "study", "run", name_of(study)]
+    numbers = {
+        "--scale": study.get("scale"),
+        "--time-scale": study.get("time_scale"),
+        "--repeats": study.get("repeats"),
+        "--seed": study.get("seed") or None,
+    }
+    for option, number in numbers.items():
+        if number is not None:
+            words += [option, str(number)]
+    engine = study.get("engine")
+    if engine not in (None, "", "docker"):
+        words += ["--engine", str(engine)]
+    return shlex.join(words)
 
 
 def _others(folder: Path, runs: pd.DataFrame, extracts: Extracts) -> list[tuple[str, str]]:

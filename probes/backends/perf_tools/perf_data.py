@@ -312,7 +312,7 @@ def _opened(path: Path) -> BinaryIO:
     try:
         return os.fdopen(open_regular(path), "rb")
     except ValueError:
-        raise BadTrace(f"{path} is not a regular file", "record again") from None
+        raise BadTrace(f"{path} cannot be read: it is not a regular file", "record again") from None
     except OSError as error:
         raise BadTrace(
             f"{path} cannot be read: {error.strerror}", "copy the trace again or record again"

@@ -37,7 +37,7 @@ class DeadFileSystem:
         self.folder = folder
         self.path = folder / name
         self.inner = folder / _INNER
-        """The folder in which it is mounted."""
+        """The folder that it has."""
         self._data = data
         self._silent: set[int] | None = set()
         """The request that it does not answer; None: any."""

@@ -37,11 +37,12 @@ def test_a_bundle_on_a_file_system_that_never_answers_is_not_waited_for(
 ):
     dead = dead_file_system()
     script = tmp_path / "containerd-shim"
-    script.write_text("#!/bin/sh\nread word\n")
+    script.write_text("#!/bin/sh\necho\nread word\n")
     script.chmod(0o755)
-    with subprocess.Popen([script], cwd=dead.inner, stdin=subprocess.PIPE) as process:
-        comm = Path(f"/proc/{process.pid}/comm")
-        wait_for(lambda: comm.read_text() == "containerd-shim\n", "the shim")
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([script], cwd=dead.inner, **pipes) as process:
+        process.stdout.readline()  # The shell has looked at its folder.
+        assert Path(f"/proc/{process.pid}/comm").read_text() == "containerd-shim\n"
         dead.dies()
         assert answers(Containerd().present) != []
         assert answers(Containerd().folders) != []
@@ -78,7 +79,7 @@ def test_a_monitor_whose_root_never_answers_is_not_waited_for(
 
 @pytest.fixture
 def crowd(place):  # noqa: F811
-    """Nobody's process, called like a shim, beside 3,001 links to one bundle."""
+    """Nobody's process, called like a shim, beside 3,001 bundles whose files are links to one."""
     if os.geteuid() != 0:
         pytest.skip("it takes root to start nobody's process")
     script = place / "containerd-shim"

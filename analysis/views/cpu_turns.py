@@ -292,8 +292,9 @@ def _walk(
 ) -> int:
     """Finds the parts of a wait, the last one first, and returns their number.
 
-    The wait lasts for some `times`, until the turn `own` at most; `least` is the first turn on that
-    CPU. `edges` and `keys` are filled with the begins and the keys of the parts.
+    `times`: the begin and the end of the wait (ns), which ends with the begin of the turn `own` or
+    before. `least` is the first turn on that CPU. `edges` and `keys` are filled with the begins and
+    the keys of the parts.
     """
     since, upto = times
     found, at, reached = 0, own, begin[own]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from tracer.analysis.findings.finding import seconds
 from tracer.analysis.flushlayer.answers.question import serves
 from tracer.analysis.flushlayer.trace.accesses import PATH_NOT_KNOWN
 from tracer.analysis.flushlayer.trace.writers import TARGETS
@@ -219,13 +220,13 @@ def _ceiling(out: Console, found: dict[str, Any] | None) -> None:
     out.print(
         safe(
             f"  Any layer can save at most {found['share']:.2%} of {found['what']}: in"
-            f" {found['total_s']:.3g} of {found['length_s']:.3g} s, a thread may have waited for"
-            " writes."
+            f" {seconds(found['total_s'])} of {seconds(found['length_s'])}, a thread may have"
+            " waited for writes."
         )
     )
-    for kind, seconds in found["by_kind"].items():
-        if seconds:
-            out.print(safe(f"    {seconds:.3g} s {found['kinds'][kind]}"))
+    for kind, waited_s in found["by_kind"].items():
+        if waited_s:
+            out.print(safe(f"    {seconds(waited_s)} {found['kinds'][kind]}"))
     for said in found["left_out"]:
         out.print(safe(f"    The bound does not include: {said}"))
 

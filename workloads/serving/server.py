@@ -7,6 +7,7 @@ threads that answer. There is no `data_load`, since the checkpoint has the shape
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import socket
 import sys
@@ -147,10 +148,15 @@ def _listener(options: ServeOptions) -> Iterator[socket.socket]:
         return
     path = options.socket
     with socket.socket(socket.AF_UNIX) as listener:
-        with explained(f"cannot listen at {path}", _MEND_SOCKET):
-            listener.bind(str(path))
+        # Open to all users of this machine, as a port is. A chmod() of the path would follow a link
+        # that somebody puts there meanwhile.
+        before = os.umask(0o111)
         try:
-            path.chmod(0o666)  # open to all users of this machine, as a port is
+            with explained(f"cannot listen at {path}", _MEND_SOCKET):
+                listener.bind(str(path))
+        finally:
+            os.umask(before)
+        try:
             yield listener
         finally:
             path.unlink(missing_ok=True)

@@ -24,6 +24,16 @@ _STALL_NS = round(2 * LONGEST_WOKEN_S * 1e9)
 """Time in ns between two reads after which events may have been lost unnoticed."""
 
 _MOST_STALLS = 10_000
+_STREAMS_OF_A_CPU = 4
+
+
+def most_stalls(cpus: int) -> int:
+    """Returns how many stalls each stream notes on a machine with so many CPUs.
+
+    A manifest with too many parts is refused: that of all streams together stays well below. A
+    later loss that is not noted begins with the last event before it.
+    """
+    return min(_MOST_STALLS, 100_000 // (_STREAMS_OF_A_CPU * cpus))
 
 
 @dataclass
@@ -42,6 +52,7 @@ class PageSource:
     stalls: list[tuple[int, int]] = field(default_factory=list)
     """(Offset in the file, time in ns) for the first pages and for those after a late read. The
     time is the last one before them at which the drain had emptied the buffer."""
+    _most_stalls: int = field(default_factory=lambda: most_stalls(os.cpu_count() or 1))
     _looked: int = 0
     _emptied: int = 0
     _source: int = -1
@@ -80,7 +91,7 @@ class PageSource:
                 self._emptied = now
             return 0
         late = away > _STALL_NS or not self.written
-        if late and self._emptied and len(self.stalls) < _MOST_STALLS:
+        if late and self._emptied and len(self.stalls) < self._most_stalls:
             self.stalls.append((self.written, self._emptied))
         left = taken
         while left:

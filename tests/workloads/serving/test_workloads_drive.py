@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -130,12 +131,54 @@ def test_a_server_that_never_answers_or_has_ended_is_given_up(tmp_path: Path):
         drive("lenet", [Server(tmp_path / SOCKET, lambda: True)], ["false"])
 
 
+SERVES_AMID_AN_ATTACK = """
+import os, sys
+from pathlib import Path
+from tracer.workloads.errors import JobError
+from tracer.workloads.options import ServeOptions
+from tracer.workloads.serving.server import serve
+
+socket, victim = sys.argv[1:]
+
+
+def attack(event, arguments):
+    if event == "os.chmod":
+        os.unlink(socket)
+        os.symlink(victim, socket)
+
+
+sys.addaudithook(attack)
+try:
+    serve(ServeOptions(model="lenet", checkpoint=Path("none"), socket=Path(socket)))
+except JobError as error:
+    print(error)
+print(oct(os.umask(0)))
+"""
+
+
+def test_a_link_put_in_place_of_the_socket_opens_no_other_file(tmp_path: Path):
+    """Somebody puts it there just before the server changes the mode of a path, if it does."""
+    victim = tmp_path / "victim"
+    victim.touch(0o600)
+    ran = subprocess.run(
+        [sys.executable, "-c", SERVES_AMID_AN_ATTACK, str(tmp_path / SOCKET), str(victim)],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": os.getcwd()},
+        umask=0o27,
+    )
+    assert "none" in ran.stdout.splitlines()[0]
+    assert (ran.returncode, ran.stdout.splitlines()[1]) == (0, "0o27"), ran.stderr
+    assert victim.stat().st_mode & 0o777 == 0o600
+
+
 def test_a_server_at_a_socket_answers_and_leaves_none(start, command, trained, tmp_path: Path):
     path = tmp_path / SOCKET
     serving = ("serve", "lenet", "--checkpoint", trained.checkpoint, "--device", "cpu")
     server = start(*serving, "--socket", path)
     assert server.stderr.readline() == f"Serving lenet at unix:{path}\n"
     assert unix.listener(str(path)) == server.pid
+    assert path.stat().st_mode & 0o777 == 0o666
     client = command(
         *("request", "lenet", "--data", trained.data, "--url", f"unix:{path}"),
         *("--rate", 100, "--requests", 40, "--timeout", 60),

@@ -164,7 +164,7 @@ def test_a_link_put_in_place_of_the_socket_opens_no_other_file(tmp_path: Path):
         [sys.executable, "-c", SERVES_AMID_AN_ATTACK, str(tmp_path / SOCKET), str(victim)],
         capture_output=True,
         text=True,
-        env=os.environ | {"PYTHONPATH": os.getcwd()},
+        env=os.environ | {"PYTHONPATH": str(Path.cwd())},
         umask=0o27,
     )
     assert "none" in ran.stdout.splitlines()[0]

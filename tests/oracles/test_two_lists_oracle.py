@@ -220,7 +220,7 @@ def expected_reads(jobs, pages, shared, ahead=0):
 
 
 def assert_reads_are_those_of_the_oracle(folder, jobs):
-    """With shared limits and with one for each target, with read-ahead and without."""
+    """Compares shared limits and one for each target, with read-ahead and without."""
     with Trace(folder) as trace:
         for shared, ahead in itertools.product((True, False), (0, 8)):
             pages = RECORDED if ahead == 0 else RECORDED[2:]

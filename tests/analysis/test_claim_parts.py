@@ -56,7 +56,8 @@ def with_measures(*frames):
 
 
 def verdict(id, frame):
-    return next(v for v in claims.judge(frame) if v.id == id)
+    """Judges one claim; `claims.judge` does that for each of them."""
+    return claims._judge(claims.claims()[id], frame)
 
 
 @pytest.mark.parametrize(
@@ -289,7 +290,7 @@ def test_neither_seccomp_nor_workers_change_a_container_s_overhead():
     assert verdict("C6", pd.concat([usual, off, less])).verdict == claims.DIFFERS
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_ratios_and_levels_are_those_of_a_naive_program(seed):
     """Loops over rows, instead of joins; runs of all kinds, some missing, some unmeasured."""
     numbers = random.Random(seed)

@@ -215,6 +215,10 @@ def test_each_run_has_its_medium_and_a_users_folder_is_empty_again(whole):
         _, one = whole.made(mode, where)
         assert one["medium"]["name"] == medium
         assert (set(one["medium"]) == {"name"}) == (medium != "sd-card")
+        if medium == "sd-card":
+            asked, measured = (one["medium"][name] for name in ("asked", "measured"))
+            assert measured["read_bytes_per_s"] <= 1.5 * asked["read_bytes_per_s"]
+            assert "cgroup" in one["medium"]["limited_by"]
         with whole.trace(mode, where) as trace:
             disks = {disk["dev"]: disk for disk in trace.manifest["disks"]}
         assert disks[one["dev"]]["scheduler"] == one["scheduler"]

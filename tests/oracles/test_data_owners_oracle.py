@@ -12,7 +12,7 @@ from tracer.analysis.views.catalogue import VIEWS
 
 pytestmark = pytest.mark.slow
 
-CASES = 20
+CASES = 50
 """Cases in a trace, each on disks of its own, with threads of its own."""
 COLUMNS = (
     *("ts", "dur_ns", "tid", "detail", "certainty"),

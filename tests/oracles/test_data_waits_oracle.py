@@ -16,7 +16,7 @@ from tracer.analysis.findings.loading import stalls
 
 pytestmark = pytest.mark.slow
 
-WORLDS = int(os.environ.get("TRACER_ORACLE_STREAMS", "40"))
+WORLDS = int(os.environ.get("TRACER_ORACLE_STREAMS", "24"))
 LEAST = 0.1
 """Least share of a minibatch's time that is worth a cause."""
 SAID = {

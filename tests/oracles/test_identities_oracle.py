@@ -17,7 +17,7 @@ from tracer.analysis.studies.flush_layer import layer_curve
 
 pytestmark = pytest.mark.slow
 
-DISKS = 25
+DISKS = 50
 """Cases in a trace, each on a file system of its own; all of them are written at the same time."""
 
 

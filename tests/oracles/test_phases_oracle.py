@@ -20,7 +20,7 @@ from tracer.analysis.views.in_phase import in_phase
 
 pytestmark = pytest.mark.slow
 
-CASES = 130
+CASES = 65
 SPAN = 60
 RECORDED = 10**9
 """The end of the recording."""

@@ -19,7 +19,7 @@ from tracer.analysis.views.reads import READS
 
 pytestmark = pytest.mark.slow
 
-CASES_OF_A_TRACE = 20
+CASES_OF_A_TRACE = 40
 TARGETS = [
     {"name": name, "role": "target", "kind": "pid", "pid": pid}
     for name, pid in (("a", 1), ("b", 2))

@@ -1,5 +1,6 @@
 """The kernel's model of `tracer predict` reads as much as a naive kernel with two lists."""
 
+import itertools
 import random
 
 import numpy as np
@@ -10,7 +11,9 @@ from tests.oracles.drawn_calls import SIZES, Drawn, as_runs
 from tests.oracles.shared_cache import FILES, lru
 from tests.oracles.two_lists import READ, REMOVAL, Call, TwoLists
 from tests.support.traces import make_trace
+from tracer.analysis.memory.answer import answer_memory
 from tracer.analysis.memory.prediction import predict
+from tracer.store.trace import Trace
 
 pytestmark = pytest.mark.slow
 
@@ -19,7 +22,7 @@ CAPACITIES = (1, 2, 31, 33, 60, 100, 170, 260, sum(SIZES.values()))
 """Pages: one, about one batch of reclaim and several, and all."""
 ROOMY = tuple(pages for pages in CAPACITIES if pages >= 100)
 """Those with room for what a call reads ahead."""
-SEEDS = range(6)
+SEEDS = range(3)
 
 
 def naive(calls, limits, capacity, sizes=SIZES, **options):
@@ -196,9 +199,13 @@ def recorded_reads(tracer, folder, pages, *options):
     """The pages that the kernel's model reads, by capacity, target and epoch."""
     memory = ",".join(str(number * PAGE) for number in pages)
     answer = tracer("predict", folder, "--memory", memory, *options, "--json").json
+    return by_epoch(answer["reads"])
+
+
+def by_epoch(rows):
     return {
         (row["memory_bytes"] // PAGE, row["target"], row["epoch"]): row["two-lists_pages"]
-        for row in answer["reads"]
+        for row in rows
     }
 
 
@@ -212,19 +219,23 @@ def expected_reads(jobs, pages, shared, ahead=0):
     }
 
 
+def assert_reads_are_those_of_the_oracle(folder, jobs):
+    """Compares shared limits and one for each target, with read-ahead and without."""
+    with Trace(folder) as trace:
+        for shared, ahead in itertools.product((True, False), (0, 8)):
+            pages = RECORDED if ahead == 0 else RECORDED[2:]
+            memory = [number * PAGE for number in pages]
+            reads = answer_memory(trace, memory, read_ahead=ahead * PAGE, shared=shared).reads
+            found = by_epoch(reads.astype(object).where(reads.notna(), None).to_dict("records"))
+            assert found == expected_reads(jobs, pages, shared, ahead)
+
+
 @pytest.mark.parametrize("common", [True, False])
 @pytest.mark.parametrize("pause_ns", [0, 6_000_000_000])
-@pytest.mark.parametrize("sharing", ["--shared", "--apart"])
-def test_each_epoch_of_each_target_reads_as_much_as_in_the_oracle(
-    tmp_path, tracer, common, pause_ns, sharing
-):
+def test_each_epoch_of_each_target_reads_as_much_as_in_the_oracle(tmp_path, common, pause_ns):
     jobs = CalledJobs(17 + common, common, pause_ns)
     made(tmp_path / "t", jobs)
-    for ahead in (0, 8):
-        pages = RECORDED if ahead == 0 else RECORDED[2:]
-        options = sharing, "--read-ahead", ahead * PAGE
-        found = recorded_reads(tracer, tmp_path / "t", pages, *options)
-        assert found == expected_reads(jobs, pages, sharing == "--shared", ahead)
+    assert_reads_are_those_of_the_oracle(tmp_path / "t", jobs)
 
 
 def test_the_cache_is_what_anonymous_memory_leaves(tmp_path, tracer):
@@ -265,19 +276,12 @@ def test_pages_that_reclaim_took_in_the_recording_stay_in_the_model(tmp_path, tr
 
 @pytest.mark.parametrize("evicts", [0, 0.2])
 @pytest.mark.parametrize("pause_ns", [0, 6_000_000_000])
-@pytest.mark.parametrize("sharing", ["--shared", "--apart"])
-def test_pages_that_programs_took_in_the_recording_leave_the_model(
-    tmp_path, tracer, evicts, pause_ns, sharing
-):
+def test_pages_that_programs_took_in_the_recording_leave_the_model(tmp_path, evicts, pause_ns):
     jobs = CalledJobs(23, pause_ns=pause_ns, evicts=evicts, drops=0.2)
     assert removals(jobs) > 0
     assert (deletions(jobs) > removals(jobs)) == (evicts > 0)
     made(tmp_path / "t", jobs)
-    for ahead in (0, 8):
-        pages = RECORDED if ahead == 0 else RECORDED[2:]
-        options = sharing, "--read-ahead", ahead * PAGE
-        found = recorded_reads(tracer, tmp_path / "t", pages, *options)
-        assert found == expected_reads(jobs, pages, sharing == "--shared", ahead)
+    assert_reads_are_those_of_the_oracle(tmp_path / "t", jobs)
 
 
 def test_removals_that_no_event_tells_from_evictions_change_no_model(tmp_path, tracer):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+import pickle
 import re
 import tempfile
 from collections.abc import Sequence
@@ -12,6 +15,7 @@ from typing import Any
 
 from tests.support.in_memory import PLACE
 from tests.support.traces import make_trace
+from tests.support.turns import folder_of_runs
 from tracer.analysis.studies import extracts, measures
 from tracer.analysis.studies.report.contents import contents
 
@@ -61,7 +65,30 @@ def make_study(
 
 @cache
 def _kept() -> dict[str, dict[str, bytes]]:
-    """Makes the files that a report keeps of each run, by run and name; takes seconds."""
+    """Returns the files that a report keeps of each run, by run and name.
+
+    To make them takes seconds: the first of all processes of a session of pytest-xdist does so.
+    """
+    session = os.environ.get("PYTEST_XDIST_TESTRUNUID", "").encode()
+    if not session:
+        return _made()
+    runs = folder_of_runs()
+    runs.mkdir(mode=0o700, exist_ok=True)
+    with (runs / "kept.pickle").open("a+b") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(0)
+        made, _, by = file.read().rpartition(b"\n")
+        if by == session:
+            found: dict[str, dict[str, bytes]] = pickle.loads(made)
+            return found
+        found = _made()
+        file.truncate(0)
+        file.write(pickle.dumps(found) + b"\n" + session)
+        return found
+
+
+def _made() -> dict[str, dict[str, bytes]]:
+    """Makes them by a report of a study."""
     with tempfile.TemporaryDirectory(dir=PLACE) as place:
         study = make_study(Path(place) / "s")
         contents(study, drawn=False)

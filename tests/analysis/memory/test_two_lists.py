@@ -72,7 +72,7 @@ def test_tenants_that_share_a_limit_have_lists_of_their_own(seed):
 
 @pytest.mark.slow
 def test_many_streams_of_tenants_that_share_a_limit():
-    for seed in range(300):
+    for seed in range(120):
         assert_same(two_lists, *shared(seed))
 
 
@@ -104,7 +104,7 @@ def test_limits_that_do_not_fit_the_tenants_are_refused(limits):
 @pytest.mark.slow
 @each_model
 def test_many_streams(model):
-    for seed in range(150):
+    for seed in range(75):
         assert_same(model, *varied(seed))
 
 

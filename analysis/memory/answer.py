@@ -58,7 +58,7 @@ class MemoryAnswer:
     numbers), partial (true: only a part of the epoch was recorded; null: in none), memory_bytes,
     cache_bytes (of these, for the page cache; of all targets that share the memory), used_pages,
     recorded_pages (read in the recording), and for each model MODEL_pages (read). The one of the
-    kernel is that of the first of CLOCKS; two-lists_pages_by_clock is a list of those of each clock,
+    kernel is that of the first of CLOCKS; two-lists_pages_by_clock is a list of those of each,
     two-lists_pages_low and two-lists_pages_high are the least and the most of them."""
     sums: pd.DataFrame
     """Targets that share the memory, together: a row per memory. targets (a list), and the columns

@@ -125,8 +125,6 @@ def predict(
 
 
 def _as_json(found: MemoryAnswer) -> dict[str, Any]:
-    from tracer.analysis.memory.two_lists import CLOCKS
-
     rows = found.reads.astype(object).where(found.reads.notna(), None)
     return {
         "reads": rows.to_dict("records"),
@@ -135,7 +133,7 @@ def _as_json(found: MemoryAnswer) -> dict[str, Any]:
         "recorded_shared": found.recorded_shared,
         "own_bytes": found.own_bytes,
         "limit_bytes": found.limit_bytes,
-        "clocks_s": [None if clock is None else clock / 1e9 for clock in CLOCKS],
+        "clocks_s": [None if clock is None else clock / 1e9 for clock in found.clocks_ns],
         "error": found.error,
         "error_low": found.error_low,
         "error_high": found.error_high,

@@ -16,6 +16,7 @@ from tracer.analysis.memory.prediction import KERNEL, MODELS, kernel_reads, pred
 from tracer.analysis.memory.recorded import Recorded, recorded
 from tracer.analysis.memory.resident import resident_misses
 from tracer.analysis.memory.sharing import Sharing, recorded_limits, sharing
+from tracer.analysis.memory.two_lists import clocks
 from tracer.analysis.views.marked_together import marked_together
 from tracer.analysis.views.threads import name_of_others, of_everybody
 from tracer.probes.errors import UsageError
@@ -58,11 +59,14 @@ class MemoryAnswer:
     numbers), partial (true: only a part of the epoch was recorded; null: in none), memory_bytes,
     cache_bytes (of these, for the page cache; of all targets that share the memory), used_pages,
     recorded_pages (read in the recording), and for each model MODEL_pages (read). The one of the
-    kernel is that of the first of CLOCKS; two-lists_pages_by_clock is a list of those of each,
+    kernel is that of the first of the clocks; two-lists_pages_by_clock is a list of those of each,
     two-lists_pages_low and two-lists_pages_high are the least and the most of them."""
     sums: pd.DataFrame
     """Targets that share the memory, together: a row per memory. targets (a list), and the columns
     of `reads` from memory_bytes on, all epochs added up."""
+    clocks_ns: list[int | None]
+    """Clocks of the kernel's statistics: times from the first access to the first update; None:
+    always up to date."""
     shared: list[list[str]]
     """The targets of each limit that several targets share in the prediction."""
     recorded_shared: list[list[str]]
@@ -157,6 +161,7 @@ def answer_memory(
     return MemoryAnswer(
         reads,
         _sums(reads, now),
+        clocks(taken.runs),
         now.shared,
         as_recorded.shared,
         own_bytes,

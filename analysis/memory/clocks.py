@@ -1,7 +1,7 @@
 """The range of what the kernel's model reads: nobody knows the clock of the kernel's statistics.
 
-Each clock (CLOCKS) gives a number of pages. Sums and means of rows are made for each clock first,
-since all rows have the same one; their range is then narrower than that of the rows.
+Each clock (`clocks` of two_lists.py) gives a number of pages. Sums and means of rows are made for
+each clock first, since all rows have the same one; their range is then narrower than the rows'.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tracer.analysis.memory.prediction import KERNEL
 
 BY_CLOCK = f"{KERNEL}_pages_by_clock"
-"""Column of lists: pages read by the kernel's model, in the order of CLOCKS."""
+"""Column of lists: pages read by the kernel's model, in the order of clocks."""
 LOW, HIGH = f"{KERNEL}_pages_low", f"{KERNEL}_pages_high"
 """Columns of the least and the most of these pages."""
 

@@ -17,10 +17,10 @@ from tracer.analysis.memory.best import best_misses
 from tracer.analysis.memory.lru import by_tenant, lru_misses
 from tracer.analysis.memory.page_runs import PageRuns
 from tracer.analysis.memory.two_lists import (
-    CLOCKS,
     IO_PAGES,
     RA_PAGES,
     Simulated,
+    clocks,
     lru_with_read_ahead,
     two_lists,
 )
@@ -140,10 +140,9 @@ def kernel_reads(
 ) -> NDArray[np.int64]:
     """Predicts the pages that the kernel's model reads, for each clock of its statistics.
 
-    Returns int64[clock, group, capacity], the clocks in the order of CLOCKS; the first is that of
+    Returns int64[clock, group, capacity], the clocks in the order of `clocks`; the first is that of
     `predict`, whose arguments these are. Each takes a simulation per capacity, unless it cannot
-    differ from the first: nothing is evicted, the runs have no times, or they end before its first
-    update.
+    differ from the first: nothing is evicted, or the runs have no times, or all the same one.
     """
     wanted = by_tenant(runs.as_one(limits), capacities).T
 
@@ -152,21 +151,17 @@ def kernel_reads(
         found = two_lists(runs, wanted[at], *settings)
         return _by_group(runs, found.read), bool(found.evicted.any())
 
-    span = int(runs.ts.max()) - int(runs.ts[0]) if len(runs.ts) else 0
-    later = [
-        number
-        for number, clock in enumerate(CLOCKS)
-        if number and len(runs.ts) and (clock is None or clock <= span)
-    ]
-    read = np.zeros((len(CLOCKS), runs.groups, len(wanted)), np.int64)
+    each = clocks(runs)
+    later = [number for number, clock in enumerate(each) if clock != each[0] and len(runs.ts)]
+    read = np.zeros((len(each), runs.groups, len(wanted)), np.int64)
     with _pool(threads) as pool:
         places = []
-        first = pool.map(lambda at: one(at, CLOCKS[0]), range(len(wanted)))
+        first = pool.map(lambda at: one(at, each[0]), range(len(wanted)))
         for at, (pages, evicts) in enumerate(first):
             read[:, :, at] = pages
             # Only reclaim, and reads of what it has evicted, depend on the statistics.
             places += [(at, number) for number in later if evicts]
-        others = pool.map(lambda place: one(place[0], CLOCKS[place[1]]), places)
+        others = pool.map(lambda place: one(place[0], each[place[1]]), places)
         for (at, number), (pages, _) in zip(places, others, strict=True):
             read[number, :, at] = pages
     return read

@@ -48,9 +48,8 @@ IO_PAGES = 320
 
 FLUSH_NS = 2_000_000_000
 """Time between two updates of the statistics of cgroups (FLUSH_TIME of mm/memcontrol.c)."""
-CLOCKS: tuple[int | None, ...] = (*range(0, FLUSH_NS, FLUSH_NS // 4), None)
-"""Clocks of these updates, which no recording tells: the time (ns) from the first access to the
-first update. None: statistics are always up to date, as if `memory.stat` were read all the time."""
+CLOCKS = 5
+"""The number of clocks of these updates that are simulated."""
 
 
 @dataclass(frozen=True)
@@ -93,11 +92,24 @@ def two_lists(
     device's read_ahead_kb / 4; 0: none. `io_pages`: its max_sectors_kb / 4. `large_folios`: True
     if the file system has large folios (ext4 since Linux 6.16, XFS): windows end at multiples of
     their folios, not of four pages, and pages that were read together are evicted together.
-    `clock`: one of CLOCKS; if the runs have no times, statistics are always up to date. The state
+    `clock`: the time (ns) from the first access to the first update of statistics, which come every
+    2 s; None: statistics are always up to date, as they are if the runs have no times. The state
     takes 16 bytes for each page of the files that is accessed. Raises UsageError for numbers below
     0.
     """
     return _simulated(runs, capacity, True, ra_pages, io_pages, large_folios, limits, clock)
+
+
+def clocks(runs: PageRuns) -> list[int | None]:
+    """Returns CLOCKS values of `clock` for `two_lists`, since no recording tells the kernel's.
+
+    The first update comes 0, 0.5, 1 or 1.5 s after the first access; if all accesses take less than
+    2 s, after 0 to 3 quarters of their time. The last clock, None: somebody reads `memory.stat` all
+    the time, which brings the statistics up to date, too.
+    """
+    span = int(runs.ts.max()) - int(runs.ts[0]) if len(runs.ts) else 0
+    quarter = min(FLUSH_NS, max(0, span)) // 4
+    return [*(number * quarter for number in range(CLOCKS - 1)), None]
 
 
 def lru_with_read_ahead(

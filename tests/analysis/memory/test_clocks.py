@@ -28,11 +28,13 @@ from tracer.analysis.memory.answer import answer_memory
 from tracer.analysis.memory.clocks import BY_CLOCK, HIGH, LOW, ranged, summed
 from tracer.analysis.memory.page_runs import READ
 from tracer.analysis.memory.prediction import kernel_reads, predict
-from tracer.analysis.memory.two_lists import CLOCKS, two_lists
+from tracer.analysis.memory.two_lists import CLOCKS, clocks, two_lists
 from tracer.analysis.memory.words import basis, rows
 
 SECOND = 1_000_000_000
 CLOCKS_S = (0, 0.5, 1, 1.5)
+LATEST_S = 9
+"""The time of the last access in the planted worlds."""
 ROOM = 40
 """Pages of the memory, which has room for those used twice, but not for those of the scan, too."""
 
@@ -47,14 +49,27 @@ def timed(seed, longest_ns, tenants=1):
 def slow_reads(runs, capacities, limits=None):
     """The pages that the slow model reads, by clock and group."""
     found = []
-    for clock in (*(int(at * SECOND) for at in CLOCKS_S), None):
+    span = min(2 * SECOND, int(runs.ts[-1] - runs.ts[0]))
+    for clock in (0, span // 4, span // 4 * 2, span // 4 * 3, None):
         _, read, _ = slow.simulate(runs, capacities, True, 0, 320, False, limits, clock)
         found.append(np.bincount(runs.group, read, runs.groups).astype(int).tolist())
     return found
 
 
-def test_the_clocks_are_a_quarter_of_their_period_apart_and_one_is_always_up_to_date():
-    assert list(CLOCKS) == [*(at * SECOND for at in CLOCKS_S), None]
+@pytest.mark.parametrize(
+    ("ts", "expected_s"),
+    [
+        ([5, 6 * SECOND], [*CLOCKS_S, None]),
+        ([5, 2 * SECOND + 5], [*CLOCKS_S, None]),
+        ([5, 9, SECOND + 5], [0, 0.25, 0.5, 0.75, None]),
+        ([5, 5], [0, 0, 0, 0, None]),
+        ([], [0, 0, 0, 0, None]),
+    ],
+)
+def test_the_clocks_are_quarters_of_2_s_or_of_a_shorter_run(ts, expected_s):
+    runs = made([(0, 0, 1)] * len(ts), [1], ts=np.array(ts, np.int64))
+    assert clocks(runs) == [None if at is None else at * SECOND for at in expected_s]
+    assert len(expected_s) == CLOCKS
 
 
 @pytest.mark.parametrize("longest_ns", [1, 60_000_000, 5 * SECOND])
@@ -81,7 +96,8 @@ def test_the_first_clock_is_that_of_the_prediction():
 
 
 def planted(scan_ns, scanner=0):
-    """Runs of pages used twice, then of a scan by a tenant, then of the same pages again.
+    """Runs of pages used twice, then of a scan by a tenant, then of the same pages again; and of
+    another page, much later.
 
     The first two uses make the pages active. They stay unless the kernel knows of that before the
     scan: it then takes the active pages for too many.
@@ -91,13 +107,14 @@ def planted(scan_ns, scanner=0):
         *((0, page, 0, 0) for page in (*hot, *hot)),
         *((1, page, scanner, 1) for page in scan),
         *((0, page, 0, 2) for page in hot),
+        (2, 0, 0, 3),
     ]
     table = [
         (file, page, 1, READ, number, tenant, group)
         for number, (file, page, tenant, group) in enumerate(uses)
     ]
-    ts = [0 if group == 0 else scan_ns for *_, group in table]
-    return made(table, [HOT, SCANNED], ts=np.array(ts, np.int64))
+    ts = [[0, scan_ns, scan_ns, LATEST_S * SECOND][group] for *_, group in table]
+    return made(table, [HOT, SCANNED, 1], ts=np.array(ts, np.int64))
 
 
 @pytest.mark.parametrize("scanner", [0, 1])
@@ -117,7 +134,7 @@ def test_pages_are_lost_if_the_statistics_are_brought_up_to_date_before_a_scan(
 ):
     runs, limits = planted(int(scan_s * SECOND), scanner), [0] * (scanner + 1)
     found = kernel_reads(runs, [ROOM], 0, limits=limits)[:, :, 0]
-    assert found[:, :2].tolist() == [[HOT, SCANNED]] * len(CLOCKS)
+    assert found[:, :2].tolist() == [[HOT, SCANNED]] * CLOCKS
     assert found[:-1, 2].tolist() == [HOT if one else 0 for one in lost]
     assert found.tolist() == slow_reads(runs, [ROOM], limits)
     assert 0 < found[-1, 2] <= HOT  # the kernel always knows
@@ -142,6 +159,7 @@ def test_updates_are_two_seconds_apart_however_long_no_access_comes(scan_s, lost
 
 def test_accesses_of_one_time_know_no_update_or_all():
     runs = planted(0)
+    runs = dataclasses.replace(runs, ts=np.zeros_like(runs.ts))
     found = kernel_reads(runs, [ROOM], 0)
     assert found[:-1, 2, 0].tolist() == [0] * 4 and found[-1, 2, 0] > 0
 
@@ -149,12 +167,12 @@ def test_accesses_of_one_time_know_no_update_or_all():
 def test_accesses_without_times_always_know_the_statistics():
     runs = dataclasses.replace(planted(SECOND), ts=np.empty(0, np.int64))
     expected = two_lists(runs, ROOM, 0).read.sum()
-    assert kernel_reads(runs, [ROOM], 0).sum(axis=1)[:, 0].tolist() == [expected] * len(CLOCKS)
+    assert kernel_reads(runs, [ROOM], 0).sum(axis=1)[:, 0].tolist() == [expected] * CLOCKS
 
 
 @pytest.mark.parametrize("ts", [{}, {"ts": np.empty(0, np.int64)}])
 def test_no_accesses_read_nothing_with_any_clock(ts):
-    assert kernel_reads(made([], [], **ts), [ROOM, 0]).shape == (len(CLOCKS), 0, 2)
+    assert kernel_reads(made([], [], **ts), [ROOM, 0]).shape == (CLOCKS, 0, 2)
 
 
 def test_times_that_cannot_be_are_no_trouble():
@@ -186,7 +204,9 @@ def test_an_answer_has_the_least_and_the_most_of_each_epoch(tmp_path):
         *([HOT] * 3, [SCANNED] * 3, [0, 0, HOT]),
         *([HOT] * 3, [SCANNED] * 3, [0, 0, 0]),
     ]
-    assert [one[:4] for one in found.reads[BY_CLOCK]][2] == [0, HOT, 0, 0]
+    # The run takes 0.7 s; the kernel may know of the active pages at each quarter of it.
+    assert found.reads[BY_CLOCK][2][:4] == [0, HOT, HOT, HOT]
+    assert found.clocks_ns[1:4] == [found.reading_ns // 4 * number for number in (1, 2, 3)]
 
 
 def test_targets_that_share_a_limit_have_the_least_and_the_most_together(tmp_path):

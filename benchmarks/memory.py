@@ -11,15 +11,18 @@ Two jobs have limits of their own (`apart`), or one limit for both: in cgroups o
 the limited one, as containers of a pod (`pod`), or as processes of one cgroup (`cgroup`). With one
 limit, the jobs also run `paced`: they sleep after each file, as a training computes; and `uneven`:
 the second job reads a quarter of its files, in four times as many epochs. Each of these runs is
-recorded, too: `own_error` is that of the model with the order of accesses of the run itself.
+recorded, too: `own_error`, `own_least_bytes`, `own_most_bytes`, ... are those of the model with the
+order of accesses of the run itself.
 
 Prints each run when it is done (with --json on stderr), and one JSON object: `runs`, a list with
 `order`, `jobs` (alone, apart, pod, cgroup), `uneven`, `paced`, `tenant` (null: both), `share` (of
 the data for which the limit has room), `read_ahead_kb`, `limit_bytes`, `measured_bytes`,
-`predicted_bytes` by model, and `error` (of the kernel's model, of 1); `worst_error`; `dropped`, the
-runs that could not be measured, with the reason. `lru_pages_per_s`: the speed of the pass over all
-capacities, and `lru_max_rss_bytes` of 100 million accesses. Needs root, cgroups for memory, and
-4 N MiB in DIR.
+`predicted_bytes` by model, `error` (of the kernel's model, of 1), `by_clock_bytes` (of this model,
+by the clock of its statistics), `least_bytes` and `most_bytes` of them, `in_range`: the measured
+bytes lie between 10 % below the least and 10 % above the most; `worst_error`; `rows`, the number of
+rows, and `in_range`, of those in range; `dropped`, the runs that could not be measured, with the
+reason. `lru_pages_per_s`: the speed of the pass over all capacities, and `lru_max_rss_bytes` of 100
+million accesses. Needs root, cgroups for memory, and 4 N MiB in DIR.
 """
 
 from __future__ import annotations
@@ -45,6 +48,8 @@ TRACER = [sys.executable, "-c", "from tracer.cli.main import main; main()"]
 _SHARES = (0.3, 0.5, 0.7, 0.9, 1.2)
 _READ_AHEAD_KB = (0, 128, 1024, 4096)
 _READ_AHEAD_SHARES = (0.5, 1.2)
+_WIDER = 0.1
+"""Share by which a range is widened, for errors that are not those of the clock."""
 
 _SPEED = """
 import json, resource, sys, time
@@ -197,28 +202,42 @@ class Bench:
                 parts.append((None, list(range(len(tenants)))))
             for number, summed in parts:
                 read = sum(measured[n] for n in summed)
-                predicted = _predicted(answers[kb], [names[n] for n in summed], limit)
+                predicted, ranged = _predicted(answers[kb], [names[n] for n in summed], limit, read)
                 row = {
                     **about, "tenant": number, "measured_bytes": read,
-                    "predicted_bytes": predicted, "error": predicted["kernel"] / read - 1,
-                    "lost_events": lost,
+                    "predicted_bytes": predicted, **ranged,
+                    "error": predicted["kernel"] / read - 1, "lost_events": lost,
                 }  # fmt: skip
                 if own_answer is not None:
-                    again = _predicted(own_answer, [own_names[n] for n in summed], limit)
+                    again, ranged = _predicted(
+                        own_answer, [own_names[n] for n in summed], limit, read
+                    )
                     row["own_error"] = again["kernel"] / read - 1
+                    row |= {f"own_{key}": value for key, value in ranged.items()}
                 yield row
 
 
-def _predicted(answer: Any, names: list[str], limit: int) -> dict[str, int]:
-    """Returns the bytes that tenants would read with a limit, by model."""
+def _predicted(
+    answer: Any, names: list[str], limit: int, measured: int
+) -> tuple[dict[str, int], dict[str, Any]]:
+    """Returns the bytes that tenants would read with a limit by model, and the kernel's range."""
     from tracer.analysis.memory.answer import BOUNDS, KERNEL
+    from tracer.analysis.memory.clocks import summed
 
     reads = answer.reads
     mine = reads[reads["target"].isin(names) & (reads["memory_bytes"] == limit)]
     columns = {"kernel": KERNEL, **{bound: bound for bound in BOUNDS}}
-    return {
+    found = {
         model: int(mine[f"{column}_pages"].sum()) * answer.page_bytes
         for model, column in columns.items()
+    }
+    by_clock = (summed(mine) * answer.page_bytes).tolist()
+    least, most = min(by_clock), max(by_clock)
+    return found, {
+        "by_clock_bytes": by_clock,
+        "least_bytes": least,
+        "most_bytes": most,
+        "in_range": (1 - _WIDER) * least <= measured <= (1 + _WIDER) * most,
     }
 
 
@@ -250,12 +269,18 @@ def main() -> None:
     result = {
         "runs": runs,
         "dropped": dropped,
+        "rows": len(runs),
+        "in_range": sum(row["in_range"] for row in runs),
         "worst_error": max((abs(row["error"]) for row in runs), default=None),
         "worst_own_error": max((abs(row.get("own_error", 0)) for row in runs), default=None),
         "lru_pages_per_s": per_s,
         "lru_max_rss_bytes": rss,
     }
-    print(json.dumps(result) if options.json else f"worst error {result['worst_error']}")
+    said = (
+        f"worst error {result['worst_error']}; {result['in_range']} of {len(runs)} measured values"
+        f" lie in the range from least to most, widened by {_WIDER:.0%}"
+    )
+    print(json.dumps(result) if options.json else said)
 
 
 if __name__ == "__main__":

@@ -69,6 +69,10 @@ def predict(
     the recording itself, and the least memory with which nothing is read twice. In a
     recording of the whole machine, all processes share one page cache.
 
+    The kernel reclaims by statistics that it brings up to date every 2 s, by a clock that
+    the recording does not tell. The answer has the least and the most that its model
+    reads with five such clocks, if they differ.
+
     Targets that shared a memory limit in the recording, such as containers of a pod
     or processes of a cgroup, share each limit of the prediction. With --shared, all
     targets do; with --apart, none.
@@ -129,7 +133,10 @@ def _as_json(found: MemoryAnswer) -> dict[str, Any]:
         "recorded_shared": found.recorded_shared,
         "own_bytes": found.own_bytes,
         "limit_bytes": found.limit_bytes,
+        "clocks_s": [None if clock is None else clock / 1e9 for clock in found.clocks_ns],
         "error": found.error,
+        "error_low": found.error_low,
+        "error_high": found.error_high,
         "enough_bytes": found.enough_bytes,
         "read_ahead_bytes": found.read_ahead_bytes,
         "page_bytes": found.page_bytes,

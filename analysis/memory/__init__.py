@@ -9,4 +9,5 @@ read_ahead.py   the kernel's read-ahead: windows, markers, read-around of faults
 two_lists.py    the simulation of accesses through a cache with read-ahead
 sharing.py      which targets have one limit, or one cgroup
 prediction.py   `predict`: one call for every model
+clocks.py       the range of the kernel's model, by the clock of its statistics
 """

@@ -9,19 +9,20 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tracer.analysis.memory.clocks import BY_CLOCK, HIGH, LOW, ranged, summed
 from tracer.analysis.memory.enough import enough_pages
 from tracer.analysis.memory.knowledge import Knowledge, knowledge
-from tracer.analysis.memory.prediction import MODELS, predict
+from tracer.analysis.memory.prediction import KERNEL, MODELS, kernel_reads, predict
 from tracer.analysis.memory.recorded import Recorded, recorded
 from tracer.analysis.memory.resident import resident_misses
 from tracer.analysis.memory.sharing import Sharing, recorded_limits, sharing
+from tracer.analysis.memory.two_lists import clocks
 from tracer.analysis.views.marked_together import marked_together
 from tracer.analysis.views.threads import name_of_others, of_everybody
 from tracer.probes.errors import UsageError
 from tracer.store.devices import Devices
 from tracer.store.trace import Trace
 
-KERNEL = "two-lists"
 RESIDENT = "resident"
 BOUNDS = ("lru", "min", RESIDENT)
 """Models beside the kernel's: without read-ahead, so their pages read are those missed."""
@@ -57,10 +58,15 @@ class MemoryAnswer:
     its processes through that epoch, from 1; null: in none; missing if none begins anew with its
     numbers), partial (true: only a part of the epoch was recorded; null: in none), memory_bytes,
     cache_bytes (of these, for the page cache; of all targets that share the memory), used_pages,
-    recorded_pages (read in the recording), and for each model MODEL_pages (read)."""
+    recorded_pages (read in the recording), and for each model MODEL_pages (read). The one of the
+    kernel is that of the first of the clocks; two-lists_pages_by_clock is a list of those of each,
+    two-lists_pages_low and two-lists_pages_high are the least and the most of them."""
     sums: pd.DataFrame
     """Targets that share the memory, together: a row per memory. targets (a list), and the columns
     of `reads` from memory_bytes on, all epochs added up."""
+    clocks_ns: list[int | None]
+    """Clocks of the kernel's statistics: times from the first access to the first update; None:
+    always up to date."""
     shared: list[list[str]]
     """The targets of each limit that several targets share in the prediction."""
     recorded_shared: list[list[str]]
@@ -73,6 +79,10 @@ class MemoryAnswer:
     error: dict[str, float]
     """Pages that the kernel's model reads at the recording's own limit, divided by those recorded,
     less 1; by target."""
+    error_low: dict[str, float]
+    """The least of these errors over the clocks of the model's statistics."""
+    error_high: dict[str, float]
+    """The largest one."""
     enough_bytes: dict[str, int]
     """Least memory at which plain LRU reads no page twice, own memory included; of a target that
     shares it, that of all targets that do."""
@@ -127,34 +137,38 @@ def answer_memory(
     large = bool(trace.rows(_LARGE))
 
     def kernel(under: Sharing, capacities: NDArray[np.int64]) -> NDArray[np.int64]:
-        return predict(
-            under.charged(taken.runs), capacities, pages, KERNEL, large_folios=large,
+        return kernel_reads(
+            under.charged(taken.runs), capacities, pages, large_folios=large,
             limits=under.limit_of_cgroup,
-        ).read  # fmt: skip
+        )  # fmt: skip
 
     wanted = _capacities(taken, now, own_bytes, [[amount] * now.limits for amount in memory])
+    by_clock = kernel(now, wanted)
     found = {
-        KERNEL: kernel(now, wanted),
+        KERNEL: by_clock[0],
         "lru": predict(taken.runs, wanted, model="lru", limits=now.limit).read,
         "min": predict(taken.runs, wanted, model="min", limits=now.limit).read,
         RESIDENT: resident_misses(taken.runs.as_one(now.limit), wanted),
     }
-    reads = _frame(taken, memory, now, own_bytes, found)
+    reads = _frame(taken, memory, now, own_bytes, found, by_clock)
     least = [
         min((limits.bytes.get(name, _MOST) for name in as_recorded.members(number)), default=_MOST)
         for number in range(as_recorded.limits)
     ]
     gaps = trace.manifest["loss"].get("windows")
     again = kernel(as_recorded, _capacities(taken, as_recorded, own_bytes, [least]))
-    error, warm = _error(taken, again[:, 0], limits.bytes)
+    errors, warm = _errors(taken, again[:, :, 0], limits.bytes)
     return MemoryAnswer(
         reads,
         _sums(reads, now),
+        clocks(taken.runs),
         now.shared,
         as_recorded.shared,
         own_bytes,
         limits.bytes,
-        error,
+        {name: each[0] for name, each in errors.items()},
+        {name: min(each) for name, each in errors.items()},
+        {name: max(each) for name, each in errors.items()},
         _enough_bytes(taken, now, own_bytes),
         ahead,
         taken.page_bytes,
@@ -212,6 +226,7 @@ def _frame(
     under: Sharing,
     own: dict[str, int | None],
     found: dict[str, NDArray[np.int64]],
+    by_clock: NDArray[np.int64],
 ) -> pd.DataFrame:
     used = taken.runs.accessed()
     owns = {
@@ -231,6 +246,8 @@ def _frame(
         part["cache_bytes"] = part["target"].map(free)
         for model, pages in found.items():
             part[f"{model}_pages"] = _padded(pages[:, at], len(taken.groups))
+            if model == KERNEL:
+                part = part.assign(**ranged(_padded(by_clock[:, :, at], len(taken.groups))))
         parts.append(part[part["target"].notna()].drop(columns="tenant"))
     reads = pd.concat(parts, ignore_index=True)
     return reads if (reads["pass"] > 1).any() else reads.drop(columns="pass")
@@ -242,35 +259,41 @@ def _sums(reads: pd.DataFrame, under: Sharing) -> pd.DataFrame:
     parts = []
     for names in under.shared:
         mine = reads[reads["target"].isin(names)]
-        part = mine.groupby(["memory_bytes", "cache_bytes"], as_index=False)[counts].sum()
+        groups = mine.groupby(["memory_bytes", "cache_bytes"])
+        part = groups[counts].sum().reset_index()
+        part = part.assign(**ranged(np.array([summed(rows) for _, rows in groups]).T))
         part.insert(0, "targets", pd.Series([names] * len(part), dtype=object))
         parts.append(part)
     if not parts:
-        return pd.DataFrame(columns=["targets", "memory_bytes", "cache_bytes", *counts])
+        ranges = LOW, HIGH, BY_CLOCK
+        return pd.DataFrame(columns=["targets", "memory_bytes", "cache_bytes", *counts, *ranges])
     return pd.concat(parts, ignore_index=True)
 
 
 def _padded(values: NDArray[np.int64], length: int) -> NDArray[np.int64]:
-    """Returns values of all groups: the last ones may have no run."""
-    return np.pad(values, (0, length - len(values)))
+    """Returns values of all groups (the last axis): the last ones may have no run."""
+    more = length - values.shape[-1]
+    return np.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, more)])
 
 
-def _error(
+def _errors(
     taken: Recorded, again: NDArray[np.int64], limits: dict[str, int]
-) -> tuple[dict[str, float], int]:
-    """Returns the error of the kernel's model on the recording, and the pages that were warm."""
-    frame = taken.groups.assign(
-        recorded=taken.read, predicted=_padded(again, len(taken.groups))
-    ).dropna(subset="target")
-    sums = frame.groupby("target")[["recorded", "predicted"]].sum()
+) -> tuple[dict[str, list[float]], int]:
+    """Returns the errors of the kernel's model on the recording, and the pages that were warm.
+
+    `again`: pages read by clock and group. The errors of each target are by clock, too.
+    """
+    pages = _padded(again, len(taken.groups))
     warm = 0
-    error = {}
-    for name, row in sums.iterrows():
-        if row["recorded"] > 0:
-            error[str(name)] = float(row["predicted"] / row["recorded"] - 1)
+    errors = {}
+    for name, rows in taken.groups.groupby("target"):
+        read = int(taken.read[rows.index].sum())
+        predicted = pages[:, rows.index].sum(axis=1).tolist()
+        if read > 0:
+            errors[str(name)] = [count / read - 1 for count in predicted]
         if name not in limits:
-            warm += max(0, int(row["predicted"] - row["recorded"]))
-    return error, warm
+            warm += max(0, predicted[0] - read)
+    return errors, warm
 
 
 def _enough_bytes(taken: Recorded, under: Sharing, own: dict[str, int | None]) -> dict[str, int]:

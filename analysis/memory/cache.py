@@ -144,9 +144,11 @@ def new_cache(
     io_pages: int,
     large_folios: bool,
     limits: NDArray[np.int32],
+    exact: bool,
 ) -> Cache:
     """Returns an empty cache for `runs`; `capacity` (int64[limit]) is in pages, `limits`
-    (int32[tenant]) has the number of each tenant's limit."""
+    (int32[tenant]) has the number of each tenant's limit. `exact`: statistics are always up to
+    date."""
     memory = np.zeros(runs.tenants, MEMORY)
     memory["limit"] = limits
     limit = np.zeros(len(capacity), LIMIT)
@@ -162,7 +164,7 @@ def new_cache(
     if len(runs.random):
         reader["random"] = runs.random
     setting = np.zeros(1, SETTING)
-    setting[0] = (int(kernel), ra_pages, io_pages, int(large_folios), 0, int(not len(runs.ts)))
+    setting[0] = (int(kernel), ra_pages, io_pages, int(large_folios), 0, int(exact))
     page = np.zeros(runs.all_pages, PAGE)
     return Cache(*(a.view(np.recarray) for a in (page, memory, limit, reader, setting)))
 

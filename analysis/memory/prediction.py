@@ -1,4 +1,7 @@
-"""`predict`: pages missed and read with other amounts of memory, by any of the models."""
+"""`predict`: pages missed and read with other amounts of memory, by any of the models.
+
+`kernel_reads` has the pages read by the kernel's model for each clock of its statistics.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +20,14 @@ from tracer.analysis.memory.two_lists import (
     IO_PAGES,
     RA_PAGES,
     Simulated,
+    clocks,
     lru_with_read_ahead,
     two_lists,
 )
 from tracer.probes.errors import UsageError
+
+KERNEL = "two-lists"
+"""The name of the kernel's model."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +57,7 @@ MODELS = {
     model.name: model
     for model in (
         Model(
-            "two-lists",
+            KERNEL,
             "the kernel's active and inactive lists, with its read-ahead",
             "Linux 6.18, mm/vmscan.c, mm/workingset.c and mm/readahead.c",
             two_lists,
@@ -82,7 +89,7 @@ def predict(
     runs: PageRuns,
     capacities: ArrayLike,
     ra_pages: int = RA_PAGES,
-    model: str = "two-lists",
+    model: str = KERNEL,
     io_pages: int = IO_PAGES,
     large_folios: bool = True,
     threads: int | None = None,
@@ -113,13 +120,55 @@ def predict(
         found = simulate(runs, capacity, ra_pages, io_pages, large_folios, limits)
         return _by_group(runs, found.missed), _by_group(runs, found.read)
 
-    with ThreadPoolExecutor(threads or len(os.sched_getaffinity(0))) as pool:
+    with _pool(threads) as pool:
         parts = list(pool.map(one, wanted.T))
     shape = (runs.groups, wanted.shape[1])
     missed, read = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
     for at, (missed_at, read_at) in enumerate(parts):
         missed[:, at], read[:, at] = missed_at, read_at
     return Predicted(accessed, missed, read)
+
+
+def kernel_reads(
+    runs: PageRuns,
+    capacities: ArrayLike,
+    ra_pages: int = RA_PAGES,
+    io_pages: int = IO_PAGES,
+    large_folios: bool = True,
+    threads: int | None = None,
+    limits: ArrayLike | None = None,
+) -> NDArray[np.int64]:
+    """Predicts the pages that the kernel's model reads, for each clock of its statistics.
+
+    Returns int64[clock, group, capacity], the clocks in the order of `clocks`; the first is that of
+    `predict`, whose arguments these are. Each takes a simulation per capacity, unless it cannot
+    differ from the first: nothing is evicted, or the runs have no times, or all the same one.
+    """
+    wanted = by_tenant(runs.as_one(limits), capacities).T
+
+    def one(at: int, clock: int | None) -> tuple[NDArray[np.int64], bool]:
+        settings = ra_pages, io_pages, large_folios, limits, clock
+        found = two_lists(runs, wanted[at], *settings)
+        return _by_group(runs, found.read), bool(found.evicted.any())
+
+    each = clocks(runs)
+    later = [number for number, clock in enumerate(each) if clock != each[0] and len(runs.ts)]
+    read = np.zeros((len(each), runs.groups, len(wanted)), np.int64)
+    with _pool(threads) as pool:
+        places = []
+        first = pool.map(lambda at: one(at, each[0]), range(len(wanted)))
+        for at, (pages, evicts) in enumerate(first):
+            read[:, :, at] = pages
+            # Only reclaim, and reads of what it has evicted, depend on the statistics.
+            places += [(at, number) for number in later if evicts]
+        others = pool.map(lambda place: one(place[0], each[place[1]]), places)
+        for (at, number), (pages, _) in zip(places, others, strict=True):
+            read[number, :, at] = pages
+    return read
+
+
+def _pool(threads: int | None) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads or len(os.sched_getaffinity(0)))
 
 
 def _by_group(runs: PageRuns, pages: NDArray[np.int32]) -> NDArray[np.int64]:

@@ -13,8 +13,7 @@ pages of a memory cgroup with a limit, and of those below it, without MGLRU and 
 - the active list is scanned only if it is larger than the inactive one (times a ratio that grows
   with the memory), or if pages were activated as they were read again since the last reclaim
   (prepare_scan_control, inactive_is_low), all tenants of the limit together, by statistics that are
-  brought up to date every 2 s (mem_cgroup_flush_stats_ratelimited) or, if the accesses have no
-  times, always;
+  brought up to date every 2 s (flush_memcg_stats_dwork), by a given clock, or always;
 - an inactive folio that was accessed through its mapping gets another round, the second time in the
   active list; others go (folio_check_references);
 - an active folio becomes inactive, and is marked as part of the working set (shrink_active_list).

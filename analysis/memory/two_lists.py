@@ -48,6 +48,8 @@ IO_PAGES = 320
 
 FLUSH_NS = 2_000_000_000
 """Time between two updates of the statistics of cgroups (FLUSH_TIME of mm/memcontrol.c)."""
+CLOCKS = 5
+"""The number of clocks of these updates that are simulated."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,7 @@ def two_lists(
     io_pages: int = IO_PAGES,
     large_folios: bool = True,
     limits: ArrayLike | None = None,
+    clock: int | None = 0,
 ) -> Simulated:
     """Simulates the kernel's active and inactive lists, one pair per tenant.
 
@@ -88,11 +91,25 @@ def two_lists(
     of each tenant's limit (int[tenant]); None: each has its own. `ra_pages`: the
     device's read_ahead_kb / 4; 0: none. `io_pages`: its max_sectors_kb / 4. `large_folios`: True
     if the file system has large folios (ext4 since Linux 6.16, XFS): windows end at multiples of
-    their folios, not of four pages, and pages that were read together are evicted together. The
-    state takes 16 bytes for each page of the files that is accessed. Raises UsageError for numbers
-    below 0.
+    their folios, not of four pages, and pages that were read together are evicted together.
+    `clock`: the time (ns) from the first access to the first update of statistics, which come every
+    2 s; None: statistics are always up to date, as they are if the runs have no times. The state
+    takes 16 bytes for each page of the files that is accessed. Raises UsageError for numbers below
+    0.
     """
-    return _simulated(runs, capacity, True, ra_pages, io_pages, large_folios, limits)
+    return _simulated(runs, capacity, True, ra_pages, io_pages, large_folios, limits, clock)
+
+
+def clocks(runs: PageRuns) -> list[int | None]:
+    """Returns CLOCKS values of `clock` for `two_lists`, since no recording tells the kernel's.
+
+    The first update comes 0, 0.5, 1 or 1.5 s after the first access; if all accesses take less than
+    2 s, after 0 to 3 quarters of their time. The last clock, None: somebody reads `memory.stat` all
+    the time, which brings the statistics up to date, too.
+    """
+    span = int(runs.ts.max()) - int(runs.ts[0]) if len(runs.ts) else 0
+    quarter = min(FLUSH_NS, max(0, span)) // 4
+    return [*(number * quarter for number in range(CLOCKS - 1)), None]
 
 
 def lru_with_read_ahead(
@@ -106,7 +123,7 @@ def lru_with_read_ahead(
     """Simulates plain LRU with the kernel's read-ahead; arguments are those of `two_lists`.
     Tenants of one limit are one tenant."""
     merged = runs.as_one(limits)
-    return _simulated(merged, capacity, False, ra_pages, io_pages, large_folios, None)
+    return _simulated(merged, capacity, False, ra_pages, io_pages, large_folios, None, None)
 
 
 def _simulated(
@@ -117,6 +134,7 @@ def _simulated(
     io_pages: int,
     large_folios: bool,
     limits: ArrayLike | None,
+    clock: int | None,
 ) -> Simulated:
     given = np.asarray(capacity, np.int64)
     of_tenants = limits_of(runs, limits)
@@ -131,12 +149,13 @@ def _simulated(
     most = 1 << 20  # of read-ahead, so that no window leads beyond int32
     ra_pages, io_pages = min(ra_pages, most), min(io_pages, most)
     capacities = np.broadcast_to(given, (count,))
-    cache = new_cache(runs, capacities, kernel, ra_pages, io_pages, large_folios, of_tenants)
+    exact = clock is None or not len(runs.ts)
+    cache = new_cache(runs, capacities, kernel, ra_pages, io_pages, large_folios, of_tenants, exact)
     missed = np.zeros(len(runs.first), np.int32)
     read = np.zeros(len(runs.first), np.int32)
     _run(
         *(cache, runs.first, runs.pages, runs.file, runs.reader, runs.tenant, runs.kind),
-        *(runs.base, runs.size_pages, runs.ts, missed, read),
+        *(runs.base, runs.size_pages, runs.ts, clock or 0, missed, read),
     )
     _count_unused(cache)
     memory = cache.memory
@@ -239,13 +258,15 @@ def _run(
     bases: Any,
     sizes: Any,
     times: Any,
+    clock: int,
     missed: Any,
     read: Any,
 ) -> None:
-    published = times[0] if len(times) else 0
+    # The next update: they are a fixed time apart, however long no access comes.
+    due = times[0] + clock if len(times) else 0
     for i in range(len(firsts)):
-        if len(times) and times[i] - published >= FLUSH_NS:
-            published = times[i]
+        if len(times) and times[i] >= due:
+            due += ((times[i] - due) // FLUSH_NS + 1) * FLUSH_NS
             for number in range(len(cache.limit)):
                 publish(cache, number)
         file = files[i]

@@ -6,6 +6,7 @@ import pandas as pd
 
 from tracer.analysis.findings.finding import name, percent, seconds, size
 from tracer.analysis.memory.answer import BOUNDS, KERNEL, MemoryAnswer
+from tracer.analysis.memory.clocks import HIGH, LOW, summed
 from tracer.analysis.report.reads import epoch_name, partial_in_words, together_in_words
 
 HEADINGS = {KERNEL: "kernel", "lru": "LRU", "min": "best", "resident": "kept"}
@@ -15,6 +16,11 @@ NOTE = (
     "Kernel: by its lists of pages and its read-ahead. LRU, best and kept are without read-ahead; "
     "best evicts the page whose next use is the farthest away, kept never evicts."
 )
+LEAST_AND_MOST = (
+    "the range of the kernel's model over the times at which the kernel may bring its statistics up"
+    " to date."
+)
+"""Words that say what a range is."""
 _MIB = 1 << 20
 _SHORT_NS = 10_000_000_000
 """Time of reading below which the age of the kernel's statistics may decide what it evicts."""
@@ -23,7 +29,10 @@ _MOST_NAMES = 4
 
 
 def rows(reads: pd.DataFrame, page_bytes: int) -> list[tuple[object, ...]]:
-    """Returns a target's rows: the first epoch, and the mean of the later ones, in MiB."""
+    """Returns a target's rows: the first epoch, and the mean of the later ones, in MiB.
+
+    memory, cache, epoch, used, recorded, each of HEADINGS, and the least and the most of `kernel`.
+    """
     models = [f"{model}_pages" for model in (KERNEL, *BOUNDS)]
     found = []
     for memory in sorted(reads["memory_bytes"].unique().tolist()):
@@ -31,13 +40,16 @@ def rows(reads: pd.DataFrame, page_bytes: int) -> list[tuple[object, ...]]:
         cache = int(part["cache_bytes"].iloc[0])
         for label, epochs in split(part):
             mean = epochs[["used_pages", "recorded_pages", *models]].mean() * page_bytes / _MIB
-            found.append((size(memory), size(cache), label, *mean.tolist()))
+            by_clock = summed(epochs) / len(epochs) * page_bytes / _MIB
+            ends = float(by_clock.min()), float(by_clock.max())
+            found.append((size(memory), size(cache), label, *mean.tolist(), *ends))
     return found
 
 
 def sum_rows(sums: pd.DataFrame, page_bytes: int) -> list[tuple[object, ...]]:
-    """Returns the rows of targets that share the memory, by memory, in MiB."""
+    """Returns the rows of targets that share the memory, by memory, with the columns of `rows`."""
     columns = [f"{column}_pages" for column in ("used", "recorded", KERNEL, *BOUNDS)]
+    columns += [LOW, HIGH]
     return [
         (size(int(row["memory_bytes"])), size(int(row["cache_bytes"])), "all",
          *(row[columns] * page_bytes / _MIB).tolist())
@@ -71,12 +83,22 @@ def _keys(reads: pd.DataFrame) -> list[str]:
     return [column for column in ("epoch", "pass") if column in reads]
 
 
-def _compared(error: float) -> str:
+def _compared(error: float) -> tuple[str, str]:
+    """Returns an error of the kernel's model in two parts of a sentence."""
     if round(error, 3) == 0:
-        return "as much as was read"
+        return "as much", "as was read"
     if error >= 1:
-        return f"{1 + error:,.1f} times what was read"
-    return f"{percent(100 * abs(error))} {'more' if error > 0 else 'less'} than was read"
+        return f"{1 + error:,.1f} times", "what was read"
+    return f"{percent(100 * abs(error))} {'more' if error > 0 else 'less'}", "than was read"
+
+
+def _with_range(error: float, low: float, high: float) -> str:
+    """Returns an error of the kernel's model in words, with its range if that is another one."""
+    (said, read), (least, _), (most, _) = map(_compared, (error, low, high))
+    if least == said == most:
+        return f"{said} {read}"
+    why = "depending on when its statistics are brought up to date"
+    return f"{said} {read} ({least} to {most}, {why})"
 
 
 def basis(found: MemoryAnswer) -> list[str]:
@@ -151,8 +173,7 @@ def _basis_of(target: str, found: MemoryAnswer) -> list[str]:
         at = f"at its limit of {size(limit)}" if limit else "without a limit"
         if limit and any(target in names for names in found.recorded_shared):
             at = f"at the limit of {size(limit)} that it shares"
-        said.append(
-            f"{shown}: of the recording itself, {at}, the kernel's model reads"
-            f" {_compared(found.error[target])}."
-        )
+        ends = found.error_low[target], found.error_high[target]
+        error = _with_range(found.error[target], *ends)
+        said.append(f"{shown}: of the recording itself, {at}, the kernel's model reads {error}.")
     return said

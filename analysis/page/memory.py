@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 
 from tracer.analysis.figures.memory import by_memory
 from tracer.analysis.findings.finding import name, size
 from tracer.analysis.memory.answer import BOUNDS, KERNEL, MemoryAnswer
-from tracer.analysis.memory.words import HEADINGS, NOTE, basis, split, together
+from tracer.analysis.memory.clocks import HIGH, LOW, summed
+from tracer.analysis.memory.words import HEADINGS, LEAST_AND_MOST, NOTE, basis, split, together
 from tracer.analysis.page.base import TEMPLATES, render
+from tracer.analysis.page.cells import cell
 from tracer.analysis.page.explanation import Section
 from tracer.analysis.page.summary import Tile
 from tracer.analysis.page.tables import page_table
@@ -20,6 +23,7 @@ _DRAWN = {
     "first": "The first epoch. ",
     "later": "Mean of the whole epochs after the first. ",
 }
+_SHOWN = f"{HEADINGS[KERNEL]}_mib"
 
 
 def memory_page(title: str, found: MemoryAnswer) -> str:
@@ -27,26 +31,24 @@ def memory_page(title: str, found: MemoryAnswer) -> str:
     sections = []
     for number, (target, reads) in enumerate(found.reads.groupby("target", sort=True)):
         label, drawn = split(reads)[-1]
-        table = _table(reads, found.page_bytes)
         sections.append(
-            Section(
-                f"target-{number}",
+            _section(
+                (f"target-{number}", f"reads-{number}"),
                 f"Reads of {name(target)}, with other memory",
-                _DRAWN[label] + NOTE,
-                by_memory(_means(drawn, found.page_bytes), HEADINGS),
-                page_table(f"reads-{number}", table, "", NOTE),
+                _DRAWN[label],
+                _table(reads, found.page_bytes),
+                _means(drawn, found.page_bytes),
             )
         )
     for number, names in enumerate(found.shared):
         reads = found.sums[[one == names for one in found.sums["targets"]]]
-        table = _table(reads.assign(epoch="all"), found.page_bytes)
         sections.append(
-            Section(
-                f"together-{number}",
+            _section(
+                (f"together-{number}", f"sums-{number}"),
                 f"Reads of {together(names)}, with other memory for all of them",
-                f"All epochs together. {NOTE}",
-                by_memory(_means(reads, found.page_bytes), HEADINGS),
-                page_table(f"sums-{number}", table, "", NOTE),
+                "All epochs together. ",
+                _table(reads.assign(epoch="all"), found.page_bytes),
+                _means(reads, found.page_bytes),
             )
         )
     return render(
@@ -58,6 +60,16 @@ def memory_page(title: str, found: MemoryAnswer) -> str:
         sections=sections,
         basis=basis(found),
     )
+
+
+def _section(
+    ids: tuple[str, str], title: str, drawn: str, table: pd.DataFrame, means: pd.DataFrame
+) -> Section:
+    """Returns a section. `ids`: its own, and that of its table. `drawn` says what `means` are."""
+    ranged = table[f"{_SHOWN}_low"].notna().any()
+    note = f"{NOTE} In brackets, and as bars: {LEAST_AND_MOST}" if ranged else NOTE
+    figure = by_memory(means, HEADINGS)
+    return Section(ids[0], title, drawn + note, figure, page_table(ids[1], table, "", note))
 
 
 def _tiles(found: MemoryAnswer) -> list[Tile]:
@@ -77,8 +89,11 @@ def _tiles(found: MemoryAnswer) -> list[Tile]:
 
 def _means(reads: pd.DataFrame, page_bytes: int) -> pd.DataFrame:
     models = (KERNEL, *BOUNDS)
-    means = reads.groupby("memory_bytes")[[f"{model}_pages" for model in models]].mean()
-    named = {f"{model}_pages": f"{model}_bytes" for model in models}
+    groups = reads.groupby("memory_bytes")
+    means = groups[[f"{model}_pages" for model in models]].mean()
+    by_clock = np.array([summed(rows) / len(rows) for _, rows in groups])
+    means = means.assign(**{LOW: by_clock.min(axis=1), HIGH: by_clock.max(axis=1)})
+    named = {column: str(column).replace("_pages", "_bytes") for column in means}
     return (means * page_bytes).rename(columns=named).reset_index()
 
 
@@ -88,4 +103,10 @@ def _table(reads: pd.DataFrame, page_bytes: int) -> pd.DataFrame:
     shown.insert(0, "memory_mib", reads["memory_bytes"] / _MIB)
     for column in ("used", "recorded", KERNEL, *BOUNDS):
         shown[f"{HEADINGS.get(column, column)}_mib"] = reads[f"{column}_pages"] * page_bytes / _MIB
+    ends = reads[[LOW, HIGH]].astype(np.float64) * page_bytes / _MIB
+    # A range that has the same digits is none.
+    texts = [column.map(cell) for column in (ends[LOW], ends[HIGH], shown[_SHOWN])]
+    same = (texts[0] == texts[2]) & (texts[1] == texts[2])
+    for end, column in (("low", LOW), ("high", HIGH)):
+        shown[f"{_SHOWN}_{end}"] = ends[column].mask(same)
     return shown.sort_values(["memory_mib", *keys], ignore_index=True)

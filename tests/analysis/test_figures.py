@@ -5,6 +5,7 @@ import pytest
 
 from tracer.analysis.figures import park2023, prashanthi2022, prashanthi2023
 from tracer.analysis.figures.dots import Axis, dots
+from tracer.analysis.figures.memory import by_memory
 from tracer.analysis.figures.style import COLOURS, SYMBOLS, colour, hues, joined, log_axis, text
 
 
@@ -226,3 +227,23 @@ def test_panels_of_shares_have_one_axis_without_intervals_too(frame):
     figure = dots(shares, "v", Axis("share", percent=True), **how)
     ((low, high),) = {tuple(figure.layout[name].range) for name in ("xaxis", "xaxis2")}
     assert low < 0.1 and high > 0.9
+
+
+def test_a_model_with_a_range_has_bars_at_each_memory():
+    mib = 1 << 20
+    frame = pd.DataFrame(
+        {
+            "memory_bytes": [2 * mib, mib],
+            "a_bytes": [5 * mib, 7 * mib],
+            "a_bytes_low": [5 * mib, 4 * mib],
+            "a_bytes_high": [6 * mib, 7 * mib],
+            "b_bytes": [5 * mib, 9 * mib],
+        }
+    )
+    found = traces(by_memory(frame, {"a": "A", "b": "B"}))
+    assert (list(found["A"].x), list(found["A"].y)) == ([1, 2], [7, 5])
+    assert list(found["A"].error_y.array) == [0, 1]
+    assert list(found["A"].error_y.arrayminus) == [3, 0]
+    assert found["B"].error_y.array is None
+    same = by_memory(frame.assign(a_bytes_low=1, a_bytes_high=1), {"a": "A"})
+    assert same.data[0].error_y.array is None

@@ -4,7 +4,18 @@ import re
 
 import pytest
 
-from tests.support.page_events import ONE, OTHER, PAGE, TWO, PageEvents, looped, sample
+from tests.support.page_events import (
+    JOB,
+    ONE,
+    OTHER,
+    PAGE,
+    PEER,
+    TWO,
+    PageEvents,
+    looped,
+    sample,
+    scanned,
+)
 from tests.support.traces import make_trace
 
 EVIL = "<script>alert(1)</script>\x1b[2J\n\u202e" + "x" * 300
@@ -259,3 +270,74 @@ def test_names_of_an_enemy_speak_to_no_terminal_and_are_text_on_the_page(tracer,
     assert all(one.isprintable() for one in text.split("\n"))
     page = tracer("predict", "a.trace", "--memory", "1M", "--html", "-").out
     assert "<script>alert" not in page and "\x1b" not in page and "\u202e" not in page
+
+
+def make_scanned(folder, scan_ns=700_000_000, scanner=JOB):
+    """Makes the trace of a job whose pages a scan takes, or not, by the kernel's statistics."""
+    made = scanned(scan_ns, scanner)
+    targets = ONE if scanner == JOB else TWO
+    make_trace(folder, made.tables, targets=targets, clock=made.clock).close()
+
+
+VERB = "predict", "a.trace", "--memory", "160K,8M", "--read-ahead", 0
+
+
+def cells(said):
+    """The cells of each line."""
+    return [re.split(r"\s{2,}", line.strip()) for line in said.splitlines()]
+
+
+def test_the_terminal_shows_the_least_and_the_most_where_they_differ(tracer, tmp_path):
+    make_scanned(tmp_path / "a.trace")
+    said = tracer(*VERB).out
+    assert max(map(len, said.splitlines())) <= 80
+    later = [row[:6] for row in cells(said) if row[2:3] == ["later"]]
+    assert [row[5] for row in later] == ["1.953", "1.953"]
+    at = cells(said).index(["least", "1.953"])
+    assert cells(said)[at - 1][:6] == later[0] and cells(said)[at + 1] == ["most", "2.012"]
+    assert [row[0] for row in cells(said)].count("least") == 1
+    column = [line.index("1.953") for line in said.splitlines() if "least  " in line]
+    assert column == [line.rindex("2.012") for line in said.splitlines() if "most  " in line]
+    assert "Least, most: the range of the kernel's model" in " ".join(said.split())
+    said = tracer(*VERB[:3], "8M").out
+    assert "least" not in said.lower().replace("the least recently", "")
+
+
+def test_a_range_that_is_shown_with_the_same_digits_is_none(tracer, tmp_path):
+    """30 pages more of 130,000: 507.8 MiB in any case."""
+    made = scanned(700_000_000)
+    for at in range(0, 128_970, 1000):
+        made.read(at, 1000, 3)
+    made.end_epoch(2)
+    make_trace(tmp_path / "a.trace", made.tables, targets=ONE, clock=made.clock).close()
+    told = tracer(*VERB, "--json").json["reads"]
+    assert any(one["two-lists_pages_low"] < one["two-lists_pages_high"] for one in told)
+    assert "most" not in [row[0] for row in cells(tracer(*VERB).out)]
+
+
+def test_json_has_the_range_and_the_pages_by_clock(tracer, tmp_path):
+    make_scanned(tmp_path / "a.trace", scanner=PEER)
+    told = tracer(*VERB, "--shared", "--json").json
+    quarter = told["reading_s"] / 4
+    expected = pytest.approx([0, quarter, 2 * quarter, 3 * quarter])
+    assert told["clocks_s"][:-1] == expected and told["clocks_s"][-1] is None
+    for one in (*told["reads"], *told["sums"]):
+        by_clock = one["two-lists_pages_by_clock"]
+        assert one["two-lists_pages"] == by_clock[0] and len(by_clock) == 5
+        assert one["two-lists_pages_low"] == min(by_clock)
+        assert one["two-lists_pages_high"] == max(by_clock)
+    ranges = [(one["two-lists_pages_low"], one["two-lists_pages_high"]) for one in told["sums"]]
+    assert ranges == [(1030, 1060), (1030, 1030)]
+    assert told["error"] == told["error_low"] == told["error_high"] == {"job": 0, "peer": 0}
+
+
+@pytest.mark.parametrize("scanner", [JOB, PEER])
+def test_the_page_shows_a_range_in_brackets(tracer, tmp_path, scanner):
+    make_scanned(tmp_path / "a.trace", scanner=scanner)
+    shared = ["--shared"] if scanner == PEER else []
+    page = tracer(*VERB, *shared, "--html", "-").out
+    assert page.count("0 [0, 0.1172]") == 1  # an epoch of the job
+    assert page.count("4.023 [4.023, 4.141]") == len(shared)
+    assert "In brackets, and as bars: the range of the kernel" in page
+    page = tracer(*VERB[:3], "8M", *shared, "--html", "-").out
+    assert "In brackets" not in page and "0 [0" not in page

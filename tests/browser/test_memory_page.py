@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.browser import look
-from tests.support.page_events import TWO, looped
+from tests.support.page_events import HOT, ONE, SCANNED, TWO, looped, scanned
 from tests.support.traces import make_trace
 from tracer.analysis.memory.answer import answer_memory
 from tracer.analysis.page.memory import memory_page
@@ -92,6 +92,28 @@ def test_targets_that_share_the_memory_have_a_figure_together(tab, tmp_path):
         assert page.js(f"Array.from({lines}[1].y)") == [3 + 9 / 256] * 2 + [1 + 9 / 256]
         said = page.js("document.querySelector('#basis').innerText")
         assert "job and peer share each amount of memory." in said
+        assert page.console == [] and page.asked == []
+
+
+def test_a_range_is_a_bar_of_the_figure_and_in_brackets(tab, tmp_path):
+    made = scanned(700_000_000)
+    with make_trace(tmp_path / "a.trace", made.tables, targets=ONE, clock=made.clock) as trace:
+        found = answer_memory(trace, [160 << 10, 8 << 20], read_ahead=0)
+    (tmp_path / "x.html").write_text(memory_page("a", found))
+    with tab() as page:
+        page.size(1200)
+        page.open(tmp_path / "x.html")
+        kernel, lru = (f"{LINES.format(0)}[{number}]" for number in (0, 1))
+        # Means of the two later epochs, of 4 KiB pages.
+        assert page.js(f"Array.from({kernel}.y)") == [SCANNED / 512] * 2
+        assert page.js(f"Array.from({kernel}.error_y.array)") == [HOT / 512, 0]
+        assert page.js(f"Array.from({kernel}.error_y.arrayminus)") == [0, 0]
+        assert page.js(f"[{kernel}.error_y.visible, {lru}.error_y?.visible ?? false]") == [
+            True,
+            False,
+        ]
+        said = page.js("document.querySelector('#target-0').innerText")
+        assert "[0, 0.1172]" in said and "In brackets, and as bars" in said
         assert page.console == [] and page.asked == []
 
 

@@ -30,7 +30,9 @@ class Drawn:
     read, writes, and touches mapped pages. Groups are numbers: tenant and epoch.
     """
 
-    def __init__(self, numbers: random.Random, count: int, tenants: int = 1) -> None:
+    def __init__(
+        self, numbers: random.Random, count: int, tenants: int = 1, pause_ns: int = PAUSE_NS
+    ) -> None:
         self.numbers, self.now = numbers, 0
         self.calls: list[Call] = []
         self._places: Counter[tuple[int, str]] = Counter()
@@ -38,7 +40,7 @@ class Drawn:
         self._last: dict[int, tuple[str, int, int]] = {}
         for number in range(count):
             if number % STAGE == 0:
-                self.now = number // STAGE * PAUSE_NS
+                self.now = number // STAGE * pause_ns
             self.now += numbers.choice([0, 0, 1])
             tenant = number if number < tenants else numbers.randrange(tenants)
             self._call(tenant, number * EPOCHS // count)

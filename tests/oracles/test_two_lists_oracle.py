@@ -12,6 +12,7 @@ from tests.oracles.shared_cache import FILES, lru
 from tests.oracles.two_lists import READ, REMOVAL, Call, TwoLists
 from tests.support.traces import make_trace
 from tracer.analysis.memory.answer import answer_memory
+from tracer.analysis.memory.prediction import kernel_reads as kernel_reads_by_clock
 from tracer.analysis.memory.prediction import predict
 from tracer.store.trace import Trace
 
@@ -65,6 +66,23 @@ def test_pages_read_ahead_are_those_of_the_oracle(limits, ahead):
     for seed in SEEDS:
         calls = Drawn(random.Random(seed), 500, len(limits)).calls
         agree(calls, limits, ROOMY, ahead)
+
+
+@pytest.mark.parametrize("limits", [[0], [0, 0]])
+def test_pages_read_with_each_clock_are_those_of_the_oracle(limits):
+    differ = 0
+    for seed in SEEDS:
+        calls = Drawn(random.Random(seed), 700, len(limits), pause_ns=370_000_000).calls
+        runs = as_runs(calls, timed=True)
+        found = kernel_reads_by_clock(runs, CAPACITIES, 0, large_folios=False, limits=limits)
+        for number, clock in enumerate([0, 500_000_000, 1_000_000_000, 1_500_000_000, None]):
+            known = {"exact": True} if clock is None else {"exact": False, "clock": clock}
+            for column, capacity in enumerate(CAPACITIES):
+                _, _, read = naive(calls, limits, capacity, **known)
+                expected = [read.get(group, 0) for group in range(runs.groups)]
+                assert found[number, :, column].tolist() == expected, (clock, capacity)
+        differ += int((found.max(axis=0) > found.min(axis=0)).sum())
+    assert differ > 0
 
 
 def test_drawn_calls_tell_the_two_lists_from_lru():

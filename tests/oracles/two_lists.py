@@ -65,26 +65,32 @@ class TwoLists(FileLists):
         sizes: Mapping[Any, int],
         ahead: int = 0,
         exact: bool = True,
+        clock: int = 0,
     ) -> None:
         """Makes an empty cache.
 
         `sizes`: pages of each file. `ahead`: pages of the device's read-ahead. `exact`: statistics
-        are always up to date, not every 2 s. The others: see `FileLists`.
+        are always up to date, not every 2 s, `clock` ns after the first call for the first time.
+        The others: see `FileLists`.
         """
         super().__init__(capacities, limits, exact)
-        self.sizes, self.ahead = sizes, ahead
+        self.sizes, self.ahead, self.clock = sizes, ahead, clock
         self.readers: dict[Any, Reader] = {}
-        self.brought = self.updated = 0
+        self.brought = 0
 
     def run(self, calls: Iterable[Call]) -> tuple[dict[Any, int], dict[Any, int]]:
         """Returns the pages missed, and the pages read, by group."""
         missed: dict[Any, int] = {}
         read: dict[Any, int] = {}
         kinds = {READ: self._read, FAULT: self._fault, WRITE: self._write, REMOVAL: self._remove}
+        due = None
         for call in calls:
-            if call.ts - self.updated >= UPDATE_NS:
-                self.updated = call.ts
+            if due is None:
+                due = call.ts + self.clock
+            if call.ts >= due:
                 self.update()
+            while call.ts >= due:
+                due += UPDATE_NS
             self.brought = 0
             names = ((call.file, index) for index in range(call.first, call.end))
             self.stayed = {name for name in names if name in self.pages}

@@ -11,6 +11,8 @@ PAGE = 4096
 STEP_NS = 1000
 DEV, INO = "254:0", 12
 JOB, PEER, OTHER, KSWAPD = 7, 9, 30, 50
+HOT, SCANNED = 30, 1000
+"""Pages of `scanned`."""
 ONE = [{"name": "job", "role": "target", "kind": "pid", "pid": JOB}]
 TWO = [*ONE, {"name": "peer", "role": "target", "kind": "pid", "pid": PEER}]
 PROCESSES = [
@@ -99,6 +101,21 @@ def looped(pages: int, epochs: int, ino: int = INO, tid: int = JOB, chunk: int =
         for at in range(0, pages, chunk):
             made.read(at, min(chunk, pages - at), ino, tid)
         made.end_epoch(epoch, tid)
+    return made
+
+
+def scanned(scan_ns: int, scanner: int = JOB) -> PageEvents:
+    """Reads HOT pages twice, then SCANNED others at a time, then the first ones again, all by the
+    job but the second part. An epoch of each part."""
+    made = PageEvents()
+    parts = (1, JOB, [*range(HOT)] * 2), (2, scanner, range(SCANNED)), (1, JOB, range(HOT))
+    for epoch, (ino, tid, pages) in enumerate(parts):
+        if epoch == 1:
+            made.now = scan_ns
+        for page in pages:
+            made.read(page, 1, ino, tid)
+        for each in sorted({JOB, scanner}):
+            made.end_epoch(epoch, each)
     return made
 
 

@@ -370,17 +370,21 @@ def write_run(file, index, pages, large_folios):
         at += 2**order
 
 
-def simulate(runs, capacities, kernel, ra_pages, io_pages, large_folios, limits=None):
-    """Returns missed and read of each run, and the totals of each tenant."""
+def updates_before(times, clock):
+    """Returns the number of updates by each time, the first one `clock` ns after the first time."""
+    return [max(0, 1 + (ts - times[0] - clock) // 2_000_000_000) for ts in times]
+
+
+def simulate(runs, capacities, kernel, ra_pages, io_pages, large_folios, limits=None, clock=0):
+    """Returns missed and read of each run, and the totals of each tenant. `clock`: None: always."""
     own = range(len(capacities)) if limits is None else limits
-    cache = SlowCache(capacities, kernel, not len(runs.ts), own)
+    cache = SlowCache(capacities, kernel, clock is None or not len(runs.ts), own)
     random = runs.random.tolist() or [False] * runs.readers
     readers = [Reader(flag) for flag in random]
     missed, reads = [], []
-    published = 0
+    updates = [0, *updates_before(runs.ts.tolist(), clock or 0)]
     for row in range(len(runs.first)):
-        if len(runs.ts) and runs.ts[row] - runs.ts[published] >= 2_000_000_000:
-            published = row
+        if len(runs.ts) and updates[row + 1] > updates[row]:
             for limit in cache.limits:
                 cache.publish(limit)
         number = int(runs.file[row])

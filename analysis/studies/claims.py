@@ -74,13 +74,13 @@ def judge(runs: pd.DataFrame, paper: str | None = None) -> list[Verdict]:
     checkpoints than the usual one, count only for claims about these.
     """
     return [
-        _judge(claim, runs)
+        judge_one(claim, runs)
         for claim in claims().values()
         if paper is None or not paper or claim.seed == paper
     ]
 
 
-def _judge(claim: Claim, runs: pd.DataFrame) -> Verdict:
+def judge_one(claim: Claim, runs: pd.DataFrame) -> Verdict:
     """Returns the verdict with the value of the first part that was measured."""
     test = TESTS[claim.id]
     parts = [_judge_part(claim, runs, part) for part in (test, *test.others)]

@@ -57,7 +57,7 @@ def with_measures(*frames):
 
 def verdict(id, frame):
     """Judges one claim; `claims.judge` does that for each of them."""
-    return claims._judge(claims.claims()[id], frame)
+    return claims.judge_one(claims.claims()[id], frame)
 
 
 @pytest.mark.parametrize(

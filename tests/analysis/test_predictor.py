@@ -195,7 +195,7 @@ def test_modes_are_json_and_what_is_not_there_is_null():
 
 
 def verdict(id, frame):
-    return claims._judge(claims.claims()[id], frame)
+    return claims.judge_one(claims.claims()[id], frame)
 
 
 def test_j8_is_the_share_of_modes_that_were_predicted_well():

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support import slow_page_cache as slow
+from tests.support import slow_caches as slow
 from tests.support.page_runs import drawn, made
 from tracer.analysis.memory.best import best_misses
 from tracer.analysis.memory.lru import lru_misses

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tests.support import slow_page_cache as slow
 from tests.support.page_runs import drawn, made
+from tests.support.slow_caches import accesses
 from tracer.analysis.memory.lru import lru_misses
 from tracer.analysis.memory.page_runs import FAULT, READ, WRITE
 from tracer.analysis.memory.reclaim import inactive_is_low
@@ -129,7 +130,7 @@ def test_lru_without_read_ahead_is_plain_lru(seed, capacity):
 @given(seed=st.integers(0, 2**32))
 def test_a_cache_of_all_pages_misses_each_page_once(model, seed):
     runs = drawn(seed, 60, [9, 40], kinds=(READ, FAULT))
-    pages = {page for _, page, _ in slow.accesses(runs)}
+    pages = {page for _, page, _ in accesses(runs)}
     alone = model(runs, 49, ra_pages=0)
     assert alone.missed.sum() == alone.read.sum() == len(pages)
     ahead = model(runs, 49)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 
 from tracer.probes.errors import ExitCode, TracerError
 
@@ -23,6 +24,12 @@ class BrokenJobError(JobError):
     """A failure of a running job, not a mistake in its command line. Exits with FAILURE."""
 
     exit_code = ExitCode.FAILURE
+
+
+def require_torch() -> None:
+    """Raises JobError without PyTorch, which makes the data of each job."""
+    if find_spec("torch") is None:
+        raise JobError("PyTorch is not installed", MEND_EXTRA)
 
 
 def took_too_long(longest_s: float | None) -> str:

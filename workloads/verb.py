@@ -14,7 +14,7 @@ from tracer.workloads import models
 from tracer.workloads.cli import list_models
 from tracer.workloads.containers.engines import EngineName
 from tracer.workloads.containers.limits import Limits, parse_bytes
-from tracer.workloads.errors import JobError
+from tracer.workloads.errors import JobError, require_torch
 
 workload = typer.Typer(help="List and run the papers' workloads, on the host and in containers.")
 
@@ -164,6 +164,7 @@ def run(
         checkpoint=None if checkpoint is None else checkpoint.absolute(),
     )
     if containers:
+        require_torch()
         check_engine(engine, image)  # before the data is made, which takes a while
     job = prepare(job)
     if containers:

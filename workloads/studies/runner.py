@@ -20,14 +20,13 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from tracer.store.checked import read_json
 from tracer.store.files import as_invoking_user, invoking_user
 from tracer.workloads.containers.engines import EngineName
-from tracer.workloads.errors import MEND_EXTRA, JobError, explained
+from tracer.workloads.errors import JobError, explained, require_torch
 from tracer.workloads.modes.setting import PowerModes
 from tracer.workloads.sessions import end_left
 from tracer.workloads.studies import media
@@ -59,8 +58,7 @@ def run_study(
     Raises JobError if the folder belongs to another study, if another runner uses it, or without
     PyTorch, which makes the data of each run.
     """
-    if find_spec("torch") is None:
-        raise JobError("PyTorch is not installed", MEND_EXTRA)
+    require_torch()
     folder = folder.absolute()
     mend = "name another folder with -o"
     with explained(f"cannot use the folder {folder}", mend), as_invoking_user():

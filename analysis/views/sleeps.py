@@ -25,7 +25,7 @@ from tracer.store.trace import Trace
 T = TypeVar("T", bound=np.generic)
 
 _NONE = -LATEST - 1
-_BATCH = 1 << 16
+_BATCH = 1 << 15
 _NO_CALL, _INSIDE, _AFTER = range(3)
 NOBODY = 1 << 40
 """A number that no thread has."""

@@ -1,7 +1,7 @@
 """The causes of intervals off the CPU, and the waits that each interval is made of.
 
 The rules are SQL. Many intervals are alike in all that the rules ask about, so they are asked once
-for each case among some thousands of intervals.
+for each case.
 """
 
 from __future__ import annotations
@@ -109,6 +109,8 @@ _EVIDENCE = {
 }
 """Flags for evidence in the call that an interval lies in, and the columns with its times."""
 _MOST_CASES = 1 << 62
+_MOST_KEPT = 1 << 14
+"""Cases beyond which the answers so far are forgotten: a trace may have one for each interval."""
 _NEVER = -LATEST - 1
 
 # Events of reclaim are those of all threads.
@@ -146,6 +148,12 @@ class Causes:
             int(trace.rows(f"SELECT count(*) FROM {table}")[0][0])
             for table in ("wait_calls", "threads")
         )
+        self._forget()
+
+    def _forget(self) -> None:
+        """Forgets the answers of the rules so far."""
+        self._places: dict[int, int] = {}
+        self._answers: list[pa.Table] = []
 
     def parts(self, rows: pa.Table) -> pa.Table:
         """Returns the waits of intervals, one or two of each, as rows of `wait_parts`.
@@ -156,17 +164,40 @@ class Causes:
         """
         rows = _with_flags(rows.combine_chunks(), self._gaps)
         state = self._codes.take(pc.index_in(rows["state"].combine_chunks(), self._names))
-        _, first, case = np.unique(self._case(rows, state), return_index=True, return_inverse=True)
-        asked = rows.take(pa.array(first)).append_column("case", pa.array(np.arange(len(first))))
-        with self._trace.lent("sleeps_in_calls", asked):
-            cases = self._trace.arrow(_CASES)
-        for name in ("kind", "certainty"):
-            place = cases.column_names.index(name)
-            cases = cases.set_column(place, name, cases[name].dictionary_encode())
-        return _parts(rows, state, cases.combine_chunks().take(pa.array(case)))
+        return _parts(rows, state, self._answered(rows, state))
 
-    def _case(self, rows: pa.Table, state: pa.Array) -> Ints:
-        """Returns a number for each row: rows of the same number are alike for the rules."""
+    def _answered(self, rows: pa.Table, state: pa.Array) -> pa.Table:
+        """Returns what the rules answer for each row. They are asked about new cases only."""
+        numbers = self._case(rows, state)
+        if numbers is None or len(self._places) > _MOST_KEPT:
+            self._forget()
+        if numbers is None:
+            numbers = np.arange(rows.num_rows)
+        cases, first, case = np.unique(numbers, return_index=True, return_inverse=True)
+        known = len(self._places)
+        places = [self._places.setdefault(one, len(self._places)) for one in cases.tolist()]
+        new = np.flatnonzero(np.array(places, np.int64) >= known)
+        if len(new):
+            self._ask(rows.take(pa.array(first[new])))
+        return self._encoded.take(pa.array(np.array(places, np.int64)[case]))
+
+    def _ask(self, rows: pa.Table) -> None:
+        """Adds what the rules answer for rows to the answers so far."""
+        asked = rows.append_column("case", pa.array(np.arange(rows.num_rows)))
+        with self._trace.lent("sleeps_in_calls", asked):
+            found = self._trace.arrow(_CASES)
+        self._answers.append(found)
+        found = pa.concat_tables(self._answers)
+        for name in ("kind", "certainty"):
+            place = found.column_names.index(name)
+            found = found.set_column(place, name, found[name].combine_chunks().dictionary_encode())
+        self._encoded = found.combine_chunks()
+
+    def _case(self, rows: pa.Table, state: pa.Array) -> Ints | None:
+        """Returns a number for each row; None: there are too many.
+
+        Rows of the same number are alike for the rules.
+        """
         found, size = np.zeros(rows.num_rows, np.int64), 1
         waker = rows["waker_tid"].to_numpy()  # NaN for null
         told = [(_ints(rows[name]), 2) for name in _FLAGS]
@@ -181,7 +212,7 @@ class Causes:
         for values, most in told:
             found = found * most + values
             size *= most
-        return found if size < _MOST_CASES else np.arange(len(found))
+        return found if size < _MOST_CASES else None
 
 
 def _ints(column: pa.Array | pa.ChunkedArray) -> Ints:

@@ -1,7 +1,7 @@
 """The causes of intervals off the CPU, and the waits that each interval is made of.
 
 The rules are SQL. Many intervals are alike in all that the rules ask about, so they are asked once
-for each case.
+for each case, unless there are too many.
 """
 
 from __future__ import annotations

@@ -166,9 +166,6 @@ SELECT s.row, s.ts, if(s.dur_ns >= 0, s.dur_ns, NULL) AS dur_ns, s.pid, s.tid
 FROM off_cpu_rows s SEMI JOIN waiting_threads o ON {owns("o", "s")}
 """
 
-_APPENDED = 1 << 17
-"""Rows of wait_parts that are added at once, or some more."""
-
 _ON_THE_WAY = ("waiting_threads", "wait_evidence", "calls_at_evidence", "throttled_times")
 
 
@@ -209,14 +206,8 @@ def _make_parts(trace: Trace) -> Turns:
     _see_calls(trace, sleeps)
     marks = [_marks(trace, sleeps.lives, query) for query in _MARKS]
     causes = Causes(trace)
-    made: list[pa.Table] = []
     for rows in sleeps.batches(marks, _marks(trace, sleeps.lives, _OF_CALLS)):
-        made.append(turns.split(causes.parts(rows)))
-        if sum(len(parts) for parts in made) >= _APPENDED:
-            trace.append("wait_parts", pa.concat_tables(made))
-            made.clear()
-    if made:
-        trace.append("wait_parts", pa.concat_tables(made))
+        trace.append("wait_parts", turns.split(causes.parts(rows)))
     return turns
 
 

@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from tracer.analysis.views.arrays import concatenated
 from tracer.analysis.views.calls_around import LATEST
 from tracer.analysis.views.cuts import Cuts
+from tracer.analysis.views.lengths import Lengths, Short, length_at
 from tracer.analysis.views.lives import Lives
 from tracer.analysis.views.sleeps import NOBODY, fill_ends, ordered, placed
 from tracer.analysis.views.stretches import Ints
@@ -75,7 +76,7 @@ Cpus = NDArray[np.int16]
 
 
 class Turns:
-    """The turns of recorded threads, in the order of CPUs and of time. Each takes 24 bytes."""
+    """The turns of recorded threads, in the order of CPUs and of time. Each takes some 20 bytes."""
 
     def __init__(self, trace: Trace, lives: Lives) -> None:
         """Reads off_cpu. Needs the tables threads, loss and throttled_times."""
@@ -85,15 +86,19 @@ class Turns:
         lane, begin, until, cpu, before = _turns(trace, lives)
         place, self._first, _ = placed(cpu, begin, int(cpu.max(initial=-1)) + 1)
         del cpu
+        lane = lane.astype(np.min_scalar_type(-1 - len(lives.tid)))  # mostly two bytes
         self._lane, self._before = ordered(lane, place), ordered(before, place)
         del lane, before
         self._begin = ordered(begin, place)
         del begin
-        self._until = ordered(until, place)
-        del until, place
+        until = ordered(until, place)
+        del place
+        _settle(self._first, self._begin, until, self._lane, self._before)
+        until -= self._begin
+        self._lengths = Lengths(until)
+        del until
         cpus = np.arange(len(self._first) - 1, dtype=np.int32)
         self._cuts = Cuts(np.repeat(cpus, np.diff(self._first)), self._begin)
-        _settle(self._first, self._begin, self._until, self._lane, self._before)
 
     def split(self, parts: pa.Table, ended: Ints | None = None) -> pa.Table:
         """Returns waits, those for a CPU split by who had it meanwhile.
@@ -119,7 +124,7 @@ class Turns:
         last = self._cuts.last(cpu, ran, before=True)
         room = (MOST_PARTS + 1) * len(of)
         owner, begin, taken, key = (np.empty(room, np.int64) for _ in range(4))
-        turns = self._first, self._begin, self._until, self._lane, self._before, self._tids
+        turns = self._first, self._begin, self._lengths.arrays, self._lane, self._before, self._tids
         waits = cpu, since, upto, ran, last, by_tid[of]
         count = _split(*turns, *waits, owner, begin, taken, key)
         rest = parts.drop_columns(["cpu", "in_doubt"])
@@ -227,7 +232,7 @@ def _settle(first: Ints, begin: Ints, until: Ints, lane: Small, before: Small) -
 def _split(
     first: Ints,
     begin: Ints,
-    until: Ints,
+    lengths: tuple[Short, Ints, Ints],
     lane: Small,
     before: Small,
     tids: Ints,
@@ -257,7 +262,7 @@ def _split(
         if own == first[cpu[wait] + 1] or begin[own] != ran[wait]:
             continue
         times = since[wait], upto[wait]
-        found = _walk(begin, until, lane, before, least, own, times, edges, keys)
+        found = _walk(begin, lengths, lane, before, least, own, times, edges, keys)
         if found == 1 and _is_of(keys[0], by_tid[wait], tids):
             continue
         if found > MOST_PARTS:
@@ -281,7 +286,7 @@ def _is_of(key: int, number: int, tids: Ints) -> bool:
 @compiled
 def _walk(
     begin: Ints,
-    until: Ints,
+    lengths: tuple[Short, Ints, Ints],
     lane: Small,
     before: Small,
     least: int,
@@ -303,7 +308,7 @@ def _walk(
         if at == least or elsewhere or own - at == MOST_TURNS:
             known = at == least and not elsewhere
             return _add(edges, keys, found, since, upto, int(before[at]) if known else _UNKNOWN)
-        stop = max(since, until[at - 1])
+        stop = max(since, begin[at - 1] + length_at(lengths, at - 1))
         if stop < reached:
             found = _add(edges, keys, found, stop, upto, int(before[at]))
             reached = stop

@@ -231,6 +231,26 @@ def _follow(trace: Trace) -> None:
     """Makes the tables `transfers` and `opened` (number, reads, place, path, pid, moved)."""
     files = OpenFiles(trace.manifest["host"].get("machine", ""))
     trace.execute(_TRANSFERS)
+    trace.append("transfers", _transfers(trace, files))
+    opened = files.opened
+    places = [one.name or (0, None) for one in opened]
+    trace.keep(
+        "opened",
+        pa.table(
+            {
+                "number": pa.array([one.number for one in opened], pa.int64()),
+                "reads": pa.array([one.opened or one.seeks for one in opened], pa.bool_()),
+                "place": pa.array([place for place, _ in places], pa.int64()),
+                "path": pa.array([path for _, path in places], pa.string()),
+                "pid": pa.array([one.pid for one in opened], pa.int32()),
+                "moved": pa.array([one.moved for one in opened], pa.bool_()),
+            }
+        ),
+    )
+
+
+def _transfers(trace: Trace, files: OpenFiles) -> Iterator[pa.Table]:
+    """Yields the bytes that calls move between files and memory, and follows the files."""
     for rows in _batches(trace):
         found: list[tuple[Any, ...]] = []
         for at, pid, tid, name, ts, fd, offset, length, flags, ret, path, _ in rows:
@@ -258,22 +278,7 @@ def _follow(trace: Trace) -> None:
         if found:
             names = ("ts", "until", "pid", "tid", "opened", "offset", "bytes", "writes", "two")
             columns = dict(zip(names, map(np.array, zip(*found, strict=True)), strict=True))
-            trace.append("transfers", pa.table(columns))
-    opened = files.opened
-    places = [one.name or (0, None) for one in opened]
-    trace.keep(
-        "opened",
-        pa.table(
-            {
-                "number": pa.array([one.number for one in opened], pa.int64()),
-                "reads": pa.array([one.opened or one.seeks for one in opened], pa.bool_()),
-                "place": pa.array([place for place, _ in places], pa.int64()),
-                "path": pa.array([path for _, path in places], pa.string()),
-                "pid": pa.array([one.pid for one in opened], pa.int32()),
-                "moved": pa.array([one.moved for one in opened], pa.bool_()),
-            }
-        ),
-    )
+            yield pa.table(columns)
 
 
 def _batches(trace: Trace) -> Iterator[list[tuple[Any, ...]]]:

@@ -17,7 +17,8 @@ longer than 1 TiB are not followed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -208,16 +209,10 @@ def _build(trace: Trace) -> None:
         " by_pid INTEGER, by_tid INTEGER, file BIGINT, kind TINYINT, first BIGINT, pages BIGINT,"
         f" brought_by INTEGER, {counts}, row BIGINT)"
     )
-    last = row = 0
     returns = _Returns(trace, not inferred)
-    for events in _in_order(trace, numbers, lives_of(trace), others, returns):
-        last = int(events["ts"][-1])
-        for uses in tracking.add(events):
-            row = _append(trace, uses, row)
-    for uses in tracking.finish(last):
-        row = _append(trace, uses, row)
-    if inferred:
-        _append(trace, _unplaced(trace), row)
+    events = _in_order(trace, numbers, lives_of(trace), others, returns)
+    uses = chain(_used(tracking, events), [_unplaced(trace)] if inferred else [])
+    trace.append(_EVENTS, _numbered(uses))
     make_in_context(trace, _EVENTS, IN_CONTEXT, passes=True)
     trace.execute(_MADE.replace("$inferred", str(inferred)))
 
@@ -310,14 +305,24 @@ def _in_order(
         yield rest[np.argsort(rest["ts"], kind="stable")]
 
 
-def _append(trace: Trace, uses: NDArray[np.void], row: int) -> int:
-    """Keeps what events did, as rows numbered from `row`; returns the next number."""
-    if len(uses):
+def _used(
+    tracking: PageTracking, batches: Iterable[NDArray[np.void]]
+) -> Iterator[NDArray[np.void]]:
+    """Yields what events did, and at their end, what became of the pages."""
+    last = 0
+    for events in batches:
+        last = int(events["ts"][-1])
+        yield from tracking.add(events)
+    yield from tracking.finish(last)
+
+
+def _numbered(batches: Iterable[NDArray[np.void]]) -> Iterator[pa.Table]:
+    """Yields what events did, as numbered rows of the table of uses."""
+    row = 0
+    for uses in batches:
         columns = {name: uses[name] for name in USE.names or ()}
-        after = row + len(uses)
-        trace.append(_EVENTS, pa.table({**columns, "row": np.arange(row, after)}))
-        return after
-    return row
+        yield pa.table({**columns, "row": np.arange(row, row + len(uses))})
+        row += len(uses)
 
 
 _DOCS = {

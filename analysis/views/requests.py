@@ -112,8 +112,7 @@ def _build(trace: Trace) -> None:
         " error INTEGER, run BIGINT)"
     )
     events = (_events(batch) for batch in trace.batches(_EVENTS, _BATCH, beside=True))
-    for requests in in_batches(pairing, events):
-        trace.append(_TIMES, _times(requests))
+    trace.append(_TIMES, map(_times, in_batches(pairing, events)))
     if pairing.crossed:
         trace.keep("request runs", pa.table({"run": sorted(pairing.crossed)}))
         trace.execute(_UNCROSSED)

@@ -12,7 +12,10 @@ from tracer.analysis.views.view import make_once
 from tracer.store.trace import Trace
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import numpy as np
+    import pyarrow as pa
     from numpy.typing import NDArray
 
     from tracer.analysis.views.cuts import Cuts
@@ -164,22 +167,26 @@ def _fill(trace: Trace) -> tuple[Shorts, Ints]:
     of_pass = pa.array(spans.of_pass)
     del spans
     until = float(trace.manifest["clock"]["end_ns"] or 0)
-    for first in range(0, len(ts), _MOST):
-        last = min(first + _MOST, len(ts))
-        part, more = slice(first, last), slice(first, last + 1)
-        inner = pa.array(span[part], mask=span[part] < 0)
-        rows = {
-            "segment": np.arange(first, last),
-            "lane": lane[part],
-            "ts": ts[part],
-            "length": _lengths(lane[more], ts[more], span[part], until),
-            "name": name.take(inner),
-            "stage": pa.array(stage[part], mask=stage[part] < 0),
-            "epoch": epoch.take(inner),
-            "step": step.take(inner),
-            "pass": of_pass.take(inner),
-        }
-        trace.append("unfinished_segments", pa.table(rows))
+
+    def parts() -> Iterator[pa.Table]:
+        for first in range(0, len(ts), _MOST):
+            last = min(first + _MOST, len(ts))
+            part, more = slice(first, last), slice(first, last + 1)
+            inner = pa.array(span[part], mask=span[part] < 0)
+            rows = {
+                "segment": np.arange(first, last),
+                "lane": lane[part],
+                "ts": ts[part],
+                "length": _lengths(lane[more], ts[more], span[part], until),
+                "name": name.take(inner),
+                "stage": pa.array(stage[part], mask=stage[part] < 0),
+                "epoch": epoch.take(inner),
+                "step": step.take(inner),
+                "pass": of_pass.take(inner),
+            }
+            yield pa.table(rows)
+
+    trace.append("unfinished_segments", parts())
     return lane, ts
 
 

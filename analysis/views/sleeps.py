@@ -2,7 +2,7 @@
 
 The table off_cpu is read twice, in stored order, and never sorted: first for the times, then for
 the rows. In between, one pass of syscalls finds the calls. About 45 bytes per interval are in
-memory.
+memory, 8 once the calls are known.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from tracer.analysis.views.arrays import concatenated
 from tracer.analysis.views.calls_around import LATEST, Calls, CallsAround
 from tracer.analysis.views.cuts import Cuts
+from tracer.analysis.views.lengths import Lengths
 from tracer.analysis.views.lives import Lives, lives_of
 from tracer.analysis.views.stretches import Ints
 from tracer.probes.compiled import compiled
@@ -25,7 +26,7 @@ from tracer.store.trace import Trace
 T = TypeVar("T", bound=np.generic)
 
 _NONE = -LATEST - 1
-_BATCH = 1 << 15
+_BATCH = 1 << 14
 _NO_CALL, _INSIDE, _AFTER = range(3)
 NOBODY = 1 << 40
 """A number that no thread has."""
@@ -90,7 +91,7 @@ class Sleeps:
         lane = np.repeat(np.arange(len(self.lives.tid), dtype=np.int32), np.diff(self._first))
         self._around = CallsAround(lane, moments, after=False, results=True)
         self._call = np.full(len(moments), -1, np.int32)
-        self._edge = np.empty(0, np.int64)
+        self._since_edge = Lengths(np.empty(0, np.int64))
 
     def _times(self) -> tuple[NDArray[np.int32], Ints, Ints]:
         """Returns the lane, the time and the end (ns) of each interval, in stored order.
@@ -129,15 +130,22 @@ class Sleeps:
     def close(self) -> None:
         """Completes the calls. Call it after the last batch."""
         around = self._around
-        self._call = self._call[around.close()]
+        call = self._call[around.close()]
+        # Few bytes for few calls: codes begin with -1.
+        self._call = call.astype(np.min_scalar_type(-1 - int(call.max(initial=0))))
+        del call
         inside = (around.entered > -LATEST) & (self._ts <= around.returned)
-        # Of a call that had returned, only that time matters; of another one, only its entry.
-        self._edge = around.returned
-        self._edge[inside] = around.entered[inside]
         self._place_of_call = np.where(inside, _INSIDE, np.int8(_AFTER))
         self._place_of_call[around.entered == -LATEST] = _NO_CALL
         self._result = around.result
-        del self._around, self._ts
+        # Of a call that had returned, only that time matters; of another one, only its entry.
+        since = around.returned
+        since[inside] = around.entered[inside]
+        del self._around, around, inside
+        np.subtract(self._ts, since, out=since)
+        del self._ts
+        since[self._place_of_call == _NO_CALL] = 0
+        self._since_edge = Lengths(since)
 
     def batches(self, marks: Sequence[Marks], of_calls: Marks) -> Iterator[pa.Table]:
         """Yields the intervals in stored order, with more columns; other queries may run meanwhile.
@@ -173,7 +181,7 @@ class Sleeps:
         ended = np.empty(len(ts), np.int64)
         fill_ends(ts, length, ended)
         at, since = places.of(done, life, ts, length)
-        edge, place = self._edge[at], self._place_of_call[at]
+        edge, place = ts - self._since_edge.of(at), self._place_of_call[at]
         inside = place == _INSIDE
         call, result = self._call[at], self._result[at]
         told: dict[str, pa.Array | pa.ChunkedArray] = {

@@ -11,6 +11,8 @@ before it. So it can tell of all the time since the last sample but one.
 
 from __future__ import annotations
 
+import pyarrow as pa
+
 from tracer.analysis.views.calls_around import LATEST
 from tracer.analysis.views.cpu_turns import Turns
 from tracer.analysis.views.throttled import LEAST_NS
@@ -88,14 +90,18 @@ def split_rests(trace: Trace, turns: Turns) -> None:
         "INSERT INTO throttled_pieces BY NAME SELECT row, ts, kind FROM quota_rests",
     )
     count = trace.rows("SELECT count(*) FROM quota_rests")[0][0]
-    for first in range(0, count, _MOST):
-        rows = trace.arrow(
-            f"SELECT * FROM quota_rests WHERE rowid >= {first} AND rowid < {first + _MOST}"
-        ).combine_chunks()
-        ended = rows["ended"].to_numpy()
-        rows = rows.drop_columns("ended")
-        for name in ("kind", "certainty"):
-            place = rows.column_names.index(name)
-            rows = rows.set_column(place, name, rows[name].dictionary_encode())
-        trace.append("throttled_waits", turns.split(rows, ended))
+    trace.append("throttled_waits", (_split(trace, turns, at) for at in range(0, count, _MOST)))
     trace.drop("quota_rests", "quota_doubts")
+
+
+def _split(trace: Trace, turns: Turns, first: int) -> pa.Table:
+    """Returns the next `_MOST` rests from a row on, split by who had the CPU."""
+    rows = trace.arrow(
+        f"SELECT * FROM quota_rests WHERE rowid >= {first} AND rowid < {first + _MOST}"
+    ).combine_chunks()
+    ended = rows["ended"].to_numpy()
+    rows = rows.drop_columns("ended")
+    for name in ("kind", "certainty"):
+        place = rows.column_names.index(name)
+        rows = rows.set_column(place, name, rows[name].dictionary_encode())
+    return turns.split(rows, ended)

@@ -201,7 +201,7 @@ def _name_devices(trace: Trace, unit: int) -> None:
         for disk in devices.disks(one.name)
     ]
     if again:
-        trace.append("own", pa.Table.from_pylist(again))
+        trace.append("own", [pa.Table.from_pylist(again)])
     trace.execute(
         f"""
         CREATE OR REPLACE TEMP TABLE dirtied_folios AS

@@ -90,16 +90,19 @@ _CASES = (
 
 
 class Bench:
-    """Two tenants, and the cgroup above theirs, which holds a further one for both."""
+    """Two tenants, the cgroup above theirs, and one for the processes of both.
+
+    No other cgroup is below a limit: the kernel would take an empty one in turn with the others.
+    """
 
     def __init__(self, folder: Path, mib: int, epochs: int, stack: contextlib.ExitStack) -> None:
         """Makes all of it; `stack` removes it."""
         name = f"tracer-memory-{os.getpid()}"
         self.folder, self.mib, self.epochs = folder, mib, epochs
-        self.pod = Group(name, stack)
+        self.pod = Group(name, stack, parent=True)
         self.tenants = [Tenant(folder, number, mib, name, stack) for number in range(2)]
         # Removed first, with the jobs in it, which would keep the file systems busy.
-        self.both = Group(f"{name}/both", stack)
+        self.both = Group(f"{name}-both", stack)
         self._own = 0
 
     def _start(self, case: Case) -> list[subprocess.Popen[str]]:
@@ -110,8 +113,10 @@ class Bench:
         return jobs
 
     def _limit(self, case: Case, limit: int | None) -> None:
-        for group in (self.pod, *(tenant.group for tenant in self.tenants)):
-            group.limit(limit if limit and (group is self.pod) == case.shared else None)
+        own = [tenant.group for tenant in self.tenants]
+        limited = {"pod": [self.pod], "cgroup": [self.both]}.get(case.jobs, own)
+        for group in (self.pod, self.both, *own):
+            group.limit(limit if group in limited else None)
 
     def _recorded(self, case: Case, limit: int | None) -> Path:
         """Records the jobs with a limit, or without any; returns the trace."""

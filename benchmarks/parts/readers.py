@@ -75,13 +75,13 @@ class Case:
 class Group:
     """A memory cgroup."""
 
-    def __init__(self, name: str, stack: contextlib.ExitStack) -> None:
-        """Makes it; `stack` removes it."""
+    def __init__(self, name: str, stack: contextlib.ExitStack, parent: bool = False) -> None:
+        """Makes it, as the parent of others or for jobs; `stack` removes it."""
         planned = cgroups.plan(cgroups.Share(), name, memory=cgroups.Memory(_MOST_BYTES))
         (self.folder,) = cgroups.make(planned)
         stack.callback(cgroups.remove, planned)
         control = self.folder / "cgroup.subtree_control"
-        if control.exists() and "/" not in name:
+        if parent and control.exists():
             control.write_text("+memory")
 
     def limit(self, limit: int | None) -> None:

@@ -98,7 +98,10 @@ def test_processes_with_very_many_arguments_do_not_damage_a_manifest(started, tm
 def test_a_process_cannot_give_itself_a_name_that_no_table_holds(tmp_path, given, name):
     program = tmp_path / ("p" * 40)
     program.symlink_to(shutil.which("cat"))
-    with subprocess.Popen([given], executable=program, stdin=subprocess.PIPE) as process:
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "bufsize": 0}
+    with subprocess.Popen([given], executable=program, **pipes) as process:
+        process.stdin.write(b"x")
+        assert process.stdout.read(1) == b"x"  # it has its command line by now
         (target,) = from_pids(str(process.pid))
         process.stdin.close()
     assert target.name == name

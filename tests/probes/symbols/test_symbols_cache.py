@@ -127,11 +127,15 @@ def test_names_come_from_the_file_as_it_was_when_mapped(cache, program, offset):
     ]
     other = [
         (FileIdentity(build_id="00" + build_id[2:]), "build id"),
-        (FileIdentity(device=status.st_dev + 1), "device"),
         (FileIdentity(inode=status.st_ino + 1), "inode"),
         (FileIdentity(latest_ctime=status.st_ctime_ns - 1), "changed"),
         (FileIdentity(build_id, inode=status.st_ino + 1), "inode"),
     ]
+    another = FileIdentity(device=status.st_dev + 1)
+    if os.major(status.st_dev):
+        other.append((another, "device"))
+    else:  # tmpfs, btrfs, overlay: the device of a mapping need not be that of its file
+        same.append(another)
     for mapped in same:
         assert cache.resolve(program, offset, mapped) == ["hidden", None, None]
     for mapped, word in other:

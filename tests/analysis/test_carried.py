@@ -9,6 +9,8 @@ from tracer.analysis.flushlayer.trace.accesses import Identity, page_writebacks
 from tracer.analysis.report.writeback import FLUSHED_PAGES
 from tracer.analysis.views.flushes import flushes
 
+pytestmark = pytest.mark.slow
+
 JOB, OTHER, CRYPT = 7, 8, 60
 DISK, PART, MIRROR, MAPPED, TOP, LOOP = "8:0", "8:1", "8:16", "253:0", "253:1", "7:0"
 AT = 1000

@@ -11,6 +11,8 @@ from tracer.analysis.studies import claims
 from tracer.analysis.studies.extracts import read_extracts
 from tracer.analysis.studies.runs import checkpoints_of, read_runs, used
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     ("summaries", "checkpoints", "checkpoint_bytes"),

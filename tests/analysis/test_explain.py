@@ -20,6 +20,8 @@ from tracer.analysis.timeline.axis import axis
 from tracer.analysis.timeline.critical_path import critical_path
 from tracer.probes.errors import BadTrace, UsageError
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def trace(tmp_path_factory: pytest.TempPathFactory):

@@ -18,6 +18,8 @@ from tests.support.page_events import (
 )
 from tests.support.traces import make_trace
 
+pytestmark = pytest.mark.slow
+
 EVIL = "<script>alert(1)</script>\x1b[2J\n\u202e" + "x" * 300
 
 

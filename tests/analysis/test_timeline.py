@@ -19,6 +19,8 @@ from tracer.analysis.timeline.phases import phases
 from tracer.analysis.timeline.samples import sample_lanes
 from tracer.probes.errors import BadTrace
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     ("length", "most", "width"),

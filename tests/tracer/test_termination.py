@@ -21,6 +21,8 @@ from tracer.store.interrupt import interruptible
 from tracer.store.packing import pack
 from tracer.store.trace import Trace
 
+pytestmark = pytest.mark.slow
+
 ENDLESS = """
 SELECT sum((a.range + b.range * c.range) % 7)
 FROM range(100000) a, range(100000) b, range(100000) c

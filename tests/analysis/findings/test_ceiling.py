@@ -8,6 +8,8 @@ from tests.support.traces import make_trace
 from tracer.analysis.findings.ceiling import ceiling
 from tracer.analysis.findings.writes import CEILING, writes
 
+pytestmark = pytest.mark.slow
+
 S = 10**9
 JOB = [
     {"tid": tid, "pid": 7, "target": "job", "role": "target", "comm": "python"} for tid in (7, 8)

@@ -22,6 +22,8 @@ from tests.support.findings import (
     phase,
 )
 
+pytestmark = pytest.mark.slow
+
 NEIGHBOUR = {"pid": 61, "tid": 61, "role": "target", "target": "db", "comm": "mysqld", "ppid": 1}
 """Another target."""
 DB = {"pid": 60, "tid": 60, "role": "other", "comm": "postgres", "ppid": 1}

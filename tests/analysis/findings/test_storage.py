@@ -26,6 +26,8 @@ from tests.support.findings import (
     start,
 )
 
+pytestmark = pytest.mark.slow
+
 DB = {"pid": 61, "tid": 61, "role": "other", "comm": "postgres", "ppid": 1}
 
 

@@ -12,6 +12,8 @@ from tests.support.traces import make_trace
 from tracer.analysis.flushlayer.trace.accesses import page_writebacks
 from tracer.analysis.flushlayer.trace.last_requests import last_requests
 
+pytestmark = pytest.mark.slow
+
 
 def split(queued, sector, *parts, rwbs="W", queue_rwbs=None, dev="254:0", queue_dev=None):
     """A bio and its requests, each of (sectors, issued, completed); None: it is not recorded."""

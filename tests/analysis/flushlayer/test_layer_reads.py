@@ -10,6 +10,8 @@ import pytest
 from tests.support.page_events import ONE, PAGE
 from tests.support.traces import make_trace
 
+pytestmark = pytest.mark.slow
+
 JOB, OTHER = 7, 8
 DEV, INO, FIRST_BLOCK = "254:0", 12, 1000
 PROCESSES = [

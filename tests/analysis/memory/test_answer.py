@@ -25,6 +25,8 @@ from tracer.analysis.memory.answer import answer_memory
 from tracer.analysis.memory.words import basis
 from tracer.probes.errors import UsageError
 
+pytestmark = pytest.mark.slow
+
 MODELS = ("two-lists", "lru", "min", "resident")
 
 

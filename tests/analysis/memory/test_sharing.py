@@ -10,6 +10,8 @@ from tests.support.traces import make_trace
 from tracer.analysis.memory.answer import answer_memory
 from tracer.analysis.memory.sharing import recorded_limits, sharing
 
+pytestmark = pytest.mark.slow
+
 NAMES = {JOB: "job", PEER: "peer"}
 MODELS = ("two-lists", "lru", "min", "resident")
 

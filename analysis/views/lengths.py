@@ -18,12 +18,12 @@ Short = NDArray[np.uint32]
 
 
 class Lengths:
-    """The differences of two arrays of times, to be found again by their places."""
+    """Lengths of time that are found again by their places."""
 
     def __init__(self, values: Ints) -> None:
         """Takes the lengths in ns. The array is not kept.
 
-        A negative one, as of a difference that 64 bits cannot hold, is kept as it is.
+        A negative one (a difference that 64 bits cannot hold) is kept as it is.
         """
         whole = values.view(np.uint64)
         short = np.empty(len(values), np.uint32)

@@ -16,10 +16,11 @@ before it or the one after it had fewer than 5 steps; a round of windows is drop
 failed. If the job dies, or on Ctrl-C, the benchmark stops and prints the results so far.
 
 TOOL is `tracer` (its full default recording, or the probes that the variable TRACER_PROBES names),
-`sched` (the default recording with the probe sched), `stacks` (that with --stacks),
-`perf` (perf record of the same tracepoints), `strace` (-f), and `none`, whose ratio is this
-machine's own noise. The time to attach a tool, and the tracer's time to make its tables, are
-outside the windows. Needs root.
+`events` (the events of that recording in the kernel, while the recorder is stopped), `recorder`
+(the recorder, while the events are off), `sched` (the default recording with the probe sched),
+`stacks` (that with --stacks), `perf` (perf record of the same tracepoints), `strace` (-f), and
+`none`, whose ratio is this machine's own noise. The time to attach a tool, and the tracer's time to
+make its tables, are outside the windows. Needs root.
 """
 
 from __future__ import annotations

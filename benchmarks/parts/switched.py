@@ -30,6 +30,9 @@ TRACER = [sys.executable, "-c", "from tracer.cli.main import main; main()"]
 _PIDFD_GETFD = 438
 _PERF_ENABLE, _PERF_DISABLE = 0x2400, 0x2401  # PERF_EVENT_IOC_* of linux/perf_event.h
 
+_READ_S = 0.15
+"""Seconds in which the threads read the events of a window."""
+
 Spans = list[tuple[bool, int, int]]
 """Windows: (whether the tool was on, begin, end), in ns of CLOCK_MONOTONIC."""
 
@@ -168,6 +171,34 @@ class Tracer:
                     raise SystemExit(f"{calls} calls recorded while switched {state}")
 
 
+class Events(Tracer):
+    """Its events without its threads: they read the kernel's buffers after each window."""
+
+    def on(self) -> None:
+        """Switches the events on, and stops the threads."""
+        super().on()
+        self._signal(signal.SIGSTOP)
+
+    def off(self) -> None:
+        """Switches the events off, and lets the threads read them."""
+        super().off()
+        self._signal(signal.SIGCONT)
+        time.sleep(_READ_S)
+        self._signal(signal.SIGSTOP)
+
+
+class Recorder(Tracer):
+    """Its threads without its events: the samples, and buffers that stay empty."""
+
+    def on(self) -> None:
+        """Resumes the threads."""
+        self._signal(signal.SIGCONT)
+
+    def detach(self, spans: Spans) -> None:
+        """Ends the recording; checks that it has calls of no window."""
+        super().detach([(False, begin, end) for _, begin, end in spans])
+
+
 class WithScheduler(Tracer):
     """`tracer record` with the default probes and the probe `sched`, for `tracer explain`."""
 
@@ -253,6 +284,8 @@ class Strace:
 TOOLS: dict[str, type[Tool]] = {
     "none": Nothing,
     "tracer": Tracer,
+    "events": Events,
+    "recorder": Recorder,
     "sched": WithScheduler,
     "stacks": WithStacks,
     "perf": Perf,
@@ -262,7 +295,7 @@ TOOLS: dict[str, type[Tool]] = {
 
 def here(tool: str) -> bool:
     """Returns whether this machine has the tool."""
-    return tool in ("none", "tracer", "sched", "stacks") or shutil.which(tool) is not None
+    return tool in TOOLS.keys() - {"perf", "strace"} or shutil.which(tool) is not None
 
 
 def _await_line(tool: subprocess.Popen[str], word: str) -> None:

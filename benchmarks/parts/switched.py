@@ -172,7 +172,7 @@ class Tracer:
 
 
 class Events(Tracer):
-    """Its events without its threads: they read the kernel's buffers after each window."""
+    """Events without the recorder's threads, which read the kernel's buffers after each window."""
 
     def on(self) -> None:
         """Switches the events on, and stops the threads."""
@@ -188,7 +188,7 @@ class Events(Tracer):
 
 
 class Recorder(Tracer):
-    """Its threads without its events: the samples, and buffers that stay empty."""
+    """Threads of the recorder without events: the samples, and buffers that stay empty."""
 
     def on(self) -> None:
         """Resumes the threads."""

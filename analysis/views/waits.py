@@ -204,7 +204,6 @@ def _make_parts(trace: Trace) -> Turns:
     turns = Turns(trace, lives_of(trace))
     sleeps = Sleeps(trace, waiting)
     _see_calls(trace, sleeps)
-    pa.system_memory_pool().release_unused()
     marks = [_marks(trace, sleeps.lives, query) for query in _MARKS]
     causes = Causes(trace)
     batches = sleeps.batches(marks, _marks(trace, sleeps.lives, _OF_CALLS))

@@ -45,8 +45,7 @@ _THREADS = 8
 _THREAD_BYTES = 96 << 20
 """DuckDB's memory limit for each of its threads and for two more; beyond it, DuckDB spills."""
 _BATCH = 1 << 17
-_ROW_GROUP = 122_880
-"""Rows of a row group of DuckDB's tables."""
+_ROW_GROUP = 122_880  # rows of a row group of DuckDB's tables
 _UNKNOWN_LOSS = f"""
 INSERT INTO {LOSS_TABLE.name} BY NAME
 SELECT unnest({[scope.value for scope in Scope]}) AS stream, -1 AS cpu,

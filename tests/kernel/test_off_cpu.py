@@ -197,13 +197,13 @@ print(json.dumps([hog, begin, spun, end]))
 
 @every_backend
 def test_a_thread_waits_for_the_cpu_while_another_one_has_it(recorded):
-    """The wait ends where the hog leaves the CPU to the thread."""
-    hog, *_ = json.loads(recorded.loads["hog"].out)
-    pid = recorded.pid("hog")
+    """The wait ends where the hog leaves the CPU to the thread. At last, the hog is killed."""
+    hog, _, _, (killed_after, *_) = json.loads(recorded.loads["hog"].out)
     waits = recorded.rows(
         "SELECT ts + dur_ns, ran_cpu, ran_tid, run_delay_ns = dur_ns, wake_ns "
-        "FROM off_cpu WHERE tid = ? AND state LIKE 'R%'",
-        pid,
+        "FROM off_cpu WHERE tid = ? AND state LIKE 'R%' AND ts + dur_ns <= ?",
+        recorded.pid("hog"),
+        killed_after,
     )
     of_hog = recorded.rows("SELECT ts, cpu FROM off_cpu WHERE tid = ? AND state LIKE 'R%'", hog)
     ends = {(end, cpu) for end, cpu, ran, _, _ in waits if ran == hog}

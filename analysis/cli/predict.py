@@ -131,6 +131,7 @@ def _as_json(found: MemoryAnswer) -> dict[str, Any]:
         "sums": found.sums.to_dict("records"),
         "shared": found.shared,
         "recorded_shared": found.recorded_shared,
+        "other_cgroups": found.other_cgroups,
         "own_bytes": found.own_bytes,
         "limit_bytes": found.limit_bytes,
         "clocks_s": [None if clock is None else clock / 1e9 for clock in found.clocks_ns],

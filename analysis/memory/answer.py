@@ -71,6 +71,9 @@ class MemoryAnswer:
     """The targets of each limit that several targets share in the prediction."""
     recorded_shared: list[list[str]]
     """The targets of each limit that several targets shared in the recording."""
+    other_cgroups: dict[str, list[str]]
+    """Paths of the other cgroups below the limit of each target, which the kernel's model takes to
+    have no page; targets without them are left out."""
     own_bytes: dict[str, int | None]
     """Memory of each target that is not page cache: as given, or the largest sample, which may miss
     a peak between two samples; None: not known, taken for 0."""
@@ -164,6 +167,7 @@ def answer_memory(
         clocks(taken.runs),
         now.shared,
         as_recorded.shared,
+        now.others,
         own_bytes,
         limits.bytes,
         {name: each[0] for name, each in errors.items()},

@@ -149,12 +149,12 @@ def new_cache(
     """Returns an empty cache for `runs`; `capacity` (int64[limit]) is in pages, `limits`
     (int32[tenant]) has the number of each tenant's limit. `exact`: statistics are always up to
     date."""
-    memory = np.zeros(runs.tenants, MEMORY)
+    memory = np.zeros(len(limits), MEMORY)
     memory["limit"] = limits
     limit = np.zeros(len(capacity), LIMIT)
     limit["capacity"] = capacity
     limit["first"] = limit["turn"] = NONE
-    for tenant in range(runs.tenants - 1, -1, -1):
+    for tenant in range(len(limits) - 1, -1, -1):
         memory[tenant]["following"] = limit[limits[tenant]]["first"]
         limit[limits[tenant]]["first"] = tenant
     for end in ("newest_inactive", "oldest_inactive", "newest_active", "oldest_active"):

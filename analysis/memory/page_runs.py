@@ -159,13 +159,14 @@ class PageRuns:
 def limits_of(runs: PageRuns, limits: ArrayLike | None) -> NDArray[np.int32]:
     """Returns the number of each tenant's memory limit (int32[tenant]); None: each has its own.
 
-    Raises UsageError unless there is one for each tenant, numbered from 0 on without gaps.
+    `limits` may have more tenants than the runs: the last ones then have no run. Raises UsageError
+    unless there is one for each tenant, numbered from 0 on without gaps.
     """
     if limits is None:
         return np.arange(runs.tenants, dtype=np.int32)
     found = np.asarray(limits, np.int32)
     numbers = np.unique(found)
-    if found.shape != (runs.tenants,) or np.any(numbers != np.arange(len(numbers))):
+    if found.ndim != 1 or len(found) < runs.tenants or np.any(numbers != np.arange(len(numbers))):
         raise UsageError(
             f"limits {found.tolist()[:9]} do not fit {runs.tenants} tenants",
             "give the number of each tenant's limit, without gaps",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tracer.analysis.memory.page_runs import PageRuns
+from tracer.analysis.memory.reclaim_order import Place, recorded_order
 from tracer.store.trace import Trace
 
 _MOST = 1 << 62
@@ -50,29 +51,29 @@ def recorded_limits(trace: Trace, targets: Sequence[str | None]) -> Limits:
 
 @dataclass(frozen=True)
 class Sharing:
-    """The limit and the cgroup of each tenant of a recording."""
+    """The limit and the cgroup of each tenant of a recording.
+
+    The cgroups of a limit are numbered in the order in which the kernel reclaims from them.
+    """
 
     targets: list[str | None]
     limit: NDArray[np.int32]
     """Per tenant: the number of its limit."""
     cgroup: NDArray[np.int32]
     """Per tenant: the number of the cgroup that is charged for its pages."""
+    limit_of_cgroup: NDArray[np.int32]
+    """Per cgroup: the number of its limit. Some cgroups have no tenant, and so no page."""
+    without_tenant: dict[int, list[str]]
+    """Paths of these cgroups by the number of their limit."""
 
     @property
     def limits(self) -> int:
         """The number of limits."""
         return int(self.limit.max(initial=-1)) + 1
 
-    @property
-    def limit_of_cgroup(self) -> NDArray[np.int32]:
-        """The number of each cgroup's limit."""
-        found = np.zeros(int(self.cgroup.max(initial=-1)) + 1, np.int32)
-        found[self.cgroup] = self.limit
-        return found
-
     def charged(self, runs: PageRuns) -> PageRuns:
-        """Returns runs with tenants of one cgroup as one tenant."""
-        return runs.as_one(self.cgroup)
+        """Returns runs with the cgroups that are charged for them as tenants."""
+        return replace(runs, tenant=self.cgroup[runs.tenant])
 
     def members(self, number: int) -> list[str]:
         """Returns the targets of a limit; an empty list for that of other processes."""
@@ -87,6 +88,18 @@ class Sharing:
         """The targets of each limit that several share."""
         found = [self.members(number) for number in range(self.limits)]
         return [names for names in found if len(names) > 1]
+
+    @property
+    def others(self) -> dict[str, list[str]]:
+        """The paths of the cgroups below the limit of a target that have no target, by target.
+
+        Targets without such cgroups are left out.
+        """
+        return {
+            name: paths
+            for number, paths in self.without_tenant.items()
+            for name in self.members(number)
+        }
 
 
 def sharing(
@@ -111,7 +124,30 @@ def sharing(
         limit.append(together)
         # A cgroup has one limit.
         cgroup.append((together, lies_in.get(name or "", own)))
-    return Sharing(list(targets), _numbered(limit), _numbered(cgroup))
+    numbers = _numbered(limit)
+    order = recorded_order(trace)
+    of_tenant = np.zeros(len(targets), np.int32)
+    limit_of_cgroup: list[int] = []
+    without_tenant: dict[int, list[str]] = {}
+    for number in range(int(numbers.max(initial=-1)) + 1):
+        members = np.flatnonzero(numbers == number).tolist()
+        names = [name for at in members if (name := targets[at]) is not None]
+        top = None if shared is False else _one({limits.cgroup.get(name) for name in names})
+        places, others = order.places(names, top)
+        # Cgroups whose places are not known come in the order of the targets.
+        found: dict[Hashable, Place] = {cgroup[at]: (at,) for at in reversed(members)}
+        found |= {cgroup[at]: place for at, place in zip(members, places, strict=False)} | others
+        for key in sorted(found, key=found.__getitem__):
+            if key in others:
+                without_tenant.setdefault(number, []).append(str(key))
+            of_tenant[[at for at in members if cgroup[at] == key]] = len(limit_of_cgroup)
+            limit_of_cgroup.append(number)
+    of_cgroup = np.array(limit_of_cgroup, np.int32)
+    return Sharing(list(targets), numbers, of_tenant, of_cgroup, without_tenant)
+
+
+def _one(values: set[str | None]) -> str | None:
+    return values.pop() if len(values) == 1 else None
 
 
 def _cgroups(trace: Trace) -> dict[str, str]:

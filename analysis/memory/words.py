@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pandas as pd
 
 from tracer.analysis.findings.finding import name, percent, seconds, size
@@ -116,6 +118,7 @@ def basis(found: MemoryAnswer) -> list[str]:
         for target, count in sorted(found.marked_together.items())
     ]
     said += [f"{together(names)} share each amount of memory." for names in found.shared]
+    said += _about_other_cgroups(found.other_cgroups)
     for target in sorted(found.own_bytes):
         said += _basis_of(target, found)
     said += [f"{together(names)}: {_enough(names, found)}." for names in found.shared]
@@ -140,6 +143,21 @@ def _about_partial(reads: pd.DataFrame) -> list[str]:
         partial_in_words(name(target), [epoch_name(*row) for row in epochs[keys].to_numpy()])
         for target, epochs in partial.groupby("target", sort=True)
     ]
+
+
+def _about_other_cgroups(others: Mapping[str, list[str]]) -> list[str]:
+    by_limit: dict[tuple[str, ...], list[str]] = {}
+    for target, paths in sorted(others.items()):
+        by_limit.setdefault(tuple(paths), []).append(target)
+    return [
+        f"{_listed(names)}: the kernel's model takes {_listed(list(paths))}, which"
+        f" {'are' if len(paths) > 1 else 'is'} below the same limit, to have no pages of files."
+        for paths, names in by_limit.items()
+    ]
+
+
+def _listed(names: list[str]) -> str:
+    return together(names) if len(names) > 1 else name(names[0])
 
 
 def _enough(names: list[str], found: MemoryAnswer) -> str:

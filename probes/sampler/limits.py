@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tracer.probes.sampler.cgroup_order import NUMBER, CgroupOrder
 from tracer.probes.sampler.reading import (
     NotAvailable,
     Rate,
@@ -271,9 +272,13 @@ class Limits:
     """A reader of the limits of one target."""
 
     name = "limits"
-    series = tuple(series for parts in _PARTS.values() for part in parts for series in part.series)
+    series = (
+        *(series for parts in _PARTS.values() for part in parts for series in part.series),
+        NUMBER,
+    )
 
     def __init__(self) -> None:
+        self._order = CgroupOrder()
         self._places: list[tuple[Place, int]] = []
         self._why: dict[str, str] = {}
         """Reason by controller."""
@@ -304,7 +309,7 @@ class Limits:
                 if name not in self._given:
                     by_reason.setdefault(why, []).append(name)
             found |= {", ".join(names): why for why, names in by_reason.items()}
-        return found
+        return found | self._order.missing
 
     def read(self) -> list[Reading]:
         """Returns the limits now, and the counters since the cgroups were made."""
@@ -317,6 +322,10 @@ class Limits:
                 if place.above and not values:
                     break  # it has no limit
             found += [(series.name, place.instance, value) for series, value in values.items()]
+            if place.controller == MEMORY and not place.above:
+                found += self._order.own(place.folder)
+            elif MEMORY_MAX in values:
+                found += self._order.below(place.folder, place.instance)
         return found
 
     def _read(self, place: Place, version: int, part: _Part) -> _Values:

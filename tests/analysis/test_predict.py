@@ -160,6 +160,25 @@ def test_the_terminal_has_a_table_of_targets_that_share_the_memory(tracer, tmp_p
     assert "for all of them" in text and "for all of them" not in tracer(*verb).out
 
 
+def test_other_cgroups_below_a_limit_are_named(tracer, tmp_path):
+    evil = f"/pod/{EVIL}"
+    below = [(None, 30), ("/pod/job", 30), ("/pod/init", 20), (evil, 40), ("/pod/x", 50)]
+    samples = [
+        {**sample("job", "cgroup_memory_max", 8 << 20), "instance": "/pod"},
+        *({**sample("job", "cgroup_number", at), "instance": path} for path, at in below),
+    ]
+    made = looped(pages=256, epochs=2)
+    tables = {**made.tables, "samples": samples}
+    make_trace(tmp_path / "a.trace", tables, targets=ONE, clock=made.clock).close()
+    verb = ("predict", "a.trace", "--memory", "1M")
+    told = tracer(*verb, "--json").json
+    assert told["other_cgroups"] == {"job": ["/pod/init", evil, "/pod/x"]}
+    said = " ".join(tracer(*verb).out.split())
+    assert "job: the kernel's model takes /pod/init, " in said
+    assert "which are below the same limit, to have no pages of files." in said
+    assert "\x1b" not in said and "\u202e" not in said
+
+
 @pytest.mark.slow
 def test_hostile_names_of_targets_that_share_are_text(tracer, tmp_path):
     make_two(tmp_path / "a.trace", EVIL, "b" + EVIL)

@@ -8,6 +8,7 @@ import pytest
 
 from tests.conftest import do_without
 from tests.support.waiting import wait_for
+from tracer.probes.sampler import cgroup_order
 from tracer.store.trace import Trace
 from tracer.targets.cgroups import hierarchies
 from tracer.workloads.modes import cgroups
@@ -242,3 +243,61 @@ def test_a_process_that_moves_takes_the_reader_with_it(sampled, limited, load):
     # Its exit is no move: a process that exits is shown in the root of old hierarchies.
     query = "SELECT arg_max(instance, ts) FROM samples WHERE name = 'cgroup_oom_kills'"
     assert trace.connection.execute(query).fetchone() == (second,)
+
+
+@pytest.fixture
+def pod(limited):
+    """Makes cgroups of these names below one with a memory limit; returns its folder."""
+    made = []
+
+    def make(*names):
+        top = limited(memory=Memory(LIMIT))
+        for name in names:
+            made.append(top / name)
+            control = made[-1].parent / "cgroup.subtree_control"
+            if control.exists():
+                control.write_text("+memory")
+            made[-1].mkdir()
+        return top
+
+    yield make
+    for folder in reversed(made):
+        wait_for(lambda: not (folder / "cgroup.procs").read_text(), f"{folder} to empty")  # noqa: B023
+        folder.rmdir()
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_cgroups_below_a_memory_limit_are_numbered_as_they_were_made(sampled, pod, load, named):
+    order = ("b", "a", "b/c", "aa")
+    top = pod(*order)
+    with subprocess.Popen(entering([top / "a"], load("while True: pass"))) as process:
+        try:
+            wait_for(lambda: (top / "a/cgroup.procs").read_text(), "the job")
+            target = ("--cgroup", top / "a") if named else ("-p", process.pid)
+            trace = sampled(*target, "-d", "0.3")
+        finally:
+            process.kill()
+    found = series(trace, "cgroup_number")
+    numbers = {f"/{top.name}/{name}": [(top / name).stat().st_ino] for name in order}
+    assert found == {None: numbers[f"/{top.name}/a"], **numbers}
+    assert [*numbers.values()] == sorted(numbers.values())
+
+
+def test_a_cgroup_that_comes_later_is_numbered_and_too_many_are_not(sampled, pod, load):
+    top = pod("a", *(f"{at}" for at in range(cgroup_order.MOST_BELOW - 2)))
+    source = f"""
+        import os, time
+        print("made", flush=True)
+        for name in ("late", "too late"):
+            time.sleep(0.3)
+            os.mkdir({str(top)!r} + "/" + name)
+        time.sleep(0.3)
+        for name in ("late", "too late"):
+            os.rmdir({str(top)!r} + "/" + name)
+    """
+    trace = sampled("--", *entering([top / "a"], load(source)))
+    found = series(trace, "cgroup_number")
+    assert f"/{top.name}/late" in found and f"/{top.name}/too late" not in found
+    name = trace.manifest["targets"][0]["name"]
+    why = missing(trace)[f"cgroup_number below /{top.name} of {name}"]
+    assert why == f"there are more than {cgroup_order.MOST_BELOW} of them"

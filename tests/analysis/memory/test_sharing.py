@@ -241,6 +241,107 @@ def test_processes_of_one_cgroup_have_one_pair_of_lists(tmp_path):
         assert found.limit_of_cgroup[found.cgroup].tolist() == found.limit.tolist()
 
 
+def numbered(target, number, path=None):
+    return {**sample(target, "cgroup_number", number), "instance": path}
+
+
+POD = [limited("job", 500, "/pod"), limited("peer", 500, "/pod")]
+OWN = [numbered("job", 130), numbered("peer", 120)]
+BELOW = [("/pod/a", 130), ("/pod/b", 120)]
+
+
+def in_order(trace, shared=None):
+    """Returns the targets, and the cgroups without one, in the order of reclaim."""
+    names = ["job", "peer", None]
+    found = sharing(trace, names, recorded_limits(trace, names), shared)
+    without = [path for paths in found.without_tenant.values() for path in paths]
+    of = dict(zip(found.cgroup.tolist(), names, strict=True))
+    everybody = [of[at] if at in of else without.pop(0) for at in range(len(found.limit_of_cgroup))]
+    assert found.limit_of_cgroup[found.cgroup].tolist() == found.limit.tolist()
+    return everybody[:-1]  # without other processes
+
+
+@pytest.mark.parametrize(
+    ("numbers", "expected"),
+    [
+        ([], ["peer", "job"]),
+        ([("/pod/x", 140)], ["peer", "job", "/pod/x"]),
+        ([("/pod/x", 110)], ["/pod/x", "peer", "job"]),
+        ([("/pod/y", 110), ("/pod/x", 125)], ["/pod/y", "peer", "/pod/x", "job"]),
+        ([("/pod/x", 125), ("/pod/x/y", 990)], ["peer", "/pod/x", "/pod/x/y", "job"]),
+        ([("/pod/a/x", 990), ("/pod/ab", 135)], ["peer", "job", "/pod/ab"]),
+        ([("/podium/x", 110), ("/x", 111)], ["peer", "job"]),
+        ([(f"/pod/{at}", 200 + at) for at in range(2000)], ["peer", "job"]),  # no such recording
+    ],
+)
+def test_cgroups_below_a_limit_are_in_the_order_in_which_they_were_made(
+    tmp_path, numbers, expected
+):
+    samples = [
+        numbered(name, at, path) for path, at in [*BELOW, *numbers] for name in ("job", "peer")
+    ]
+    for targets in (TWO, [{**one, "kind": "container"} for one in TWO]):
+        given = {"targets": targets, "samples": [*POD, *OWN, *samples], "cgroups": ("/a", "/b")}
+        with open_trace(both_loop(5, 1), tmp_path, **given) as trace:
+            assert in_order(trace) == in_order(trace, shared=True) == expected
+            assert in_order(trace, shared=False) == ["job", "peer"]
+
+
+def test_a_cgroup_in_another_comes_after_it_and_before_those_made_later(tmp_path):
+    below = [("/pod/b", 120), ("/pod/b/c", 300), ("/pod/a", 130)]
+    samples = [numbered("peer", at, path) for path, at in below]
+    own = [numbered("job", 130), numbered("peer", 300)]
+    with open_trace(both_loop(5, 1), tmp_path, samples=[*POD, *own, *samples]) as trace:
+        assert in_order(trace) == ["/pod/b", "peer", "job"]
+
+
+@pytest.mark.parametrize(
+    ("samples", "expected"),
+    [
+        (POD, ["job", "peer"]),
+        ([*POD, OWN[0]], ["job", "peer"]),
+        ([*POD, *OWN], ["peer", "job"]),  # nothing below the limit is known
+        ([*POD, *OWN, numbered("job", 110, "/pod/x")], ["peer", "job"]),
+        (OWN, ["job", "peer"]),  # without a limit that they share
+    ],
+)
+def test_the_order_is_that_of_the_targets_if_their_numbers_are_not_known(
+    tmp_path, samples, expected
+):
+    with open_trace(both_loop(5, 1), tmp_path, samples=samples) as trace:
+        assert in_order(trace) == expected
+
+
+def test_two_targets_of_one_cgroup_are_one_in_the_order(tmp_path):
+    below = [("/pod/x", 140), ("/pod/a", 130), ("/pod/y", 150)]
+    samples = [numbered("job", at, path) for path, at in below]
+    own = [numbered("job", 130), numbered("peer", 130)]
+    given = {"samples": [*POD, *own, *samples], "cgroups": ("/pod/a", "/pod/a")}
+    with open_trace(both_loop(5, 1), tmp_path, **given) as trace:
+        assert in_order(trace) == ["peer", "/pod/x", "/pod/y"]  # the last target of the cgroup
+
+
+def test_the_last_number_of_a_cgroup_and_of_a_target_counts(tmp_path):
+    below = [("/pod/x", 110, 1), ("/pod/x", 160, 2), ("/pod/a", 130, 1), ("/pod/b", 120, 1)]
+    own = [("job", 99, 1), ("job", 130, 2), ("peer", 120, 1)]
+    samples = [
+        *({**numbered("job", at, path), "ts": ts} for path, at, ts in below),
+        *({**numbered(name, at), "ts": ts} for name, at, ts in own),
+    ]
+    with open_trace(both_loop(5, 1), tmp_path, samples=[*POD, *samples]) as trace:
+        assert in_order(trace) == ["peer", "job", "/pod/x"]
+
+
+def test_a_target_alone_below_a_limit_has_the_other_cgroups_beside_it(answered):
+    made = looped(pages=40, epochs=3)
+    samples = [limited("job", 500, "/pod"), numbered("job", 130), *(
+        numbered("job", at, path) for path, at in [("/pod/x", 140), ("/pod/a", 130)]
+    )]  # fmt: skip
+    found = answered(made, [30], samples=samples)
+    assert found.other_cgroups == {"job": ["/pod/x"]}
+    assert answered(made, [30], samples=samples, shared=False).other_cgroups == {}
+
+
 def test_lists_of_its_own_protect_a_target_from_one_that_reads_much(answered):
     # Each time, the job reads its 40 pages, and the peer 100 new ones. At their limit, reclaim
     # takes pages of both in turn; in one pair of lists, those of the job are always the oldest.

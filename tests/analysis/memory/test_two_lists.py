@@ -62,7 +62,12 @@ def shared(seed):
     tenant = draw.choice([0, 1, 2], len(runs.first), p=draw.dirichlet([1, 1, 1])).astype("i4")
     tenant[:3] = 0, 1, 2  # each has a run
     capacities = draw.integers(0, draw.choice([60, 400]), 2)
-    return dataclasses.replace(runs, tenant=tenant), capacities.tolist(), *settings, [0, 1, 1]
+    # A fourth one has none, and stands between the others or beside them.
+    numbers = draw.permutation(4).astype("i4")
+    limits = [1, 1, 1, 1]
+    limits[numbers[0]] = 0
+    runs = dataclasses.replace(runs, tenant=numbers[tenant])
+    return runs, capacities.tolist(), *settings, limits
 
 
 @settings(deadline=None, max_examples=25)
@@ -86,6 +91,20 @@ def test_reclaim_at_a_shared_limit_takes_the_tenants_in_turn():
     assert found.evicted.min() > 100 and 500 <= found.evicted.sum() < 600
     one = two_lists(made([*first, *more], [500, 600]).as_one([0, 0]), [600], ra_pages=0)
     assert one.evicted.sum() == pytest.approx(found.evicted.sum(), abs=50)
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_a_tenant_without_pages_changes_reclaim_only_if_it_comes_last(number):
+    # Two tenants loop over their pages. A round that begins with the last of three ends with it.
+    pages = 1 << 16
+    loops = [(n, at, 64, READ, n, n) for at in [*range(0, pages, 64)] * 4 for n in (0, 1)]
+    runs = made(loops, [pages, pages])
+    moved = np.array([at + (at >= number) for at in (0, 1)], np.int32)[runs.tenant]
+    alone, beside = (
+        two_lists(one, [2 * pages * 9 // 10], ra_pages=0, limits=limits).read.tolist()
+        for one, limits in ((runs, [0, 0]), (dataclasses.replace(runs, tenant=moved), [0, 0, 0]))
+    )
+    assert (beside == alone) == (number < 2)
 
 
 @each_model

@@ -60,7 +60,8 @@ def own(folder, controllers=("cpu", "memory")):
 
 
 def test_a_cgroup_of_version_2_gives_its_limits_and_their_cost(cgroup):
-    values, limits = read(*own(cgroup(VERSION_2)))
+    folder = cgroup(VERSION_2)
+    values, limits = read(*own(folder))
     assert {name: value for (name, _), value in values.items()} == {
         "cgroup_cpu_quota": 0.5,
         "cgroup_nr_periods": 47,
@@ -78,6 +79,7 @@ def test_a_cgroup_of_version_2_gives_its_limits_and_their_cost(cgroup):
         "cgroup_pgsteal_direct": 30_001,
         "cgroup_refault_file": 8011,
         "cgroup_refault_anon": 0,
+        "cgroup_number": folder.stat().st_ino,
     }
     assert {instance for _, instance in values} == {None}
     assert limits.missing == {}
@@ -95,6 +97,7 @@ def test_cgroups_of_version_1_give_what_they_count_and_say_what_they_do_not(cgro
         "cgroup_oom_kills": 1,
         "cgroup_refault_file": 8011,
         "cgroup_refault_anon": 0,
+        "cgroup_number": memory.stat().st_ino,
     }
     assert limits.missing == {
         "cgroup_memory_high": "no such limit is set",

@@ -47,7 +47,7 @@ def test_clone_flags_of_a_byte_say_nothing_of_threads(tmp_path):
     assert calls(tmp_path / "t", "pid, tid") == [(9, 9)]
 
 
-def test_a_call_that_changes_cpu_is_still_one_row(tmp_path):
+def test_a_call_that_changes_cpu_is_one_row_of_the_cpu_that_it_began_on(tmp_path):
     raw_trace(
         tmp_path / "t",
         {
@@ -55,7 +55,7 @@ def test_a_call_that_changes_cpu_is_still_one_row(tmp_path):
             1: [Page(0).event(5000, leave(7, GETPID))],
         },
     )
-    assert calls(tmp_path / "t") == [(100, 7, "getpid", 4900)]
+    assert calls(tmp_path / "t", "ts, cpu, tid, name, dur_ns") == [(100, 0, 7, "getpid", 4900)]
 
 
 def test_a_call_that_never_returned_has_no_duration(tmp_path):

@@ -33,7 +33,7 @@ class ReclaimOrder:
     own: Mapping[str, int]
     """Number of each target's cgroup; targets are left out if it was not recorded."""
     below: Mapping[str, Mapping[str, int]]
-    """By target: the numbers of the cgroups below those with a limit."""
+    """Numbers of the cgroups below those with a limit, by target."""
 
     def places(self, names: Sequence[str], top: str | None) -> tuple[list[Place], dict[str, Place]]:
         """Returns the places of these targets, and those of other cgroups below the limit by path.

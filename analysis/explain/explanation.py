@@ -23,6 +23,9 @@ from tracer.analysis.views.threads import same_work
 from tracer.probes.errors import BadTrace, UsageError
 from tracer.store.trace import Trace
 
+UNNAMED = "[unnamed]"
+"""The name of a thread whose name is not known."""
+
 GROUPS: dict[str, tuple[str, ...]] = {
     "kind": ("phase", "thread", "kind", "call", "by_comm", "detail"),
     "target": ("kind", "target", "by_target", "by_container"),
@@ -33,7 +36,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
 """Columns of `explained_parts` that parts of a step's time are grouped by."""
 
 _SOURCES = {
-    "thread": "if(tid = step_tid, NULL, comm)",
+    "thread": f"if(tid = step_tid, NULL, coalesce(comm, '{UNNAMED}'))",
     # A thread that waits for a CPU waits in any call, or in none.
     "call": "if(kind = 'cpu', NULL, call)",
     "by_comm": same_work("by_comm"),

@@ -108,8 +108,15 @@ def line_name(line: str) -> str:
 
 
 def where(part: Mapping[str, Any]) -> str:
-    """Returns the thread and the phase of a part: "fetch, in pt_data_worker"."""
-    phase, thread = part.get("phase"), part.get("thread")
+    """Returns the thread and the phase of a part: "fetch, in pt_data_worker".
+
+    Parts by target have the target of any thread instead, and parts by file are of any thread.
+    """
+    if "target" in part:
+        return "no target" if part["target"] is None else f"target {name(part['target'])}"
+    if "thread" not in part:
+        return "any thread"
+    phase, thread = part.get("phase"), part["thread"]
     said = name(phase, "between phases") if "phase" in part else ""
     if thread is not None:
         number = f" {part['tid']}" if "tid" in part else ""

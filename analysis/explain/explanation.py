@@ -72,7 +72,8 @@ _SUMMARY = """
 SELECT count(*) AS steps, count(DISTINCT pid) AS processes, median(total_ns) AS median,
     quantile_disc(total_ns, 0.95) AS p95, max(total_ns) AS longest,
     sum(total_ns::HUGEINT)::DOUBLE AS total, quantile_disc(total_ns, 0.25) AS low,
-    quantile_disc(total_ns, 0.75) AS high, any_value(stage) AS stage
+    quantile_disc(total_ns, 0.75) AS high,
+    CASE WHEN min(coalesce(stage, '')) = max(coalesce(stage, '')) THEN any_value(stage) END AS stage
 FROM explained_steps
 """
 
@@ -123,6 +124,7 @@ class Explanation:
     """The explanation of a trace. Times are in ns."""
 
     stage: str | None
+    """Stage of all these steps; None: they have none, or different ones."""
     steps: int
     processes: int
     """Processes whose steps count together."""

@@ -242,11 +242,13 @@ def _certainties(trace: Trace) -> dict[str, float]:
 
 def _chosen(trace: Trace, slowest: int, step: tuple[int, int] | None) -> list[dict[Any, Any]]:
     columns = "epoch, pass, step, tid, start, total_ns"
+    # The batch of a step may be fetched before its epoch begins.
+    steps = with_passes("explained_steps", 'p."end" - 1')
     if step is None:
-        query = f"ORDER BY total_ns DESC, start LIMIT {slowest}"
+        query = f"ORDER BY total_ns DESC, start, tid LIMIT {slowest}"
     else:
-        query = f"WHERE coalesce(epoch, 0) = {step[0]} AND step = {step[1]} ORDER BY start"
-    frame = trace.sql(f"SELECT {columns} FROM ({with_passes('explained_steps')}) {query}")
+        query = f"WHERE coalesce(epoch, 0) = {step[0]} AND step = {step[1]} ORDER BY start, tid"
+    frame = trace.sql(f"SELECT {columns} FROM ({steps}) {query}")
     if step is not None and not len(frame):
         raise UsageError(
             f"no training step {step[0]}:{step[1]} began in the recording and ended in it",

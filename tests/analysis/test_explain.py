@@ -92,6 +92,33 @@ def test_steps_of_one_name_are_told_apart_by_the_pass_of_their_epochs(tmp_path, 
     assert "Step 0:1 (pass 2) took 18 ms" in tracer("explain", "t", "--slowest", "1").out
 
 
+def test_a_step_whose_batch_is_fetched_before_the_epoch_belongs_to_the_pass_of_its_epoch(tmp_path):
+    job = {"pid": JOB, "tid": JOB}
+    tables: dict = {"processes": PROCESSES, "off_cpu": [], "phases": []}
+    for begin in (100 * MS, 200 * MS):
+        epoch = {"start": begin + 3 * MS, "end": begin + 20 * MS, "epoch": 0, **job}
+        tables["phases"] += [
+            {"name": "fetch", "start": begin, "end": begin + 2 * MS, **job},
+            {"name": "epoch", **epoch},
+            {"name": "step", "step": 0, **epoch},
+        ]
+    with make_trace(tmp_path / "t", tables, targets=TARGETS) as made:
+        found = explain(made, step=(0, 0)).slowest
+    assert [(one.start, one.epoch_pass) for one in found] == [(100 * MS, 1), (200 * MS, 2)]
+
+
+@pytest.mark.parametrize("chosen", [{"slowest": 4}, {"step": (0, 0)}])
+def test_steps_that_are_alike_come_in_order_of_their_threads(tmp_path, chosen):
+    others = [90, 3, 50]
+    tables = steps_of([0])
+    tables["phases"] += [
+        {**one, "pid": pid, "tid": pid} for pid in others for one in tables["phases"]
+    ]
+    tables["processes"] = PROCESSES + [{**PROCESSES[0], "pid": pid, "tid": pid} for pid in others]
+    with make_trace(tmp_path / "t", tables, targets=TARGETS) as made:
+        assert [one.tid for one in explain(made, **chosen).slowest] == [3, JOB, 50, 90]
+
+
 def test_a_step_that_began_before_the_recording_is_not_explained(tmp_path):
     """Nobody knows what its thread did before: it may have been stopped."""
     clock = {"name": "mono", "start_ns": 105 * MS, "end_ns": 10**9}

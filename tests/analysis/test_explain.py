@@ -287,7 +287,7 @@ def test_parts_of_several_threads_are_not_said_to_be_the_step_s(tmp_path, tracer
 
 
 def test_a_thread_without_a_name_is_not_the_step_s(tmp_path, tracer):
-    """Its worker, whose name is not known, has 10 of the 20 ms of each step."""
+    """The worker, whose name is not known, has 10 of the 20 ms of each step."""
     tables = steps_of([10, 10]) | {"processes": [PROCESSES[0], PROCESSES[1] | {"comm": None}]}
     with make_trace(tmp_path / "t", tables, targets=TARGETS) as made:
         for by in ("kind", "thread", "line"):

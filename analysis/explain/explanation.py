@@ -23,6 +23,9 @@ from tracer.analysis.views.threads import same_work
 from tracer.probes.errors import BadTrace, UsageError
 from tracer.store.trace import Trace
 
+UNNAMED = "[unnamed]"
+"""The name of a thread whose name is not known."""
+
 GROUPS: dict[str, tuple[str, ...]] = {
     "kind": ("phase", "thread", "kind", "call", "by_comm", "detail"),
     "target": ("kind", "target", "by_target", "by_container"),
@@ -33,7 +36,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
 """Columns of `explained_parts` that parts of a step's time are grouped by."""
 
 _SOURCES = {
-    "thread": "if(tid = step_tid, NULL, comm)",
+    "thread": f"if(tid = step_tid, NULL, coalesce(comm, '{UNNAMED}'))",
     # A thread that waits for a CPU waits in any call, or in none.
     "call": "if(kind = 'cpu', NULL, call)",
     "by_comm": same_work("by_comm"),
@@ -69,7 +72,8 @@ _SUMMARY = """
 SELECT count(*) AS steps, count(DISTINCT pid) AS processes, median(total_ns) AS median,
     quantile_disc(total_ns, 0.95) AS p95, max(total_ns) AS longest,
     sum(total_ns::HUGEINT)::DOUBLE AS total, quantile_disc(total_ns, 0.25) AS low,
-    quantile_disc(total_ns, 0.75) AS high, any_value(stage) AS stage
+    quantile_disc(total_ns, 0.75) AS high,
+    CASE WHEN min(coalesce(stage, '')) = max(coalesce(stage, '')) THEN any_value(stage) END AS stage
 FROM explained_steps
 """
 
@@ -120,6 +124,7 @@ class Explanation:
     """The explanation of a trace. Times are in ns."""
 
     stage: str | None
+    """Stage of all these steps; None: they have none, or different ones."""
     steps: int
     processes: int
     """Processes whose steps count together."""
@@ -237,11 +242,13 @@ def _certainties(trace: Trace) -> dict[str, float]:
 
 def _chosen(trace: Trace, slowest: int, step: tuple[int, int] | None) -> list[dict[Any, Any]]:
     columns = "epoch, pass, step, tid, start, total_ns"
+    # The batch of a step may be fetched before its epoch begins.
+    steps = with_passes("explained_steps", 'p."end" - 1')
     if step is None:
-        query = f"ORDER BY total_ns DESC, start LIMIT {slowest}"
+        query = f"ORDER BY total_ns DESC, start, tid LIMIT {slowest}"
     else:
-        query = f"WHERE coalesce(epoch, 0) = {step[0]} AND step = {step[1]} ORDER BY start"
-    frame = trace.sql(f"SELECT {columns} FROM ({with_passes('explained_steps')}) {query}")
+        query = f"WHERE coalesce(epoch, 0) = {step[0]} AND step = {step[1]} ORDER BY start, tid"
+    frame = trace.sql(f"SELECT {columns} FROM ({steps}) {query}")
     if step is not None and not len(frame):
         raise UsageError(
             f"no training step {step[0]}:{step[1]} began in the recording and ended in it",

@@ -8,6 +8,7 @@ from typing import Any
 from tracer.analysis.explain.explanation import Explanation, Part, SlowStep
 from tracer.analysis.explain.meanwhile import STORAGE
 from tracer.analysis.explain.words import (
+    compared,
     duration,
     kernel_function,
     meanwhile,
@@ -76,13 +77,7 @@ def _print_step(out: Any, step: SlowStep, found: Explanation) -> None:
     more = [p for p in step.parts if p.more_ns > _LEAST_MORE * step.total_ns][:_MOST_MORE]
     out.print(safe(head), style="bold")
     if more and found.typical_steps > 1:
-        out.print(
-            safe(
-                f"It has {duration(step.total_ns - found.typical_ns)} more than a typical step,"
-                f" {duration(more[0].more_ns)} of it in: {where(more[0].group)}, which"
-                f" {what(more[0].group)}."
-            )
-        )
+        out.print(safe(compared(step, found.typical_ns, more[0])))
     _print_longest_storage(out, step)
     print_table(
         out,

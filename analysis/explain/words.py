@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tracer.analysis.explain.explanation import SlowStep
+from tracer.analysis.explain.explanation import Part, SlowStep
 from tracer.analysis.findings.finding import file_name, name, seconds, size
 from tracer.analysis.views.critical_path import RUN
 from tracer.analysis.views.sync_parts import AWAITED
@@ -47,7 +47,7 @@ def duration(ns: float) -> str:
     return seconds(ns / 1e9)
 
 
-def step_name(epoch: int | None, step: int | None) -> str:
+def step_name(epoch: int | None, step: int) -> str:
     """Returns the name of a step, as --step takes it: "1:812"."""
     return f"{'' if epoch is None else f'{epoch}:'}{step}"
 
@@ -59,7 +59,25 @@ def step_called(step: SlowStep, processes: int) -> str:
     """
     which = "" if step.epoch_pass is None else f" (pass {step.epoch_pass})"
     whose = f" of thread {step.tid}" if processes > 1 else ""
+    if step.step is None:
+        epoch = "" if step.epoch is None else f" of epoch {step.epoch}"
+        return f"A step without a number{epoch}{which}{whose}"
     return f"Step {step_name(step.epoch, step.step)}{which}{whose}"
+
+
+def compared(step: SlowStep, typical_ns: float, longer: Part) -> str:
+    """Returns a sentence on a step beside a typical one, and on a part of it that is longer."""
+    more_ns, part_ns = round(step.total_ns - typical_ns), round(longer.more_ns)
+    part = f"{duration(part_ns)} more in"
+    if part_ns <= more_ns:
+        said = f"has {duration(more_ns)} more than a typical step, {duration(part_ns)} of it in"
+    elif more_ns > 0:
+        said = f"has {duration(more_ns)} more than a typical step, and {part}"
+    elif more_ns < 0:
+        said = f"has {duration(-more_ns)} less than a typical step, but {part}"
+    else:
+        said = f"takes as long as a typical step, but {part}"
+    return f"It {said}: {where(longer.group)}, which {what(longer.group)}."
 
 
 def steps_name(stage: str | None) -> str:
@@ -108,8 +126,15 @@ def line_name(line: str) -> str:
 
 
 def where(part: Mapping[str, Any]) -> str:
-    """Returns the thread and the phase of a part: "fetch, in pt_data_worker"."""
-    phase, thread = part.get("phase"), part.get("thread")
+    """Returns the thread and the phase of a part: "fetch, in pt_data_worker".
+
+    Parts by target have the target of any thread instead, and parts by file are of any thread.
+    """
+    if "target" in part:
+        return "no target" if part["target"] is None else f"target {name(part['target'])}"
+    if "thread" not in part:
+        return "any thread"
+    phase, thread = part.get("phase"), part["thread"]
     said = name(phase, "between phases") if "phase" in part else ""
     if thread is not None:
         number = f" {part['tid']}" if "tid" in part else ""

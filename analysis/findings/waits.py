@@ -49,6 +49,7 @@ _MENDS = {
     "dirty": "write less at once, or raise the limits of dirty pages",
 }
 
+_NAMELESS = "a thread without a name"
 _WHO = "if(kind = 'sync' AND detail IS NOT NULL, detail, coalesce(by_comm, detail))"
 
 _QUERY = """WITH path AS ({path}), parts AS (
@@ -124,10 +125,10 @@ def _of_kind(trace: Trace, over: Window, kind: str) -> list[Finding]:
 
 
 def _of_helpers(trace: Trace, over: Window) -> list[Finding]:
-    answer = _ask(trace, "comm", f"kind = '{RUN}' AND tid != step_tid")
+    answer = _ask(trace, f"coalesce(comm, '{_NAMELESS}')", f"kind = '{RUN}' AND tid != step_tid")
     if answer is None:
         return []
-    who = name(answer.row["who"], "a thread without a name")
+    who = name(answer.row["who"])
     sentence = (
         f"in {percent(answer.value)} of the steps' time, the step waits while another thread of the"
         f" job computes ({percent(answer.number('part'))} of it {who}): let more workers share that"

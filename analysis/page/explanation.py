@@ -103,7 +103,7 @@ def _of_step(number: int, step: SlowStep, found: Explanation) -> Section:
     about = f"{step.total_ns / found.median_ns:.1f} times the median."
     if more:
         about += (
-            f" Most of what it has more than a typical step: {where(more[0].group)},"
+            f" Most of all, it has more of this than a typical step: {where(more[0].group)},"
             f" {what(more[0].group)} (+{duration(more[0].more_ns)})."
         )
     return Section(

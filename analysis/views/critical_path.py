@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from tracer.analysis.views.arrays import arrays_of
 from tracer.analysis.views.chain_walk import NO_WAIT, Pieces, SpansOfLanes, pieces_of
+from tracer.analysis.views.cuts import Cuts
 from tracer.analysis.views.data_owners import COLUMNS as OWNER_COLUMNS
 from tracer.analysis.views.path_windows import Window, windows
 from tracer.analysis.views.segments import make_segments, segment_cuts
@@ -117,9 +118,9 @@ def _build(trace: Trace) -> None:
     *spans, marking = _arrays(
         trace, 'SELECT lane, start, "end", coalesce(marking, -1) FROM path_steps ORDER BY span'
     )
-    cuts = _cuts_of_threads(trace)
+    cuts, marks = _cuts_of_threads(trace)
     phases = _Phases(trace)
-    for window in windows(trace, SpansOfLanes(*spans), _FOLLOWED):
+    for window in windows(trace, SpansOfLanes(*spans), _FOLLOWED, marks):
         for pieces in pieces_of(window.waits, window.spans, cuts, _MOST_PIECES):
             lane = marking[window.first + pieces.span]
             _keep(trace, window, pieces, phases.of(lane, pieces.begin))
@@ -128,11 +129,12 @@ def _build(trace: Trace) -> None:
     trace.execute(_VIEW)
 
 
-def _cuts_of_threads(trace: Trace) -> tuple[Ints, Ints]:
-    """Returns the starts of segments in the order of threads, as `pieces_of` takes them."""
+def _cuts_of_threads(trace: Trace) -> tuple[tuple[Ints, Ints], Cuts]:
+    """Returns the starts of segments in the order of threads, as `pieces_of` and `windows` take
+    them."""
     lane, ts = arrays_of(trace, _CUTS, {"lane": "int32", "ts": "int64"})
     threads = trace.rows("SELECT count(*) FROM threads")[0][0]
-    return np.searchsorted(lane, np.arange(threads + 1, dtype=np.int32)), ts
+    return (np.searchsorted(lane, np.arange(threads + 1, dtype=np.int32)), ts), Cuts(lane, ts)
 
 
 class _Phases:

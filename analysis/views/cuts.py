@@ -42,6 +42,21 @@ class Cuts:
         _last(*moments, before, self._first, self._ts, self._hint, found)
         return found
 
+    def following(
+        self, lane: NDArray[np.int64], ts: NDArray[np.int64], otherwise: int
+    ) -> NDArray[np.int64]:
+        """Returns for each moment the time (ns) of the first cut of its lane after it.
+
+        `otherwise`: there is none.
+        """
+        found = np.full(len(ts), otherwise, np.int64)
+        known = np.flatnonzero((lane >= 0) & (lane < len(self._first) - 1))
+        of, last = lane[known], self.last(lane[known], ts[known])
+        at = np.where(last < 0, self._first[of], last + 1)
+        there = at < self._first[of + 1]
+        found[known[there]] = self._ts[at[there]]
+        return found
+
     def sums_before(
         self, rows: Iterable[tuple[NDArray[np.int64], ...]], values: int
     ) -> NDArray[np.float64]:

@@ -60,12 +60,13 @@ def has_passes(trace: Trace) -> bool:
     return trace.once("has passes", lambda: bool(trace.rows(again)))
 
 
-def with_passes(phases: str) -> str:
+def with_passes(phases: str, moment: str = "p.start") -> str:
     """Returns SQL for phases with the pass of each one's epoch; 1: nobody marks that epoch.
 
-    `phases`: a table with pid, epoch and start. Needs the table epoch_passes.
+    `phases`: a table with pid and epoch. `moment`: SQL for a time (ns) of its row p in the epoch.
+    Needs the table epoch_passes.
     """
     return f"""
         SELECT p.*, coalesce(e.pass, 1)::INTEGER AS pass FROM {phases} p ASOF LEFT JOIN {_TABLE} e
-            ON p.pid = e.pid AND p.epoch = e.epoch AND p.start >= e.start
+            ON p.pid = e.pid AND p.epoch = e.epoch AND {moment} >= e.start
     """

@@ -10,6 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tracer.analysis.views.chain_walk import SpansOfLanes, WaitsOfLanes
+from tracer.analysis.views.cuts import Cuts
 from tracer.analysis.views.stretches import Ints
 from tracer.analysis.views.threads import of_targets
 from tracer.store.trace import Trace
@@ -40,15 +41,16 @@ class Window:
 
 
 def windows(
-    trace: Trace, spans: SpansOfLanes, followed: tuple[str, ...], most: int = _MOST
+    trace: Trace, spans: SpansOfLanes, followed: tuple[str, ...], marks: Cuts, most: int = _MOST
 ) -> Iterator[Window]:
     """Yields all spans, which are in order of their begins, in windows.
 
     About `most` waits begin in a window; more if one span has more.
 
     A wait of a kind in `followed` is followed into the thread that it waits for, if that is a
-    target's. A wait of unknown length lasts until the thread's next one at most. Other queries may
-    run meanwhile. Needs the view waits.
+    target's. A wait of unknown length lasts until the thread's next one, or the next one of its
+    `marks`, at most: a thread that marks a phase runs. Other queries may run meanwhile. Needs the
+    view waits.
     """
     threads = trace.arrow(
         f"SELECT coalesce(started, begun) AS born, {of_targets(trace)} AS followed FROM threads"
@@ -74,7 +76,7 @@ def windows(
                 upto = int(edge)
             if edge <= begin:
                 rows = _reaching(rows, int(edge))
-        yield Window(int(first), some, _waits(rows, born, targets), rows)
+        yield Window(int(first), some, _waits(rows, born, targets, marks), rows)
 
 
 def _in_order(rows: pa.Table) -> pa.Table:
@@ -95,10 +97,13 @@ def _reaching(rows: pa.Table, begin: int) -> pa.Table:
     return rows.filter(pa.array(reaches | (began >= begin)))
 
 
-def _waits(rows: pa.Table, born: Ints, targets: NDArray[np.bool_]) -> WaitsOfLanes:
+def _waits(rows: pa.Table, born: Ints, targets: NDArray[np.bool_], marks: Cuts) -> WaitsOfLanes:
     lane, began, ended, life = (rows[name].to_numpy() for name in ("lane", "begin", "end", "by"))
     following = np.full(len(began), _NEVER)
     following[:-1] = np.where(lane[1:] == lane[:-1], began[1:], _NEVER)
+    unknown = np.flatnonzero(ended == _NEVER)
+    until = marks.following(lane[unknown].astype(np.int64), began[unknown], _NEVER)
+    following[unknown] = np.minimum(following[unknown], until)
     follows = (life > 0) & targets[np.maximum(life, 1) - 1]
     return WaitsOfLanes(
         np.searchsorted(lane, np.arange(len(born) + 1)),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import html
 import json
 
 import pytest
 
 from tests.support.traces import make_trace
-from tests.support.waiting_steps import HOSTILE, JOB, MS, PROCESSES, TARGETS, steps_of
+from tests.support.waiting_steps import HOSTILE, JOB, MS, PROCESSES, TARGETS, WORKER, steps_of
 from tracer.analysis.compare.measured import measured
 from tracer.analysis.explain.explanation import GROUPS, explain
 from tracer.analysis.explain.over_time import over_time
@@ -89,6 +90,33 @@ def test_steps_of_one_name_are_told_apart_by_the_pass_of_their_epochs(tmp_path, 
     told = tracer("explain", "t", "--step", "0:0", "--json").json["slowest"]
     assert [(one["epoch"], one["pass"], one["step"]) for one in told] == [(0, 1, 0), (0, 2, 0)]
     assert "Step 0:1 (pass 2) took 18 ms" in tracer("explain", "t", "--slowest", "1").out
+
+
+def test_a_step_whose_batch_is_fetched_before_the_epoch_belongs_to_the_pass_of_its_epoch(tmp_path):
+    job = {"pid": JOB, "tid": JOB}
+    tables: dict = {"processes": PROCESSES, "off_cpu": [], "phases": []}
+    for begin in (100 * MS, 200 * MS):
+        epoch = {"start": begin + 3 * MS, "end": begin + 20 * MS, "epoch": 0, **job}
+        tables["phases"] += [
+            {"name": "fetch", "start": begin, "end": begin + 2 * MS, **job},
+            {"name": "epoch", **epoch},
+            {"name": "step", "step": 0, **epoch},
+        ]
+    with make_trace(tmp_path / "t", tables, targets=TARGETS) as made:
+        found = explain(made, step=(0, 0)).slowest
+    assert [(one.start, one.epoch_pass) for one in found] == [(100 * MS, 1), (200 * MS, 2)]
+
+
+@pytest.mark.parametrize("chosen", [{"slowest": 4}, {"step": (0, 0)}])
+def test_steps_that_are_alike_come_in_order_of_their_threads(tmp_path, chosen):
+    others = [90, 3, 50]
+    tables = steps_of([0])
+    tables["phases"] += [
+        {**one, "pid": pid, "tid": pid} for pid in others for one in tables["phases"]
+    ]
+    tables["processes"] = PROCESSES + [{**PROCESSES[0], "pid": pid, "tid": pid} for pid in others]
+    with make_trace(tmp_path / "t", tables, targets=TARGETS) as made:
+        assert [one.tid for one in explain(made, **chosen).slowest] == [3, JOB, 50, 90]
 
 
 def test_a_step_that_began_before_the_recording_is_not_explained(tmp_path):
@@ -235,6 +263,44 @@ def test_the_command(trace, tracer):
     told = json.loads(tracer("explain", trace.folder, "--json", "--slowest", "1").out)
     assert told["slowest"][0]["parts"][0]["kind"] in ("run", "timer")
     assert told["parts"][0]["query"].startswith("SELECT")
+
+
+@pytest.mark.parametrize(
+    ("by", "rows"),
+    [
+        ("target", ["50 % target job runs", "25 % target data runs", "25 % target data sleeps"]),
+        ("file", ["75 % any thread runs", "25 % any thread sleeps"]),
+    ],
+)
+def test_parts_of_several_threads_are_not_said_to_be_the_step_s(tmp_path, tracer, by, rows):
+    """The step's thread runs, and its worker, of another target, runs and sleeps."""
+    tables = steps_of([10, 10]) | {"processes": [PROCESSES[0], PROCESSES[1] | {"target": "data"}]}
+    targets = [*TARGETS, TARGETS[0] | {"name": "data", "pid": WORKER}]
+    made = make_trace(tmp_path / "t", tables, targets=targets)
+    made.close()
+    said = " ".join(tracer("explain", "t", "--by", by, "--slowest", "0").out.split())
+    table = said.partition("depended on ")[2]
+    assert [row for row in rows if row not in table] == []
+    assert "step's thread" not in table
+    tracer("explain", "t", "--by", by, "--html", "why.html")
+    assert "step's thread" not in html.unescape((tmp_path / "why.html").read_text())
+
+
+def test_a_thread_without_a_name_is_not_the_step_s(tmp_path, tracer):
+    """The worker, whose name is not known, has 10 of the 20 ms of each step."""
+    tables = steps_of([10, 10]) | {"processes": [PROCESSES[0], PROCESSES[1] | {"comm": None}]}
+    with make_trace(tmp_path / "t", tables, targets=TARGETS) as made:
+        for by in ("kind", "thread", "line"):
+            parts = explain(made, by).parts
+            of_worker = [part for part in parts if part.group["thread"] is not None]
+            assert sum(part.ns for part in of_worker) == 2 * 10 * MS
+            assert {part.group["kind"]: part.ns for part in of_worker} == {
+                "run": 10 * MS, "timer": 10 * MS,
+            }  # fmt: skip
+            assert [made.rows(part.query) for part in parts] == [[(part.ns,)] for part in parts]
+    said = " ".join(tracer("explain", "t").out.split())
+    assert "25 % fetch, in [unnamed] runs" in said
+    assert "computes (100 % of it a thread without a name)" in said
 
 
 def test_the_page_has_every_slow_step_and_nothing_of_an_enemy(trace, tracer, tmp_path):

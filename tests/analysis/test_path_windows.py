@@ -9,11 +9,13 @@ import pytest
 
 from tests.support.traces import make_trace
 from tracer.analysis.views.chain_walk import NO_WAIT, SpansOfLanes, pieces_of
+from tracer.analysis.views.cuts import Cuts
 from tracer.analysis.views.path_windows import windows
 from tracer.analysis.views.waits import waits
 
 TARGETS = [{"name": "job", "role": "target", "kind": "pid", "pid": 1}]
 THREADS, END = 4, 400
+NO_MARKS = Cuts(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 def a_trace(draw: random.Random):
@@ -42,7 +44,7 @@ def paths(trace, spans, most):
     """All pieces: span, begin, end, lane, and the number of the wait."""
     found = []
     cuts = (np.zeros(THREADS + 1, np.int64), np.empty(0, np.int64))
-    for window in windows(trace, spans, ("ipc", "other"), most):
+    for window in windows(trace, spans, ("ipc", "other"), NO_MARKS, most):
         for pieces in pieces_of(window.waits, window.spans, cuts, 7):
             for span, begin, end, lane, wait in zip(
                 pieces.span, pieces.begin, pieces.end, pieces.lane, pieces.wait, strict=True

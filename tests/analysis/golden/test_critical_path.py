@@ -135,6 +135,34 @@ def test_the_path_lies_in_the_wait_until_the_other_thread_is_created(tmp_path, e
     )
 
 
+def test_a_wait_of_unknown_length_is_over_when_its_thread_marks_a_phase(tmp_path):
+    """Events were lost during the fetch, and neither thread waits any more."""
+    check(
+        tmp_path,
+        {
+            "processes": PROCESSES,
+            "phases": PHASES,
+            "syscalls": CALLS,
+            "off_cpu": """
+            ts  | dur_ns | tid | state | wake_ns | waker_tid | interrupt | run_delay_ns | ran_tid
+            110 | -      | 7   | S     | 145     | 8         | false     | -            | -
+            120 | -      | 8   | S     | -       | -         | -         | -            | -
+            """,
+        },
+        QUERY,
+        f"""
+        {HEADER}
+        0 | fetch   | 100 | 10  | 7 | run   | -               | -        | exact
+        0 | fetch   | 110 | 10  | 8 | run   | -               | -        | exact
+        0 | fetch   | 120 | 20  | 8 | timer | clock_nanosleep | -        | exact
+        0 | fetch   | 140 | 10  | 8 | run   | -               | -        | exact
+        0 | forward | 150 | 30  | 7 | run   | -               | -        | exact
+        0 | step    | 180 | 20  | 7 | run   | -               | -        | exact
+        1 | step    | 200 | 100 | 7 | run   | -               | -        | exact
+        """,
+    )
+
+
 def test_a_step_without_an_end_has_no_path(tmp_path):
     phases = "start | end | pid | tid | name | step\n 100 | - | 7 | 7 | step | 0"
     check(tmp_path, {"processes": PROCESSES, "phases": phases, "off_cpu": ""}, QUERY, HEADER)

@@ -1,0 +1,51 @@
+"""Sentences of an explanation about its steps."""
+
+import pytest
+
+from tests.support.traces import make_trace
+from tests.support.waiting_steps import MS, TARGETS, steps_of
+
+pytestmark = pytest.mark.slow
+
+
+def said_of(tracer, tmp_path, tables, *arguments):
+    make_trace(tmp_path / "t", tables, targets=TARGETS).close()
+    return " ".join(tracer("explain", "t", *arguments).out.split())
+
+
+@pytest.mark.parametrize(
+    ("longer_ms", "told"),
+    [
+        (6, "has 13.5 ms less than a typical step, but 6 ms more in: step, which runs."),
+        (19.5, "takes as long as a typical step, but 15.6 ms more in: step, which runs."),
+        (20, "has 500 us more than a typical step, and 20 ms more in: step, which runs."),
+    ],
+)
+def test_a_part_that_is_longer_than_the_difference_is_no_part_of_it(
+    tmp_path, tracer, longer_ms, told
+):
+    """Four steps of 30 ms, and one that waits 19.5 ms less and computes longer.
+
+    The one that takes as long is typical, too.
+    """
+    tables = steps_of([20, 20, 20, 20, 0.5])
+    last = tables["phases"][-2]
+    assert last["name"] == "step"
+    last["end"] += int(longer_ms * MS)
+    said = said_of(tracer, tmp_path, tables, "--step", "0:4")
+    assert f"It {told}" in said
+
+
+def test_steps_of_several_stages_are_those_of_none(tmp_path, tracer):
+    """One step of an inference, and two outside of it."""
+    tables = steps_of([2, 2, 2], "inference")
+    tables["phases"][0]["end"] = 112 * MS
+    said = said_of(tracer, tmp_path, tables, "--slowest", "0")
+    assert "3 steps: median 12 ms" in said
+
+
+def test_a_step_without_a_number_is_not_called_none(tmp_path, tracer):
+    tables = steps_of([2, 2, 4])
+    del tables["phases"][-2]["step"]
+    said = said_of(tracer, tmp_path, tables, "--slowest", "1")
+    assert "A step without a number of epoch 0 took 14 ms" in said

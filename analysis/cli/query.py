@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import duckdb
     import pandas as pd
 
+    from tracer.probes.errors import UsageError
     from tracer.store.trace import Trace
 
 _MOST_BYTES = 1 << 30
@@ -217,7 +218,6 @@ def _answer(trace: Trace, sql: str) -> pd.DataFrame:
     import duckdb
 
     from tracer.analysis.views.catalogue import make_named
-    from tracer.probes.errors import UsageError
     from tracer.store.asking import reading
     from tracer.store.interrupt import interruptible
 

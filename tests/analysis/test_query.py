@@ -136,7 +136,9 @@ def test_a_table_that_no_option_records_is_described(tracer, tmp_path):
     """The recorder makes `phases` from marks; no probe has that name."""
     make_trace(tmp_path / "t", {"syscalls": []})
     said = one_line(tracer("query", "t", "FROM syscalls_in_phase", status=6).err)
-    assert said.endswith("no table phases; see what it is made from: tracer query --columns phases\n")
+    assert said.endswith(
+        "no table phases; see what it is made from: tracer query --columns phases\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def test_a_full_disk_is_told_with_the_mend(tmp_path):
     with (
         pytest.raises(TracerError, match=r"cannot write x: No space .*; free space, or name an"),
         writing(Path("x")),
-        open("/dev/full", "wb", buffering=0) as full,
+        Path("/dev/full").open("wb", buffering=0) as full,
     ):
         full.write(b"1")
 

@@ -132,7 +132,10 @@ def read(folder: Path) -> Manifest:
     except OSError as error:
         raise BadTrace(f"{folder} cannot be read: {error.strerror}", "name a trace") from None
     if not there:
-        raise BadTrace(f"there is no trace {folder}", "check its name, or record one: tracer record -o NAME.trace")
+        raise BadTrace(
+            f"there is no trace {folder}",
+            "check its name, or record one: tracer record -o NAME.trace",
+        )
     if not folder.is_dir():
         raise BadTrace(
             f"{folder} is a file, but a trace is a directory",

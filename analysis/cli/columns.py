@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 from tracer.probes.errors import UsageError
@@ -33,9 +33,17 @@ def described(name: str) -> str:
         found = ALL_TABLES[name]
         about = f"{found.doc} Recorded with {found.option}." if found.option else found.doc
         return _page(name, about, found.columns, found.example)
-    known = [*ALL_TABLES, *VIEWS]
-    like = get_close_matches(name, known, 1)
-    raise UsageError(
+    raise unknown_table(name, list(ALL_TABLES))
+
+
+def unknown_table(name: str, tables: Iterable[str]) -> UsageError:
+    """Returns the error for a name of no table and no view, with the most similar name."""
+    from tracer.analysis.views.catalogue import VIEWS
+    from tracer.analysis.views.in_phase import SUFFIX
+
+    known = [*tables, *VIEWS]
+    like = get_close_matches(name.removesuffix(SUFFIX), known, 1)
+    return UsageError(
         f"there is no table or view {name!r}",
         f"did you mean {like[0]}?" if like else f"choose from {', '.join(known)}",
     )

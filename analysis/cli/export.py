@@ -67,8 +67,8 @@ def export(
       tracer export run.trace --format parquet -o tables
     """
     from tracer.analysis.exchange.exporting import export as export_trace
-    from tracer.store.files import as_invoking_user
+    from tracer.store.files import writing
 
-    with open_trace(trace) as opened, as_invoking_user():
+    with open_trace(trace) as opened, writing(output):
         said = export_trace(opened, format, output, force, start, end)
     say(f"{output}: " + ", ".join(f"{n} {what}" for what, n in said.items()))

@@ -52,9 +52,9 @@ def import_trace(
     """
     from tracer.analysis.exchange.formats import import_file
     from tracer.store import manifest as manifests
-    from tracer.store.files import as_invoking_user
+    from tracer.store.files import writing
 
-    with as_invoking_user():
+    with writing(output):
         name = import_file(source, output, format, force)
         manifest = manifests.read(output)
     rows = ", ".join(f"{facts['rows']} {table}" for table, facts in manifest["tables"].items())

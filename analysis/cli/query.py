@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import duckdb
     import pandas as pd
 
+    from tracer.probes.errors import UsageError
     from tracer.store.trace import Trace
 
 _MOST_BYTES = 1 << 30
@@ -217,7 +218,6 @@ def _answer(trace: Trace, sql: str) -> pd.DataFrame:
     import duckdb
 
     from tracer.analysis.views.catalogue import make_named
-    from tracer.probes.errors import UsageError
     from tracer.store.asking import reading
     from tracer.store.interrupt import interruptible
 
@@ -225,7 +225,30 @@ def _answer(trace: Trace, sql: str) -> pd.DataFrame:
         statement = reading(trace.connection, sql)
         make_named(trace, sql)
         return interruptible(trace.connection, lambda db: _fetched(db.execute(statement)))
+    except duckdb.CatalogException as error:
+        if named := re.search(r"Table with name (\w+) does not exist", str(error)):
+            raise _unknown(trace, named[1].lower()) from None
+        raise _failed(trace, error) from None
     except duckdb.Error as error:
-        raise UsageError(
-            f"the query failed: {trace.said(error)}", f"tables here: {', '.join(trace.tables)}"
-        ) from None
+        raise _failed(trace, error) from None
+
+
+def _failed(trace: Trace, error: Exception) -> UsageError:
+    from tracer.probes.errors import UsageError
+
+    said = trace.said(error)
+    columns = "see the columns of a table: tracer query --columns NAME"
+    examples = "see the examples: tracer query --help"
+    return UsageError(
+        f"the query failed: {said}", columns if said.startswith("Binder") else examples
+    )
+
+
+def _unknown(trace: Trace, name: str) -> UsageError:
+    """Returns the error for a table that is not there. BadTrace if the trace might have it."""
+    from tracer.analysis.cli.columns import unknown_table
+    from tracer.store.trace import ALL_TABLES
+
+    if name in ALL_TABLES:
+        trace.require(name)
+    return unknown_table(name, trace.tables)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -230,6 +232,7 @@ def simulate(
     rule = policy_called(destage)
     _check_wanted(wanted)
     with opened_here(sources[0]) as opened:
+        _check_devices(opened, dev or ())
         facts = {
             "model": str(chosen),
             "policy": policy,
@@ -308,6 +311,22 @@ def _answer(
         accesses = taken(question.identity, reads=question.reads)
         return curve.answer(question, accesses, wanted)
     return paper.answer(question, {key: taken(key, reads=question.reads) for key in Identity})
+
+
+def _check_devices(trace: Trace, names: Sequence[str]) -> None:
+    """Raises UsageError for a name that is neither MAJOR:MINOR nor one of a file system."""
+    from tracer.probes.errors import UsageError
+    from tracer.store.devices import Devices
+
+    known = Devices(trace.manifest)
+    for name in names:
+        if not re.fullmatch(r"\d+:\d+", name) and not known.describes(name):
+            found = trace.manifest.get("disks", [])
+            disks = [f"{disk['dev']} ({disk.get('name')})" for disk in found if "dev" in disk]
+            raise UsageError(
+                f"--dev needs the number of a device, and {name!r} is none",
+                f"give {one_of(disks or ['MAJOR:MINOR'])}",
+            )
 
 
 def _about(trace: Trace, facts: dict[str, Any], once: bool) -> list[str]:

@@ -134,7 +134,8 @@ def compare(
     named = _once(groups, notes) if groups is not None else None
     sources = list(itertools.chain(*named.values())) if named else _unique(traces, notes)
     if len(sources) < 2:
-        raise UsageError("a comparison needs two traces", "e.g. tracer compare a.trace b.trace")
+        said = ": ".join(["a comparison needs two traces", *notes])
+        raise UsageError(said, "e.g. tracer compare a.trace b.trace")
     looks = results(look, sources, scheduler, done)
     runs = [
         replace(run, path=escaped(source.location))

@@ -83,6 +83,11 @@ def _window(trace: Trace, start_s: float | None, end_s: float | None) -> Window 
     end = LATEST_NS if end_s is None else min(LATEST_NS, begin + round(end_s * 1e9))
     if end < start:
         raise UsageError("--to is before --from", "exchange the two values")
+    if start_s is not None and clock["end_ns"] and start > clock["end_ns"]:
+        raise UsageError(
+            f"--from {start_s:g} lies after the end of the recording",
+            f"give less than its {(clock['end_ns'] - begin) / 1e9:.3f} s",
+        )
     return Window(start, end, min(end, clock["end_ns"] or end))
 
 

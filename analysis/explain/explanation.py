@@ -166,7 +166,8 @@ def explain(
     if not told["steps"]:
         raise BadTrace(
             f"{trace.folder} has no step that began and ended in the recording",
-            "record a training from its start: tracer record -e default,sched -- python train.py",
+            "record a training with its phases (docs/phases.md) from its start: "
+            "tracer record -e default,sched -- python train.py",
         )
     columns = GROUPS[by]
     within = f"total_ns BETWEEN {int(told['low'])} AND {int(told['high'])}"

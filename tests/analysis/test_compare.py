@@ -253,8 +253,10 @@ def test_a_trace_without_any_sync_has_no_times_of_them(tmp_path):
 
 def test_the_comparison_names_what_it_cannot_compare(tmp_path):
     a = run(tmp_path / "a.trace", 1)
-    with pytest.raises(UsageError, match="needs two traces"):
+    with pytest.raises(UsageError, match="needs two traces; e"):
         compare([a])
+    with pytest.raises(UsageError, match=r"needs two traces: .*a\.trace is named twice, but"):
+        compare([a, a])
     with pytest.raises(UsageError, match="needs two groups"):
         compare([], {"x": [a, run(tmp_path / "b.trace", 1)]})
     with pytest.raises(UsageError, match="--pair needs the same number"):

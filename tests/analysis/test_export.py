@@ -348,6 +348,7 @@ class TestOutput:
             (("--format", "svg"), "no format"),
             (("--from", "nan"), "is not a valid time"),
             (("--from", "2", "--to", "1"), "before"),
+            (("--from", "500"), "--from 500 lies after the end of the recording; give less than "),
         ],
     )
     def test_impossible_arguments_are_refused_in_one_line(self, trace, tracer, arguments, said):

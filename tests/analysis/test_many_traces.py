@@ -221,7 +221,7 @@ def test_impossible_arguments_are_refused_in_one_line(tracer, runs, arguments, s
     ("sql", "said"),
     [
         ("SELECT 1 AS trace", "a column of the query is called trace"),
-        ("SELECT * FROM nothing", "runs/c.tar.zst: the query failed"),
+        ("SELECT * FROM nothing", "runs/c.tar.zst: there is no table or view 'nothing'"),
     ],
 )
 def test_a_query_of_many_that_cannot_be(tracer, runs, sql, said):

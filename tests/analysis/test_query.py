@@ -127,6 +127,35 @@ def test_a_query_that_fails(tracer, sql):
     one_line(tracer("query", FIXTURE, sql, status=2).err)
 
 
+def test_a_known_table_that_was_not_recorded_is_named_with_its_option(tracer):
+    said = one_line(tracer("query", FIXTURE, "SELECT count(*) FROM Off_CPU", status=6).err)
+    assert said.endswith("has no table off_cpu; record it: tracer record -e default,sched ...\n")
+
+
+def test_a_table_that_no_option_records_is_described(tracer, tmp_path):
+    """The recorder makes `phases` from marks; no probe has that name."""
+    make_trace(tmp_path / "t", {"syscalls": []})
+    said = one_line(tracer("query", "t", "FROM syscalls_in_phase", status=6).err)
+    assert said.endswith(
+        "no table phases; see what it is made from: tracer query --columns phases\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("sql", "mend"),
+    [
+        ("FROM syscals", "there is no table or view 'syscals'; did you mean syscalls?"),
+        ("FROM wait", "there is no table or view 'wait'; did you mean waits?"),
+        ("FROM stepz_in_phase", "did you mean steps?"),
+        ("FROM qqq", "choose from syscalls, page_faults, "),
+        ("SELECT nam FROM syscalls", "see the columns of a table: tracer query --columns NAME"),
+        ("SELEC 1", "see the examples: tracer query --help"),
+    ],
+)
+def test_a_query_that_fails_names_the_mend(tracer, sql, mend):
+    assert mend in one_line(tracer("query", FIXTURE, sql, status=2).err)
+
+
 @pytest.fixture
 def copy(tmp_path):
     """A small trace that a query might destroy."""

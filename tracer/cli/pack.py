@@ -35,12 +35,12 @@ def pack(
       tracer pack run.trace -o run.trace.tar.zst
     """
     from tracer.sizes import show_size
-    from tracer.store.files import as_invoking_user
+    from tracer.store.files import writing
     from tracer.store.packing import SUFFIX
     from tracer.store.packing import pack as pack_trace
 
     target = output or Path(f"{trace.resolve().name}{SUFFIX}")
-    with as_invoking_user():
+    with writing(target):
         size = pack_trace(trace, target, raw, force)
     say(f"{target}: {show_size(size)}")
 
@@ -63,11 +63,12 @@ def unpack(
 
       tracer unpack run.trace.tar.zst
     """
-    from tracer.store.files import as_invoking_user
+    from tracer.store.files import writing
     from tracer.store.packing import SUFFIX
     from tracer.store.packing import unpack as unpack_trace
 
     name = file.name.removesuffix(SUFFIX).removesuffix(".trace")
-    with as_invoking_user():
-        target = unpack_trace(file, output or Path(f"{name}.trace"), force)
+    target = output or Path(f"{name}.trace")
+    with writing(target):
+        unpack_trace(file, target, force)
     say(str(target))

@@ -43,8 +43,8 @@ def check(path: Path, force: bool) -> None:
             raise UsageError(f"{path} exists", "give another name with -o, or --force")
         with contextlib.suppress(BadTrace):
             refuse_live(path, manifests.read(path))
-    elif not path.absolute().parent.is_dir():
-        raise UsageError(f"there is no folder {path.absolute().parent}", "make it first: mkdir -p")
+    elif not (parent := path.absolute().parent).is_dir():
+        raise UsageError(f"there is no folder {parent}", f"make it first: mkdir -p {parent}")
 
 
 def _is_trace_or_empty(path: Path) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import NamedTuple
 
 from tracer import targets as target_finder
@@ -122,7 +123,9 @@ def _probes(names: list[str]) -> list[str]:
     found = set(ALWAYS)
     for name in names:
         if name not in PROBES and name not in SETS:
-            raise UsageError(f"there is no probe {name!r}", "see: tracer list")
+            like = get_close_matches(name, [*PROBES, *SETS], 1)
+            mend = f"did you mean {like[0]}?" if like else "see: tracer list"
+            raise UsageError(f"there is no probe {name!r}", mend)
         found.update(SETS.get(name, (name,)))
     if PAGE_CACHE.name in found and not _logs_accesses():
         found.update((OPENS.name, SYSCALLS.name))

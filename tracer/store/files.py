@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import fcntl
 import itertools
 import os
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from tracer.probes import openat
-from tracer.probes.errors import PermissionMissing
+from tracer.probes.errors import PermissionMissing, TracerError
 
 _OTHER_FILES = 256
 _AT_ONCE = 10_000
@@ -47,6 +48,37 @@ def as_invoking_user() -> Iterator[None]:
         yield
     finally:
         _set_file_ids(own_uid, own_gid)
+
+
+_ELSEWHERE = "name another place with -o"
+_MENDS = {
+    errno.ENOSPC: f"free space, or {_ELSEWHERE}",
+    errno.EDQUOT: f"free space, or {_ELSEWHERE}",
+    errno.EFBIG: "allow longer files (ulimit -f unlimited)",
+    errno.EROFS: _ELSEWHERE,
+    errno.EACCES: f"{_ELSEWHERE}, where you may write",
+    errno.EPERM: f"{_ELSEWHERE}, where you may write",
+}
+
+
+@contextlib.contextmanager
+def writing(output: Path) -> Iterator[None]:
+    """Writes the file or folder `output` with the rights of the caller of sudo.
+
+    Raises TracerError with the mend if there is no room for it, or if it may not be written. Errors
+    of files outside its folder are raised as they are.
+    """
+    try:
+        with as_invoking_user():
+            yield
+    except OSError as error:
+        folder = output.absolute().parent
+        named = error.filename
+        if error.errno not in _MENDS or (named and folder not in Path(named).absolute().parents):
+            raise
+        raise TracerError(
+            f"cannot write {output}: {os.strerror(error.errno)}", _MENDS[error.errno]
+        ) from None
 
 
 def _set_file_ids(uid: int, gid: int) -> None:

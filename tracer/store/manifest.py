@@ -132,11 +132,14 @@ def read(folder: Path) -> Manifest:
     except OSError as error:
         raise BadTrace(f"{folder} cannot be read: {error.strerror}", "name a trace") from None
     if not there:
-        raise BadTrace(f"there is no trace {folder}", "record one: tracer record -o NAME.trace")
+        raise BadTrace(
+            f"there is no trace {folder}",
+            "check its name, or record one: tracer record -o NAME.trace",
+        )
     if not folder.is_dir():
         raise BadTrace(
             f"{folder} is a file, but a trace is a directory",
-            "import it: tracer import FILE -o NAME.trace --format FORMAT",
+            f"if another tool made it: tracer import {folder} -o NAME.trace",
         )
     path = folder / FILE
     try:
@@ -150,7 +153,7 @@ def read(folder: Path) -> Manifest:
         manifest: Manifest = parsed(Manifest, text)
     except FileNotFoundError:
         raise BadTrace(
-            f"{folder} is not a trace: it has no {FILE}", "give the directory of `record -o`"
+            f"{folder} is not a trace: it has no {FILE}", "name a folder that `tracer record` made"
         ) from None
     except PermissionError:
         raise PermissionMissing(

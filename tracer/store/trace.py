@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tracer.probes.catalogue import TABLES
+from tracer.probes.catalogue import PROBES, TABLES
 from tracer.probes.errors import BadTrace, PermissionMissing, UsageError
 from tracer.probes.kernel import boot_id, process_alive
 from tracer.probes.loss import TABLE as LOSS_TABLE
@@ -51,6 +51,14 @@ INSERT INTO {LOSS_TABLE.name} BY NAME
 SELECT unnest({[scope.value for scope in Scope]}) AS stream, -1 AS cpu,
     'the table of losses is missing' AS cause
 """
+
+
+def _mend_of(table: str) -> str:
+    """Returns the way to get a table that a trace lacks."""
+    option = ALL_TABLES[table].option or (f"-e {table}" if table in PROBES else "")
+    if option:
+        return f"record it: tracer record {option} ..."
+    return f"see what it is made from: tracer query --columns {table}"
 
 
 class Trace:
@@ -125,10 +133,7 @@ class Trace:
         """Raises BadTrace for a missing table, with the probe to record."""
         for name in names:
             if name not in self._files:
-                option = ALL_TABLES[name].option or f"-e {name}"
-                raise BadTrace(
-                    f"{self.folder} has no table {name}", f"record it: tracer record {option} ..."
-                )
+                raise BadTrace(f"{self.folder} has no table {name}", _mend_of(name))
 
     @property
     def connection(self) -> duckdb.DuckDBPyConnection:

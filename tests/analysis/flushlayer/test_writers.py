@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.conftest import ROOT
 from tests.support.traces import make_trace
 from tracer.analysis.findings.writeback import waited_for
 from tracer.analysis.flushlayer.trace.accesses import Identity, page_writebacks
@@ -200,6 +201,13 @@ def test_a_trace_in_which_only_others_wrote_says_so(tmp_path, tracer):
 def test_a_device_to_which_nobody_wrote_is_named(trace, tracer):
     text = tracer("simulate", trace.folder, "--dev", "259:7").out
     assert "no page write-backs of the targets to 259:7" in text
+
+
+def test_the_name_of_a_disk_in_place_of_its_number_is_refused(tracer):
+    ran = tracer("simulate", ROOT / "fixtures/lenet.trace", "--dev", "vda", status=2)
+    assert ran.err == (
+        "tracer: --dev needs the number of a device, and 'vda' is none; give 254:0 (vda)\n"
+    )
 
 
 def test_sweeps_of_several_traces_take_the_targets_pages(trace, tmp_path, tracer, workers):

@@ -1,0 +1,58 @@
+"""The verbs that write a file or a folder name it, and the mend, if it cannot be written."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+from pathlib import Path
+
+import pytest
+
+from tracer.probes.errors import TracerError
+from tracer.store.files import writing
+from tracer.store.packing import pack
+
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+TRACE = FIXTURES / "lenet.trace"
+
+
+def short_files():
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2048, resource.RLIM_INFINITY))
+
+
+@pytest.mark.parametrize(
+    ("output", "arguments"),
+    [
+        ("run.pftrace", ["export", TRACE]),
+        ("tables", ["export", TRACE, "--format", "csv"]),
+        ("columns", ["export", TRACE, "--format", "parquet"]),
+        ("run.tar.zst", ["pack", TRACE]),
+        ("load.trace", ["import", FIXTURES / "exchange/load.blkparse.txt"]),
+        ("again.trace", ["unpack", "whole.tar.zst"]),
+    ],
+)
+def test_an_output_that_cannot_be_written_is_named_and_leaves_nothing(
+    tracer, tmp_path, output, arguments
+):
+    pack(TRACE, tmp_path / "whole.tar.zst")
+    ran = tracer(*arguments, "-o", output, status=1, before=short_files)
+    assert ran.err == (
+        f"tracer: cannot write {output}: File too large; allow longer files (ulimit -f unlimited)\n"
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["whole.tar.zst"]
+
+
+def test_a_full_disk_is_told_with_the_mend(tmp_path):
+    with (
+        pytest.raises(TracerError, match=r"cannot write x: No space .*; free space, or name an"),
+        writing(Path("x")),
+        Path("/dev/full").open("wb", buffering=0) as full,
+    ):
+        full.write(b"1")
+
+
+def test_a_file_elsewhere_that_cannot_be_read_is_not_the_output(tmp_path):
+    other = FIXTURES / "none"
+    with pytest.raises(PermissionError), writing(tmp_path / "x"):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(other))

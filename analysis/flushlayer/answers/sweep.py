@@ -21,7 +21,12 @@ from tracer.analysis.flushlayer.answers.question import (
     about_gaps,
     about_input,
 )
-from tracer.analysis.flushlayer.answers.timed import layer_of, of_job, on_one_disk
+from tracer.analysis.flushlayer.answers.timed import (
+    layer_of,
+    of_job,
+    on_one_disk,
+    order_of_policies,
+)
 from tracer.analysis.flushlayer.curves.every_capacity import PAGE_BYTES, curve, improvements
 from tracer.analysis.flushlayer.devices import Device, find_device
 from tracer.analysis.flushlayer.timed import simulate
@@ -214,6 +219,7 @@ def run(
     for found in accesses.values():
         said += about_input(found)
         said += on_one_disk(trace, found) if timed else []
+    said += order_of_policies(plan.sweep.policy) if timed else []
     one: Callable[[dict[str, Any]], list[dict[str, Any]]]
     if timed:
         asked: dict[str, Requests] = {

@@ -109,6 +109,7 @@ def answer(
             " waited for; open replay: a bio comes at its recorded time, which includes the old"
             " disk's feedback",
             *_not_completed(requests),
+            *order_of_policies([question.policy]),
             *on_one_disk(trace, accesses),
             *([_parts(names["tenant"])] if shares else []),
             *_without_others(accesses),
@@ -198,6 +199,18 @@ def _not_completed(requests: Requests) -> list[str]:
     return [
         f"the completion of {count:,} of {len(requests):,} bios is not known (device mapper, md and"
         " bcache hand bios on): in closed replay, nobody waits for these"
+    ]
+
+
+def order_of_policies(policies: Sequence[str]) -> list[str]:
+    """Returns a sentence on the policies that choose pages in the order of the recording."""
+    others = [policy for policy in dict.fromkeys(policies) if policy != "lru"]
+    if not others:
+        return []
+    return [
+        f"{_named(others)}: chooses the pages that leave the layer in the order of the recording;"
+        " if such a page is not there, as closed replay changes the order, the least recently used"
+        " page leaves instead"
     ]
 
 

@@ -108,11 +108,11 @@ def answer(
             "closed replay: a bio comes its recorded think time after the bios that its process"
             " waited for; open replay: a bio comes at its recorded time, which includes the old"
             " disk's feedback",
-            *_not_completed(requests),
+            *not_completed(requests),
             *order_of_policies([question.policy]),
             *on_one_disk(trace, accesses),
             *([_parts(names["tenant"])] if shares else []),
-            *_without_others(accesses),
+            *without_others(accesses),
             *about_input(accesses),
         ],
     }
@@ -188,7 +188,7 @@ def _parts(tenants: list[str]) -> str:
     )
 
 
-def _not_completed(requests: Requests) -> list[str]:
+def not_completed(requests: Requests) -> list[str]:
     """Returns a sentence on the bios that nobody waits for in closed replay, since no end is known.
 
     A bio to device mapper, md or bcache has no request of its own.
@@ -239,7 +239,8 @@ def _named(names: Sequence[str]) -> str:
     return ", ".join(names[:_MOST_NAMED]) + (", ..." if len(names) > _MOST_NAMED else "")
 
 
-def _without_others(accesses: Accesses) -> list[str]:
+def without_others(accesses: Accesses) -> list[str]:
+    """Returns a sentence if the recording has requests that the simulation leaves out."""
     found = accesses.writers
     if found is None or found.taken != TARGETS or not found.left_out:
         return []

@@ -59,6 +59,7 @@ def answer(
     """
     requests = recorded_requests(trace, accesses)
     names = {} if accesses.bios is None else accesses.bios.names
+    known = len(names.get("tenant", []))
     disk = Disk(question.disk)
     shares = None
     if partitioned:
@@ -111,7 +112,7 @@ def answer(
             *not_completed(requests),
             *order_of_policies([question.policy]),
             *on_one_disk(trace, accesses),
-            *([_parts(names["tenant"])] if shares else []),
+            *([_parts(names["tenant"], known)] if shares else []),
             *without_others(accesses),
             *about_input(accesses),
         ],
@@ -180,12 +181,15 @@ def _everybody_a_tenant(
     ), found
 
 
-def _parts(tenants: list[str]) -> str:
-    return (
-        f"the layer is divided into {len(tenants)} equal parts, for {_named(tenants)}; {OTHER} has"
-        " the writes without a tenant: the journal, metadata, files of several tenants or of an"
-        " unknown one"
-    )
+def _parts(tenants: list[str], known: int) -> str:
+    """Returns a sentence on the parts of a layer: of so many known tenants, and of other writes."""
+    said = f"the layer is divided into {len(tenants)} equal parts, for {_named(tenants)}"
+    for other in tenants[known:]:
+        said += (
+            f"; {other} has the writes without a tenant: the journal, metadata, files of several"
+            " tenants or of an unknown one"
+        )
+    return said
 
 
 def not_completed(requests: Requests) -> list[str]:

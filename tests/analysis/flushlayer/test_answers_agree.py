@@ -324,3 +324,25 @@ def test_a_sweep_tells_what_an_answer_tells_about_the_recording(trace, plan):
         [sentence] = [said for said in alone if said.startswith(begin)]
         assert sentence in told['["closed"]']
     assert not any(said.startswith(about[0]) for said in told['["open"]'])
+
+
+@pytest.mark.parametrize(
+    ("journal", "told"),
+    [
+        ([], "1 equal parts, for other"),
+        ([80], "2 equal parts, for other, other (no tenant); other (no tenant) has the writes"),
+    ],
+)
+def test_the_part_for_other_writes_is_told_apart_from_a_tenant_called_other(trace, journal, told):
+    job = [{**JOB[0], "target": "other"}, {"tid": 60, "pid": 60, "role": "journal"}]
+    direct = {"ts": 0, "pid": 7, "tid": 7, "event": "direct_start", "dev": DEV, "ino": 11}
+    block = [*served(1, 3)]
+    for page in journal:
+        block += [{**row, "pid": 60, "tid": 60} for row in served(40 * MS, page, "WSM")]
+    tables = {"processes": job, "file_writes": [direct]}
+    with trace(block, tables=tables) as of:
+        accesses = page_writebacks(of, None, Identity.BLOCK, True, True)
+        question = Question(PCM, HDD, Capacity(pages=4))
+        facts = timed.answer(question, of, accesses, Destage(), partitioned=True)
+    [said] = [one for one in facts["assumptions"] if "equal parts" in one]
+    assert told in said and ("without a tenant" in said) == bool(journal)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from tracer.analysis.memory.clocks import BY_CLOCK, HIGH, LOW, ranged, summed
 from tracer.analysis.memory.enough import enough_pages
 from tracer.analysis.memory.knowledge import Knowledge, knowledge
+from tracer.analysis.memory.page_runs import REMOVE
 from tracer.analysis.memory.prediction import KERNEL, MODELS, kernel_reads, predict
 from tracer.analysis.memory.recorded import Recorded, recorded
 from tracer.analysis.memory.resident import resident_misses
@@ -97,7 +98,7 @@ class MemoryAnswer:
     """Pages that targets without a limit read in the model, and not in the recording: at most that
     many were in the cache before."""
     reading_ns: int | None
-    """Time from the first use of a file to the last one; None: not known."""
+    """Time from the first use of a file by a target to the last one; None: not known."""
     knowledge: Knowledge
     """The share of each target's reads that is not known, if accesses are inferred."""
     marked_together: dict[str, int]
@@ -178,13 +179,16 @@ def answer_memory(
         taken.page_bytes,
         None if gaps is None else gaps > 0,
         warm,
-        _reading_ns(taken.runs.ts),
+        _reading_ns(taken),
         knowledge(trace),
         _together(trace, names),
     )
 
 
-def _reading_ns(times: NDArray[np.int64]) -> int | None:
+def _reading_ns(taken: Recorded) -> int | None:
+    """Returns the time from the first use of a file by a target to the last one."""
+    named = np.array([name is not None for name in taken.targets])
+    times = taken.runs.ts[named[taken.runs.tenant] & (taken.runs.kind != REMOVE)]
     return int(times.max()) - int(times.min()) if len(times) else None
 
 

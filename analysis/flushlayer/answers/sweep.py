@@ -21,10 +21,17 @@ from tracer.analysis.flushlayer.answers.question import (
     about_gaps,
     about_input,
 )
-from tracer.analysis.flushlayer.answers.timed import layer_of, of_job, on_one_disk
+from tracer.analysis.flushlayer.answers.timed import (
+    layer_of,
+    not_completed,
+    of_job,
+    on_one_disk,
+    order_of_policies,
+    without_others,
+)
 from tracer.analysis.flushlayer.curves.every_capacity import PAGE_BYTES, curve, improvements
 from tracer.analysis.flushlayer.devices import Device, find_device
-from tracer.analysis.flushlayer.timed import simulate
+from tracer.analysis.flushlayer.timed import electronic, simulate
 from tracer.analysis.flushlayer.timed.destage import policy_called
 from tracer.analysis.flushlayer.timed.disk import Disk
 from tracer.analysis.flushlayer.timed.nvm import wear
@@ -213,12 +220,18 @@ def run(
         }
     for found in accesses.values():
         said += about_input(found)
-        said += on_one_disk(trace, found) if timed else []
+        said += [*on_one_disk(trace, found), *without_others(found)] if timed else []
+    if timed:
+        said += [sentence for disk in plan.disks for sentence in Disk(disk).assumptions()]
+        said += [sentence for medium in plan.media for sentence in electronic.assumptions(medium)]
+        said += order_of_policies(plan.sweep.policy)
     one: Callable[[dict[str, Any]], list[dict[str, Any]]]
     if timed:
         asked: dict[str, Requests] = {
             name: recorded_requests(trace, found) for (name, _), found in accesses.items()
         }
+        if "closed" in plan.sweep.replay:
+            said += [sentence for one in asked.values() for sentence in not_completed(one)]
         disks = {disk.name: disk for disk in plan.disks}
         bases: dict[tuple[str, str, str], Outcome] = {
             (name, disk, replay): simulate(asked[name], Disk(disks[disk]), None, replay)

@@ -59,6 +59,7 @@ def answer(
     """
     requests = recorded_requests(trace, accesses)
     names = {} if accesses.bios is None else accesses.bios.names
+    known = len(names.get("tenant", []))
     disk = Disk(question.disk)
     shares = None
     if partitioned:
@@ -108,10 +109,11 @@ def answer(
             "closed replay: a bio comes its recorded think time after the bios that its process"
             " waited for; open replay: a bio comes at its recorded time, which includes the old"
             " disk's feedback",
-            *_not_completed(requests),
+            *not_completed(requests),
+            *order_of_policies([question.policy]),
             *on_one_disk(trace, accesses),
-            *([_parts(names["tenant"])] if shares else []),
-            *_without_others(accesses),
+            *([_parts(names["tenant"], known)] if shares else []),
+            *without_others(accesses),
             *about_input(accesses),
         ],
     }
@@ -179,15 +181,18 @@ def _everybody_a_tenant(
     ), found
 
 
-def _parts(tenants: list[str]) -> str:
-    return (
-        f"the layer is divided into {len(tenants)} equal parts, for {_named(tenants)}; {OTHER} has"
-        " the writes without a tenant: the journal, metadata, files of several tenants or of an"
-        " unknown one"
-    )
+def _parts(tenants: list[str], known: int) -> str:
+    """Returns a sentence on the parts of a layer: of so many known tenants, and of other writes."""
+    said = f"the layer is divided into {len(tenants)} equal parts, for {_named(tenants)}"
+    for other in tenants[known:]:
+        said += (
+            f"; {other} has the writes without a tenant: the journal, metadata, files of several"
+            " tenants or of an unknown one"
+        )
+    return said
 
 
-def _not_completed(requests: Requests) -> list[str]:
+def not_completed(requests: Requests) -> list[str]:
     """Returns a sentence on the bios that nobody waits for in closed replay, since no end is known.
 
     A bio to device mapper, md or bcache has no request of its own.
@@ -198,6 +203,18 @@ def _not_completed(requests: Requests) -> list[str]:
     return [
         f"the completion of {count:,} of {len(requests):,} bios is not known (device mapper, md and"
         " bcache hand bios on): in closed replay, nobody waits for these"
+    ]
+
+
+def order_of_policies(policies: Sequence[str]) -> list[str]:
+    """Returns a sentence on the policies that choose pages in the order of the recording."""
+    others = [policy for policy in dict.fromkeys(policies) if policy != "lru"]
+    if not others:
+        return []
+    return [
+        f"{_named(others)}: chooses the pages that leave the layer in the order of the recording;"
+        " if such a page is not there, as closed replay changes the order, the least recently used"
+        " page leaves instead"
     ]
 
 
@@ -226,7 +243,8 @@ def _named(names: Sequence[str]) -> str:
     return ", ".join(names[:_MOST_NAMED]) + (", ..." if len(names) > _MOST_NAMED else "")
 
 
-def _without_others(accesses: Accesses) -> list[str]:
+def without_others(accesses: Accesses) -> list[str]:
+    """Returns a sentence if the recording has requests that the simulation leaves out."""
     found = accesses.writers
     if found is None or found.taken != TARGETS or not found.left_out:
         return []

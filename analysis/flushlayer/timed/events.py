@@ -215,14 +215,12 @@ def _is_full_for(w: Any, m: int) -> bool:
 @compiled_lean
 def _make_room(w: Any, layer: int, access: int, m: int) -> int:
     """Frees a slot for a page access. Returns 1 if bio m has to wait for the disk, else 0."""
-    if w.evicted.shape[0] > 0:
-        victim: Any = np.int64(w.evicted[access])
-        if victim < 0 or w.slot[victim].home < 0:
-            return 0
-        return int(evict(w, victim, m))
     if w.layer[layer].used < w.layer[layer].capacity:
         return 0
-    return int(evict(w, least_recent(w, layer), m))
+    victim: Any = np.int64(w.evicted[access]) if w.evicted.shape[0] > 0 else np.int64(-1)
+    if victim < 0 or w.slot[victim].home != layer:
+        victim = np.int64(least_recent(w, layer))
+    return int(evict(w, victim, m))
 
 
 @compiled_lean

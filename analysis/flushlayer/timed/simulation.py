@@ -78,9 +78,10 @@ class Layer:
     flushes both. A layer below the file system does not need it."""
     evicted: NDArray[np.int32] | None = None
     """The page that each access evicts by another replacement policy; -1: none. The policy decides
-    in the order of the recording. Closed replay may change that order; a page that is not in the
-    layer is then not evicted. None: the least recently used page, in the order of the
-    simulation."""
+    in the order of the recording. A page leaves only a full layer. If the policy's page is not in
+    it (closed replay may change the order, a partition may hold a page that another tenant
+    brought in), the least recently used page leaves. None: always the least recently used page,
+    in the order of the simulation."""
 
     def capacities(self) -> list[int]:
         """Returns the pages of each partition; the first ones get the remainder."""

@@ -296,3 +296,53 @@ def test_a_sync_call_waits_for_no_reads_of_other_threads_and_for_no_later_writes
     assert times["recorded"] == 9
     assert times["without"] == pytest.approx(9, abs=0.01)
     assert times["with"] == pytest.approx(1, abs=0.01)
+
+
+def test_a_sweep_tells_what_an_answer_tells_about_the_recording(trace, plan):
+    other = [{**row, "pid": 8, "tid": 8} for row in served(40 * MS, 7)]
+    block = [*served(0, 3), *other, *served(80 * MS, 5)[:1]]  # the last bio is never complete
+    targets = [{"name": "job", "role": "target", "kind": "pid", "pid": 7}]
+    direct = {"ts": 0, "pid": 7, "tid": 7, "event": "direct_start", "dev": DEV, "ino": 1}
+    tables = {
+        "dirty": [],
+        "file_writes": [direct],
+        "processes": [*JOB, {"tid": 8, "pid": 8, "role": "other", "comm": "cp"}],
+    }
+    told = {}
+    with trace(block, tables=tables, targets=targets) as of:
+        accesses = page_writebacks(of, None, Identity.BLOCK, True, True)
+        question = Question(PCM, HDD, Capacity(pages=1), "arc")
+        alone = timed.answer(question, of, accesses, Destage())["assumptions"]
+        for replays in ('["closed"]', '["open"]'):
+            text = f'model = "timed"\ncapacity = ["4K"]\npolicy = ["arc"]\nreplay = {replays}\n'
+            told[replays] = sweep.run(of, sweep.load(plan(text))).attrs["assumptions"]
+    about = (
+        "the completion of 1 of 2 bios", "the disk serves only", "arc: chooses the pages",
+        "hdd-paper: every request takes the same time", "pcm-paper: bandwidth is not known",
+    )  # fmt: skip
+    for begin in about:
+        [sentence] = [said for said in alone if said.startswith(begin)]
+        assert sentence in told['["closed"]']
+    assert not any(said.startswith(about[0]) for said in told['["open"]'])
+
+
+@pytest.mark.parametrize(
+    ("journal", "told"),
+    [
+        ([], "1 equal parts, for other"),
+        ([80], "2 equal parts, for other, other (no tenant); other (no tenant) has the writes"),
+    ],
+)
+def test_the_part_for_other_writes_is_told_apart_from_a_tenant_called_other(trace, journal, told):
+    job = [{**JOB[0], "target": "other"}, {"tid": 60, "pid": 60, "role": "journal"}]
+    direct = {"ts": 0, "pid": 7, "tid": 7, "event": "direct_start", "dev": DEV, "ino": 11}
+    block = [*served(1, 3)]
+    for page in journal:
+        block += [{**row, "pid": 60, "tid": 60} for row in served(40 * MS, page, "WSM")]
+    tables = {"processes": job, "file_writes": [direct]}
+    with trace(block, tables=tables) as of:
+        accesses = page_writebacks(of, None, Identity.BLOCK, True, True)
+        question = Question(PCM, HDD, Capacity(pages=4))
+        facts = timed.answer(question, of, accesses, Destage(), partitioned=True)
+    [said] = [one for one in facts["assumptions"] if "equal parts" in one]
+    assert told in said and ("without a tenant" in said) == bool(journal)

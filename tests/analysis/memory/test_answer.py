@@ -331,3 +331,20 @@ def test_pages_that_were_there_before_make_the_model_read_many_times_as_much(ans
     assert any(
         "the kernel's model reads 11.0 times what was read." in said for said in basis(found)
     )
+
+
+def test_reads_of_others_do_not_make_a_short_run_of_the_target_long(answered):
+    made = PageEvents()
+    made.read(0, 8, ino=99, tid=OTHER)
+    made.now += 60 * 10**9
+    begun = made.now
+    for _ in range(3):
+        made.read(0, 8)
+    ended = made.now
+    made.now += 60 * 10**9
+    made.read(0, 8, ino=99, tid=OTHER)
+    made.add_event(OTHER, "delete", 0)
+    made.end_epoch(0)
+    found = answered(made, [4])
+    assert found.reading_ns == pytest.approx(ended - begun, abs=10**6)
+    assert any("of reading" in said and "rough" in said for said in basis(found))

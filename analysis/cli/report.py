@@ -94,7 +94,7 @@ def report(
     from tracer.analysis.report.together import together
     from tracer.analysis.scale.mapping import results
     from tracer.analysis.scale.sources import find_traces
-    from tracer.probes.errors import UsageError
+    from tracer.probes.errors import BadTrace, UsageError
 
     if html is not None:
         check_output(html, force, json)
@@ -106,12 +106,16 @@ def report(
         )
     if by is not None:
         keys_of(by)
-    look = partial(gather, by=by, findings=findings, baseload=_idle(baseload))
+    look = partial(
+        gather, by=by, findings=findings, baseload=_idle(baseload), alone=len(sources) == 1
+    )
     if len(sources) > 1:
         with shown_reading() as done:
             each = results(look, sources, scheduler, done)
             names = (source.name for source in sources)
             every = together(zip(names, each, strict=True))
+        if by is not None and "by_phase" not in every.tables:
+            raise BadTrace("no trace has the table phases", "record it: tracer record -e phases")
         chosen = every.findings[:findings]
         if json:
             told = [{"trace": name, **asdict(found)} for name, found in chosen]

@@ -13,7 +13,7 @@ from tracer.analysis.flushlayer.answers.question import serves
 from tracer.analysis.flushlayer.trace.accesses import PATH_NOT_KNOWN
 from tracer.analysis.flushlayer.trace.writers import TARGETS
 from tracer.cli.output import console, print_table, safe, show
-from tracer.sizes import show_share, show_size
+from tracer.sizes import show_digits, show_share, show_size
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -201,13 +201,15 @@ def _worn(out: Console, facts: dict[str, Any]) -> None:
             if low is None:
                 lasts = "unlimited"
             elif high is None:
-                lasts = f"at least {low:,.3g} years with even wear"
+                lasts = f"at least {show_digits(low)} years with even wear"
             else:
-                lasts = f"{low:,.3g} to {high:,.3g} years with even wear"
-        cycles = f"{wear['cycles_per_year']:,.3g} writes to each cell per year"
+                lasts = f"{show_digits(low)} to {show_digits(high)} years with even wear"
+        cycles = f"{show_digits(wear['cycles_per_year'])} writes to each cell per year"
         out.print(safe(f"  The medium: {cycles}; lifetime {lasts}."))
     joules = facts["energy_j"]
-    said = "not known: the catalogue gives no power" if joules is None else f"{joules:,.3g} J"
+    said = (
+        "not known: the catalogue gives no power" if joules is None else f"{show_digits(joules)} J"
+    )
     out.print(safe(f"  Energy of the medium: {said}."))
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from tracer.analysis.studies.identity import Identity
 from tracer.analysis.studies.runs import FACTORS
 from tracer.analysis.studies.spread import place
+from tracer.sizes import show_digits
 
 _NUMBER = re.compile(r"[-_. ]*\d+$")
 _FEWEST_PAIRS = 2
@@ -134,7 +135,8 @@ def about_pairs(
     if paired is not None:
         left = len(base.traces) + len(group.traces) - 2 * len(paired)
         said = f"{len(paired)} pairs of runs of {base.name} and {group.name}"
-        return [f"{said}, {left} runs without a partner are left out" if left else said]
+        alone = "1 run without a partner is" if left == 1 else f"{left} runs without a partner are"
+        return [f"{said}, {alone} left out" if left else said]
     return [
         f"{one.name} holds several kinds of work that do not pair, so its spread includes the"
         " difference between these"
@@ -170,8 +172,8 @@ def different_lengths(groups: Sequence[Group], lengths: Sequence[float | None]) 
             means[group.name] = sum(known) / len(known)
     base = groups[0].name
     return [
-        f"the recordings of {name} last {mean / means[base]:.3g} times as long as those of {base};"
-        " faults, pages, energy, and times in calls and stalls are totals of a recording"
+        f"the recordings of {name} last {show_digits(mean / means[base])} times as long as those of"
+        f" {base}; faults, pages, energy, and times in calls and stalls are totals of a recording"
         for name, mean in means.items()
         if base in means and not 1 / _MUCH_LONGER <= mean / means[base] <= _MUCH_LONGER
     ]

@@ -38,14 +38,14 @@ def print_comparison(found: Comparison, most: int) -> None:
     out.print()
     rows = records(readable(found.rows))
     for verdict, title in _HEADS.items():
-        chosen = [row for row in rows if row["verdict"] == verdict and not _equal(row)]
+        chosen = [row for row in rows if row["verdict"] == verdict and not _about_equal(row)]
         _print_rows(chosen, rows, [group.name for group in others], title, most)
     noise = [row for row in rows if row["verdict"] == NOISE]
     if noise:
         out.print(safe(f"Inside the noise: {len(noise)}."), style="bold")
         out.print(safe(f"  {_listed(noise)}"))
         out.print()
-    same = [row for row in rows if row["verdict"] == UNTOLD and _equal(row)]
+    same = [row for row in rows if _about_equal(row)]
     if same:
         out.print(safe(f"Equal to within 0.5 %: {len(same)}."), style="bold")
         out.print(safe(f"  {_listed(same)}"))
@@ -95,7 +95,8 @@ def _print_rows(
     left_out = len(measures) - most
     notes = [f"{left_out} more with --top or --json."] if left_out > 0 else []
     if len(shown) < len(groups):
-        notes.append(f"{len(groups) - len(shown)} more groups with --json.")
+        more = len(groups) - len(shown)
+        notes.append(f"{more} more group{'s' if more > 1 else ''} with --json.")
     left = [name for name in heads if name not in ("base", "here")]
     print_table(console(), title, heads, cells, left=left, note=" ".join(notes))
 
@@ -116,8 +117,10 @@ def _ratio(row: dict[str, Any] | None) -> str:
     return f"{said} {marks}".strip()
 
 
-def _equal(row: dict[str, Any]) -> bool:
-    return row["ratio"] is not None and abs(row["ratio"] - 1) < _EQUAL
+def _about_equal(row: dict[str, Any]) -> bool:
+    """Returns whether the runs are too few for a test, and the ratio is so close to 1."""
+    is_untold = row["verdict"] == UNTOLD and row["ratio"] is not None
+    return is_untold and abs(row["ratio"] - 1) < _EQUAL
 
 
 def _listed(rows: list[dict[str, Any]]) -> str:

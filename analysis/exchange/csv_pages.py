@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from tracer.analysis.exchange.block_rows import MOST_BYTES, block_rows
-from tracer.analysis.exchange.reading import opened
+from tracer.analysis.exchange.reading import whole_lines
 from tracer.probes.block import SECTOR_BYTES, TABLE
 from tracer.probes.errors import BadTrace
 from tracer.store.importing import ImportedTrace, Source
@@ -39,7 +39,9 @@ def import_csv(source: Path, output: Path, force: bool = False) -> int:
     negative or go back, or impossible sizes.
     """
     facts = Source("csv", source.name, notes=["only the start of each page operation is known"])
-    with opened(source) as file, ImportedTrace(output, facts, force) as trace:
+    lines, notes = whole_lines(source, _is_whole)
+    facts.notes += notes
+    with lines as file, ImportedTrace(output, facts, force) as trace:
         try:
             with pyarrow.csv.open_csv(
                 file,
@@ -73,6 +75,11 @@ def import_csv(source: Path, output: Path, force: bool = False) -> int:
             raise BadTrace(f"{source} has no rows", "give a file with at least one operation")
         trace.finish(first, last)
     return rows
+
+
+def _is_whole(line: bytes) -> bool:
+    """Returns whether a line has all columns: a file made by hand may lack the last line's end."""
+    return line.count(b",") >= len(COLUMNS) - 1 and not line.endswith(b",")
 
 
 def _check(source: Path, batch: pa.RecordBatch, before: int, last: int) -> int:

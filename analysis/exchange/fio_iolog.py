@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from tracer.analysis.exchange.block_rows import MOST_BYTES, Devices, block_rows, sectors_of
-from tracer.analysis.exchange.reading import opened, text
+from tracer.analysis.exchange.reading import text, whole_lines
 from tracer.probes.block import TABLE
 from tracer.probes.errors import BadTrace
 from tracer.store.importing import ImportedTrace, Source
@@ -46,7 +46,9 @@ def import_fio(path: Path, output: Path, force: bool = False) -> int:
     source.notes.append("each operation of fio becomes a bio, and each file a device")
     devices = Devices()
     rows, first, last = 0, 0, 0
-    with opened(path) as file, ImportedTrace(output, source, force) as trace:
+    lines, notes = whole_lines(path)
+    source.notes += notes
+    with lines as file, ImportedTrace(output, source, force) as trace:
         version = VERSIONS.get(file.readline(_LONGEST).strip())
         if version is None:
             raise BadTrace(

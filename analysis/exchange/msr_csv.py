@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from tracer.analysis.exchange.block_rows import MOST_BYTES, Devices, InOrder, block_rows, sectors_of
-from tracer.analysis.exchange.reading import opened
+from tracer.analysis.exchange.reading import whole_lines
 from tracer.probes.block import TABLE
 from tracer.probes.errors import BadTrace
 from tracer.store.importing import ImportedTrace, Source
@@ -49,7 +49,9 @@ def import_msr(path: Path, output: Path, force: bool = False) -> int:
     source.notes.append("bios, queueing and processes are not in this format: a request is a bio")
     devices, order = Devices(), InOrder()
     rows, origin, last = 0, 0, 0
-    with opened(path) as file, ImportedTrace(output, source, force) as trace:
+    lines, notes = whole_lines(path)
+    source.notes += notes
+    with lines as file, ImportedTrace(output, source, force) as trace:
         try:
             with pyarrow.csv.open_csv(
                 file,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import os
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 from tracer.probes.errors import BadTrace, PermissionMissing
 from tracer.store.files import open_regular
@@ -29,6 +31,50 @@ def opened(path: Path) -> BinaryIO:
         raise BadTrace(f"{path} cannot be read: {error.strerror}", "check its name") from None
     except ValueError:
         raise BadTrace(f"{path} is not a regular file", "give a file") from None
+
+
+TORN = "the file is cut off within its last line, which is left out"
+"""Note on a text whose last line has no end."""
+_LONGEST_TAIL = 1 << 20
+
+
+def whole_lines(
+    path: Path, is_whole: Callable[[bytes], bool] = lambda line: False
+) -> tuple[BinaryIO, list[str]]:
+    """Opens a text without a last line that has no end: its last number may be cut off.
+
+    Returns the file, and notes: `TORN` if a line is left out. `is_whole`: returns whether a line
+    without an end is whole nevertheless. A file of one line is that line. Errors: as `opened`.
+    """
+    file = opened(path)
+    size = os.fstat(file.fileno()).st_size
+    file.seek(max(0, size - _LONGEST_TAIL))
+    tail = file.read()
+    file.seek(0)
+    last = tail[tail.rfind(b"\n") + 1 :]
+    if not last or len(last) == len(tail) or is_whole(last):
+        return file, []
+    return cast(BinaryIO, io.BufferedReader(_Beginning(file, size - len(last)))), [TORN]
+
+
+class _Beginning(io.RawIOBase):
+    """The first bytes of a file."""
+
+    def __init__(self, file: BinaryIO, size: int) -> None:
+        self._file, self._left = file, size
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._file.read(min(len(buffer), self._left))
+        buffer[: len(data)] = data
+        self._left -= len(data)
+        return len(data)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
 
 
 class Reader:

@@ -9,6 +9,7 @@ import plotly.graph_objects as go
 
 from tracer.analysis.figures.dots import Axis, dots
 from tracer.analysis.figures.style import NEUTRAL, numbered, symbol, text
+from tracer.sizes import show_digits
 
 _MOST = 40
 
@@ -46,7 +47,7 @@ def ratios(frame: pd.DataFrame, hollow: Collection[str] = ()) -> go.Figure:
             for verdict in own["verdict"]
         ]
         drawn.hovertext = [
-            f"{text(name)}<br>{text(series_name)}: {ratio:.4g}, {text(verdict)}"
+            f"{text(name)}<br>{text(series_name)}: {show_digits(ratio, 4)}, {text(verdict)}"
             for name, ratio, verdict in zip(own["name"], own["ratio"], own["verdict"], strict=True)
         ]
         drawn.hovertemplate = "%{hovertext}<extra></extra>"

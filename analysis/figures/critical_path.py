@@ -43,7 +43,7 @@ def step_times(frame: pd.DataFrame) -> go.Figure:
             y=frame[cause],
             name=cause,
             marker={"color": _COLOURS[cause], "line": {"width": 0}},
-            hovertemplate=f"step %{{x}}: %{{y:.3g}} ms<extra>{cause}</extra>",
+            hovertemplate=f"step %{{x}}: %{{y:,.3~r}} ms<extra>{cause}</extra>",
         )
     figure.update_layout(barmode="stack", bargap=0)
     figure.update_xaxes(title="steps, in order of time")
@@ -70,7 +70,7 @@ def threads_of_step(frame: pd.DataFrame) -> go.Figure:
             name=cause,
             marker={"color": _COLOURS[cause], "line": {"width": 0}},
             customdata=[text(said) for said in rows["said"]],
-            hovertemplate="%{base:.3f} ms: %{x:.3g} ms<br>%{customdata}<extra></extra>",
+            hovertemplate="%{base:.3f} ms: %{x:,.3~r} ms<br>%{customdata}<extra></extra>",
         )
     figure.update_layout(barmode="overlay")
     figure.update_xaxes(title="ms since the start of the step")

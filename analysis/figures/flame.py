@@ -43,7 +43,7 @@ def flame(frame: pd.DataFrame) -> go.Figure:
             [text(said), 100 * ms / total]
             for said, ms in zip(frame["said"], frame["ms"], strict=True)
         ],
-        hovertemplate="%{customdata[0]}<br>%{x:.4g} ms, %{customdata[1]:.2g} %<extra></extra>",
+        hovertemplate="%{customdata[0]}<br>%{x:,.4~r} ms, %{customdata[1]:.2g} %<extra></extra>",
         showlegend=False,
     )
     figure.update_layout(barmode="overlay", bargap=0)

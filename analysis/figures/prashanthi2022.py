@@ -52,7 +52,7 @@ def _bars_of(own: pd.DataFrame, names: list[str], shown: bool) -> Iterator[go.Ba
     for number, (column, name) in enumerate(_PARTS.items()):
         pattern = {"shape": _HATCHES[number], "fgcolor": NEUTRAL, "fillmode": "overlay"}
         yield go.Bar(
-            x=own[column], y=names, name=name, hovertemplate="%{x:.3g} s", orientation="h",
+            x=own[column], y=names, name=name, hovertemplate="%{x:,.3~r} s", orientation="h",
             marker={"color": colour(number), "pattern": pattern}, showlegend=shown,
             legendgroup=name,
         )  # fmt: skip
@@ -63,7 +63,7 @@ def _bars_of(own: pd.DataFrame, names: list[str], shown: bool) -> Iterator[go.Ba
     }  # fmt: skip
     yield go.Scatter(
         x=own["epoch_s"], y=names, mode="markers", name="whole epoch", error_x=error,
-        marker={"color": NEUTRAL, "symbol": "diamond", "size": 8}, hovertemplate="%{x:.3g} s",
+        marker={"color": NEUTRAL, "symbol": "diamond", "size": 8}, hovertemplate="%{x:,.3~r} s",
         showlegend=shown, legendgroup="whole epoch",
     )  # fmt: skip
 
@@ -137,7 +137,7 @@ def predicted_times(frame: pd.DataFrame) -> go.Figure:
                 x=own["epoch_s"], y=own["predicted_s"], mode="markers", name=text(job),
                 text=[text(mode) for mode in own["power_mode"]],
                 marker={"color": colour(number), "symbol": markers, "size": 10},
-                hovertemplate="%{text}: %{x:.3g} s, predicted %{y:.3g} s",
+                hovertemplate="%{text}: %{x:,.3~r} s, predicted %{y:,.3~r} s",
             )
         )  # fmt: skip
     if len(known):
@@ -170,7 +170,7 @@ def time_and_energy(frame: pd.DataFrame) -> go.Figure:
                     legendgroup=text(job), showlegend=shown, line={"color": colour(number)},
                     text=[text(name) for name in part["power_mode"]],
                     marker={"color": colour(number), "symbol": symbol(number), "size": 9},
-                    hovertemplate="%{text}: %{x:.3g} s, %{y:.3g} J",
+                    hovertemplate="%{text}: %{x:,.3~r} s, %{y:,.3~r} J",
                 )
             )  # fmt: skip
     figure.update_xaxes(title_text="an epoch, s")

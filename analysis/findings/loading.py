@@ -14,6 +14,7 @@ from tracer.analysis.findings.finding import (
 from tracer.analysis.findings.window import Scope, Window, window
 from tracer.analysis.views.calls_by_kind import READ
 from tracer.analysis.views.steps import steps
+from tracer.sizes import show_digits
 from tracer.store.trace import Trace
 
 _NO_EVENTS = ()
@@ -21,7 +22,6 @@ _NO_EVENTS = ()
 _MUCH = 10.0
 _HALF = 50.0
 _MANY_TIMES = 1.5
-_MANY_DIGITS = 999.5
 _WORKERS = "(SELECT pid FROM phases GROUP BY pid HAVING bool_and(name = 'fetch') AND count(*) > 0)"
 """SQL for the processes that only mark fetches: a DataLoader's workers."""
 _AT_ONCE = (
@@ -100,7 +100,7 @@ def _first_epoch(trace: Trace, over: Window) -> list[Finding]:
     if answer is None or answer.value < _MANY_TIMES:
         return []
     first, later = (seconds(answer.number(name)) for name in ("first_s", "later_s"))
-    times = f"{answer.value:.3g}" if answer.value < _MANY_DIGITS else f"{answer.value:,.0f}"
+    times = show_digits(answer.value)
     sentence = (
         f"minibatches of the first epoch wait {times} times as long for their data as"
         f" later ones ({first}, then {later}): later epochs often find data in the page cache"

@@ -48,13 +48,18 @@ class Gathered:
 
 
 def gather(
-    trace: Trace, by: str | None = None, findings: int | None = None, baseload: Source | None = None
+    trace: Trace,
+    by: str | None = None,
+    findings: int | None = None,
+    baseload: Source | None = None,
+    alone: bool = True,
 ) -> Gathered:
     """Collects the data of a report from one trace.
 
     `by`: adds a table by phase, epoch or step. `findings`: number of findings at most; None: all.
-    `baseload`: a recording of the idle machine, to split energy with. Raises BadTrace if a table
-    is damaged, or if `by` needs a missing table.
+    `baseload`: a recording of the idle machine, to split energy with. `alone`: the report has no
+    other trace. Raises BadTrace if a table is damaged, or if `by` needs a table that is missing and
+    the trace is alone; among others, it has no table by phase then.
     """
     found = all_findings(trace)[:findings] if findings != 0 else []
     parts, tables = {}, {}
@@ -65,7 +70,7 @@ def gather(
             parts[name] = MERGED[name].parts(trace)
         else:
             tables[name] = table.of(trace)
-    if by is not None:
+    if by is not None and (alone or DECLARED["by_phase"].is_possible(trace)):
         tables["by_phase"] = by_phase(trace, by)
     written = set(parts["block_latency"]["dev"].dropna()) if "block_latency" in parts else set()
     notes = devices_notes(trace.manifest, written, once=True)

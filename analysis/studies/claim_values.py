@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from tracer.analysis.studies.intervals import ANY, POSITIVE, SHARE
 from tracer.analysis.studies.runs import FACTORS, UNLIMITED, is_usual
+from tracer.sizes import show_digits
 
 Values = NDArray[np.float64]
 Where = dict[str, object]
@@ -64,7 +65,9 @@ class Compared:
             names = self.runs["model"].astype(str).reset_index(drop=True)
             means = pd.Series(self.values).groupby(names).mean()
             alone = len(means) == 1
-            models = [name if alone else f"{name} {mean:.3g}" for name, mean in means.items()]
+            models = [
+                name if alone else f"{name} {show_digits(mean)}" for name, mean in means.items()
+            ]
             told.append(f"models: {', '.join(map(str, models))}")
         if self.runs is not None and "repeat" in self.runs:
             told.append(f"repeats: {self.runs['repeat'].nunique()}")

@@ -22,6 +22,7 @@ from tracer.analysis.studies.claim_tests import TESTS, Test
 from tracer.analysis.studies.claim_values import Compared
 from tracer.analysis.studies.intervals import interval
 from tracer.analysis.studies.special_values import UnmeasuredError
+from tracer.sizes import show_digits
 
 AGREES, DIFFERS, UNDECIDED, UNMEASURED = "agrees", "differs", "undecided", "not measured"
 
@@ -139,8 +140,9 @@ _WORDS = {
 
 def _said(part: Verdict) -> str:
     value = ""
-    if part.value is not None:
-        value = f"{part.value:.3g} [{part.low:.3g}, {part.high:.3g}], "
+    if part.value is not None and part.low is not None and part.high is not None:
+        ends = f"[{show_digits(part.low)}, {show_digits(part.high)}]"
+        value = f"{show_digits(part.value)} {ends}, "
     return f"{part.measured}: {value}{part.why}"
 
 
@@ -157,11 +159,11 @@ def _why_none(test: Test, runs: pd.DataFrame, compared: Compared) -> str:
 def _bounds(test: Test) -> str:
     """Returns, in words, where the claim holds."""
     if np.isfinite(test.least) and np.isfinite(test.most):
-        said = f"it holds between {test.least:.4g} and {test.most:.4g}"
+        said = f"it holds between {show_digits(test.least, 4)} and {show_digits(test.most, 4)}"
     elif np.isfinite(test.least):
-        said = f"it holds above {test.least:.4g}"
+        said = f"it holds above {show_digits(test.least, 4)}"
     else:
-        said = f"it holds below {test.most:.4g}"
+        said = f"it holds below {show_digits(test.most, 4)}"
     if test.about is None:
         return said
-    return f"{said}, and not if the interval excludes {test.about:.4g}"
+    return f"{said}, and not if the interval excludes {show_digits(test.about, 4)}"

@@ -11,6 +11,7 @@ from tests.support.compared import row
 from tracer.analysis.compare.comparison import CHANGED, NOISE, UNTOLD, Run, compared
 from tracer.analysis.compare.measured import COLUMNS, Measured, Row
 from tracer.analysis.compare.ratio import BOOTSTRAP, PERMUTATION, ratio
+from tracer.analysis.compare.text import print_comparison
 from tracer.analysis.studies.identity import Identity
 
 
@@ -100,4 +101,15 @@ def test_means_are_those_of_the_runs_whose_ratio_is_given():
     call = row(found, "calls", "call")
     assert (call["base_mean"], call["mean"], call["ratio"]) == (11, 22, 2)
     assert (call["base_runs"], call["runs"], call["pairs"]) == (2, 2, 2)
-    assert any("1 runs without a partner are left out" in note for note in found.notes)
+    assert any("1 run without a partner is left out" in note for note in found.notes)
+
+
+def test_a_small_change_beyond_chance_is_printed(capsys):
+    found = of_groups(
+        [run({"slower": 100 + n / 100, "other": 5.0 + n % 3}) for n in range(6)],
+        [run({"slower": 100.3 + n / 100, "other": 5.0 + n % 3}) for n in range(6)],
+    )
+    assert row(found, "calls", "slower")["verdict"] == CHANGED
+    print_comparison(found, 20)
+    printed = capsys.readouterr().out
+    assert any("calls: slower, s" in line and "1.003 [" in line for line in printed.splitlines())

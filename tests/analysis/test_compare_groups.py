@@ -100,6 +100,8 @@ def test_recordings_of_other_lengths_are_said(tmp_path):
     long = compare([recorded("a.trace", 100), recorded("b.trace", 250)])
     (said,) = [note for note in long.notes if "times as long" in note]
     assert said.startswith("the recordings of b last 2.5 times as long as those of a;")
+    longer = compare([recorded("e.trace", 100), recorded("f.trace", 123_456)])
+    assert any("f last 1,235 times as long" in note for note in longer.notes)
     alike = compare([recorded("c.trace", 100), recorded("d.trace", 110)])
     assert not any("times as long" in note for note in alike.notes)
 

@@ -5,6 +5,7 @@ import struct
 import pytest
 
 from tracer.analysis.exchange.formats import import_file
+from tracer.analysis.exchange.reading import TORN
 from tracer.analysis.views.requests import requests
 from tracer.probes.errors import BadTrace, UsageError
 from tracer.store.trace import Trace
@@ -173,3 +174,38 @@ def test_force_replaces_a_trace_and_nothing_else(tmp_path, tracer):
     (tmp_path / "in").write_text("fio version 3 iolog\n5 a write\n")
     tracer("import", "in", "-o", "x.trace", "--force", status=6)
     assert tracer("info", "x.trace", "--json").json["tables"]["block"]["rows"] == 1
+
+
+MSR = "128166372003061629,hm,0,Read,383496192,32768,413\n"
+FIO = "fio version 3 iolog\n5 /dev/sda write 0 4096\n"
+PAGES = "ts_ns,dev,page,pages,op\n1000,8:0,5,2,W\n"
+PERF = "  job 7 [000] 80692.292156969:  writeback:writeback_dirty_folio: bdi 7:0: ino={} index={}\n"
+
+
+@pytest.mark.parametrize(
+    ("whole", "torn", "table"),
+    [
+        (MSR, "128166372003061630,hm,0,Read,383496192,32768,41", "block"),
+        (MSR, "128166372003061630,hm,0,Re", "block"),
+        (FIO, "7 /dev/sda read 8192 51", "block"),
+        (FIO, "7 /dev/s", "block"),
+        (PAGES, "2000,8:0,5,", "block"),
+        (PAGES, "2000,8:0", "block"),
+        (PERF.format(11, 9), PERF.format(12, 345)[:-2], "dirty"),
+        (PERF.format(11, 9), PERF.format(12, 345)[:40], "dirty"),
+    ],
+)
+def test_a_line_that_is_cut_off_is_left_out_and_said(tmp_path, whole, torn, table):
+    with imported(tmp_path, whole) as trace:
+        rows = trace.connection.execute(f"SELECT * FROM {table}").fetchall()
+        assert TORN not in trace.manifest["imported"]["notes"]
+    (tmp_path / "torn").mkdir()
+    with imported(tmp_path / "torn", whole + torn) as trace:
+        assert trace.connection.execute(f"SELECT * FROM {table}").fetchall() == rows
+        assert TORN in trace.manifest["imported"]["notes"]
+
+
+def test_a_whole_row_of_pages_needs_no_end(tmp_path):
+    with imported(tmp_path, PAGES + "2000,8:0,5,1,R") as trace:
+        assert len(blocks(trace)) == 2
+        assert TORN not in trace.manifest["imported"]["notes"]

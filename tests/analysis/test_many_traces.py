@@ -205,7 +205,7 @@ def test_one_damaged_trace_of_many_is_named_in_one_line(tracer, runs, verb, work
         (("runs/a.trace", "--html", "x.html", "--scheduler", "local:1"), 2, "of one trace"),
         (("runs", "--baseload", "runs"), 2, "runs holds 3 traces"),
         (("runs", "--by", "nonsense"), 2, "cannot be grouped by 'nonsense'"),
-        (("runs", "--by", "phase"), 6, "runs/c.tar.zst has no table phases"),
+        (("runs", "--by", "phase"), 6, "no trace has the table phases"),
         (("ftp://127.0.0.1:1/runs",), 6, "ftp://127.0.0.1:1/runs cannot be read"),
         (("nosuch://bucket",), 2, "nosuch://bucket cannot be opened"),
         (("file:///nowhere",), 6, "file:///nowhere is not a trace and contains none"),
@@ -215,6 +215,16 @@ def test_impossible_arguments_are_refused_in_one_line(tracer, runs, arguments, s
     ran = tracer("report", *arguments, status=status)
     assert said in one_line(ran.err)
     assert ran.out == ""
+
+
+def test_a_table_by_phase_covers_the_traces_with_phases(tracer, tmp_path):
+    phase = {"pid": 1, "tid": 1, "name": "train", "start": 0, "end": 10**9}
+    make_trace(tmp_path / "with.trace", {"phases": [phase], "syscalls": calls("read")}).close()
+    make_trace(tmp_path / "without.trace", {"syscalls": calls("read")}).close()
+    said = json.loads(tracer("report", str(tmp_path), "--by", "phase", "--json").out)
+    assert said["of"]["by_phase"] == ["with.trace"]
+    assert {row["trace"] for row in said["tables"]["by_phase"]} == {"with.trace"}
+    assert "the table by_phase covers only with.trace" in said["notes"]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import io
 from rich.console import Console
 
 from tracer.cli.output import WIDTH, print_table, show
+from tracer.sizes import show_digits
 
 
 def printed(columns, rows, left=()):
@@ -32,3 +33,13 @@ def test_a_small_number_is_not_shown_as_0():
     shown = {0.0: "0.000", 0.0123456: "0.012", 0.00049: "0.00049", -0.0002: "> -0.001"}
     assert {number: show(number).plain for number in shown} == shown
     assert float(show(1.23e-300).plain) == 1.2e-300
+
+
+def test_a_number_in_a_sentence_has_three_digits_and_no_exponent():
+    shown = {
+        1234.567: "1,235", 999.6: "1,000", 999.4: "999", -1234567.0: "-1,234,567", 36.841: "36.8",
+        0.00001234: "0.0000123", 0.0: "0", 2.5: "2.5", 1.2e20: "1.2e+20", 1.2e-9: "1.2e-09",
+        float("inf"): "inf",
+    }  # fmt: skip
+    assert {number: show_digits(number) for number in shown} == shown
+    assert show_digits(12345.0, 4) == "12,345" and show_digits(999.96, 4) == "1,000"

@@ -14,7 +14,7 @@ import numpy as np
 from tracer.analysis.exchange.printed.heads import Head, blkparse_head, event_head
 from tracer.analysis.exchange.printed.patterns import Patterns, compile_patterns
 from tracer.analysis.exchange.printed.prints import BLKPARSE_EVENTS, BLKPARSE_PRINTS, PRINTS
-from tracer.analysis.exchange.reading import opened, text
+from tracer.analysis.exchange.reading import text, whole_lines
 from tracer.probes.errors import BadTrace
 from tracer.probes.limits import CPU_LIMIT
 from tracer.probes.loss import Gap
@@ -95,11 +95,13 @@ def import_lines(path: Path, output: Path, format: str, force: bool = False) -> 
         parse, patterns = event_head, compile_patterns(PRINTS)
     source = Source(format, path.name)
     met = _Met()
-    with opened(path) as file, ForeignRecording(output, source, force) as recording:
+    lines, notes = whole_lines(path)
+    source.notes += notes
+    with lines as file, ForeignRecording(output, source, force) as recording:
         records = recording.records()
         done = 0
-        for lines in _lines(file, met):
-            done += _add(lines, parse, patterns, records, met)
+        for some in _lines(file, met):
+            done += _add(some, parse, patterns, records, met)
         if not done:
             said = f" ({met.first})" if met.first else ""
             raise BadTrace(

@@ -18,7 +18,7 @@ from tracer.analysis.flushlayer.curves.every_capacity import (
     thinned,
 )
 from tracer.analysis.flushlayer.trace.accesses import Accesses, Identity
-from tracer.sizes import show_share
+from tracer.sizes import show_digits, show_share
 
 SHARES = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0)
 _CURVE_ROWS = 200
@@ -77,7 +77,7 @@ def papers_number(identities: Mapping[str, Mapping[str, Any]]) -> str:
                 said = "nothing was written" if most is None else _short_of(mean, most)
                 ways.append(f"not reached {how} the final drain ({said})")
             else:
-                size = f"{needed[key] * PAGE_BYTES / (1 << 20):.3g} MiB"
+                size = f"{show_digits(needed[key] * PAGE_BYTES / (1 << 20))} MiB"
                 size = size if found["every_size"] else f"at most {size}"
                 ways.append(f"{size} {how} the final drain")
         parts.append(f"with pages identified by {name}: {', '.join(ways)}")

@@ -19,6 +19,7 @@ from typing import Any, Literal, get_args
 
 from tracer.analysis.flushlayer.devices import PAGE
 from tracer.probes.errors import FeatureMissing, PermissionMissing, TracerError, UsageError
+from tracer.sizes import show_digits
 
 Kind = Literal["disk", "ssd", "nvm"]
 KINDS: dict[str, Kind] = {kind: kind for kind in get_args(Kind)}
@@ -42,9 +43,10 @@ class Point:
     p99_ns: float
 
     def __str__(self) -> str:
+        mean, p99 = (show_digits(ns / 1e3, 4) for ns in (self.mean_ns, self.p99_ns))
         return (
-            f"{self.order} {self.op} of {self.size} B, {self.depth} at once: {self.per_s:.6g} a"
-            f" second, mean {self.mean_ns / 1e3:.4g} us, p99 {self.p99_ns / 1e3:.4g} us"
+            f"{self.order} {self.op} of {self.size} B, {self.depth} at once:"
+            f" {show_digits(self.per_s, 6)} a second, mean {mean} us, p99 {p99} us"
         )
 
 

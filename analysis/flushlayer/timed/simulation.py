@@ -47,6 +47,7 @@ from tracer.analysis.flushlayer.timed.state import (
     World,
 )
 from tracer.probes.errors import BadTrace, UsageError
+from tracer.sizes import show_digits
 
 Buffer = Literal["write-only", "read-write", "sync-only"]
 Replay = Literal["open", "closed"]
@@ -330,7 +331,7 @@ def _check_length(requests: Requests, model: NDArray[np.float64]) -> None:
         work += grained * 2 * float(row[service.NS_PER_BYTE : service.NS_PER_BYTE + 2].max())
     if work > _LONGEST_NS:
         raise UsageError(
-            f"the devices would work for up to {work / 1e9:.3g} s",
+            f"the devices would work for up to {show_digits(work / 1e9)} s",
             "check the times and rates of the devices",
         )
 

@@ -60,14 +60,18 @@ def dots(
         for part in (frame[frame[panel] == one] if panel else frame for one in panels)
     ] or [_LEAST_PX]
     whole = sum(heights) + _GAP_PX * (len(heights) - 1)
-    figure = make_subplots(
+    # All at once: each of plotly's methods looks for its subplots and checks again.
+    layout = make_subplots(
         rows=len(heights), cols=1, row_heights=heights,
         vertical_spacing=_GAP_PX / whole if len(heights) > 1 else 0,
         subplot_titles=[text(one) for one in panels] if panel else None,
-    )  # fmt: skip
+    ).layout.to_plotly_json()  # fmt: skip
+    traces: list[dict[str, Any]] = []
     shown: set[str] = set()
     shared = _extent(frame, value, drawn, shares=True) if axis.percent and len(frame) else None
     for row, one in enumerate(panels, 1):
+        which = row if row > 1 else ""
+        axes = {"xaxis": f"x{which}", "yaxis": f"y{which}"}
         part = frame[frame[panel] == one] if panel else frame
         categories = numbered(part[category])
         for name, number in all_series.items():
@@ -77,22 +81,23 @@ def dots(
             places = np.asarray(own[category].map(categories), np.float64) + _aside(
                 number, len(all_series)
             )
-            figure.add_trace(_ours(own, value, places, name, hue[name], shown), row=row, col=1)
+            traces.append(_ours(own, value, places, name, hue[name], shown) | axes)
             if paper is not None and own[paper].notna().any():
-                figure.add_trace(_paper(own[paper], places, hue[name], name, shown), row=row, col=1)
-        figure.update_yaxes(
-            tickvals=list(categories.values()), ticktext=[text(name) for name in categories],
-            range=[len(categories) - 0.5, -0.5], row=row, col=1,
-        )  # fmt: skip
-        last = row == len(heights)
-        figure.update_xaxes(
-            title_text=axis.title if last else None, row=row, col=1,
-            tickformat=".0%" if axis.percent else None,
-            **_scale(part, value, drawn) if axis.log else {
-                "range": shared or _extent(part, value, drawn)
-            },
-        )  # fmt: skip
-    return look(figure, whole)
+                traces.append(_paper(own[paper], places, hue[name], name, shown) | axes)
+        scale = (
+            _scale(part, value, drawn)
+            if axis.log
+            else {"range": shared or _extent(part, value, drawn)}
+        )
+        layout[f"yaxis{which}"] |= {
+            "tickvals": list(categories.values()), "ticktext": [text(name) for name in categories],
+            "range": [len(categories) - 0.5, -0.5],
+        }  # fmt: skip
+        layout[f"xaxis{which}"] |= scale | {
+            "tickformat": ".0%" if axis.percent else None,
+            "title": {"text": axis.title if row == len(heights) else None},
+        }
+    return look(go.Figure(traces), whole, layout)
 
 
 def _scale(part: pd.DataFrame, value: str, drawn: list[str]) -> dict[str, Any]:
@@ -138,7 +143,7 @@ def _ours(
     name: object,
     number: int,
     shown: set[str],
-) -> go.Scatter:
+) -> dict[str, Any]:
     middle = pd.to_numeric(own[value])
     error = None
     if f"{value}_low" in own:
@@ -147,12 +152,13 @@ def _ours(
             "type": "data", "symmetric": False, "array": (high - middle).tolist(),
             "arrayminus": (middle - low).tolist(), "thickness": 1.5, "width": 4,
         }  # fmt: skip
-    return go.Scatter(
-        x=middle, y=places, mode="markers", name=text(name), legendgroup=text(name),
-        showlegend=_first(f"ours {name}", shown), error_x=error,
-        marker={"color": colour(number), "symbol": symbol(number), "size": 9},
-        hovertemplate="%{x}",
-    )  # fmt: skip
+    return {
+        "type": "scatter", "x": middle, "y": places, "mode": "markers",
+        "name": text(name), "legendgroup": text(name),
+        "showlegend": _first(f"ours {name}", shown), "error_x": error,
+        "marker": {"color": colour(number), "symbol": symbol(number), "size": 9},
+        "hovertemplate": "%{x}",
+    }  # fmt: skip
 
 
 def _paper(
@@ -161,16 +167,17 @@ def _paper(
     number: int,
     name: object,
     shown: set[str],
-) -> go.Scatter:
-    return go.Scatter(
-        x=pd.to_numeric(values), y=places, mode="markers", name=f"{text(name)}, the paper's",
-        legendgroup=f"{text(name)}, the paper's", showlegend=_first(f"paper {name}", shown),
-        marker={
+) -> dict[str, Any]:
+    return {
+        "type": "scatter", "x": pd.to_numeric(values), "y": places, "mode": "markers",
+        "name": f"{text(name)}, the paper's", "legendgroup": f"{text(name)}, the paper's",
+        "showlegend": _first(f"paper {name}", shown),
+        "marker": {
             "color": colour(number), "symbol": f"{symbol(number)}-open", "size": 13,
             "line": {"width": 2},
         },
-        hovertemplate="the paper: %{x}",
-    )  # fmt: skip
+        "hovertemplate": "the paper: %{x}",
+    }  # fmt: skip
 
 
 def _first(name: str, shown: set[str]) -> bool:

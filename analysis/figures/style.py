@@ -45,13 +45,16 @@ def text(value: object) -> str:
     return html.escape(said, quote=False)
 
 
-def look(figure: go.Figure, plot_px: int = PLOT_PX) -> go.Figure:
+def look(
+    figure: go.Figure, plot_px: int = PLOT_PX, layout: dict[str, Any] | None = None
+) -> go.Figure:
     """Gives a figure the common style; `plot_px` is the height of the area within the axes.
 
-    Titles of panels, which plotly centres, move to the left.
+    `layout` takes the place of the figure's layout, and is changed. Titles of panels, which plotly
+    centres, move to the left.
     """
     # One dictionary, checked once: plotly's update methods take ten times as long.
-    layout = figure.layout.to_plotly_json()
+    layout = figure.layout.to_plotly_json() if layout is None else layout
     notes = layout.get("annotations", ())
     top = _TOP_PX if any(map(_is_in_legend, figure.data)) else _BARE_TOP_PX
     top += _HEAD_PX if notes else 0

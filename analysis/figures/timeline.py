@@ -254,36 +254,38 @@ def _lane(
     figure: go.Figure, unit: str, end_s: float, lost: pd.DataFrame, plot_px: int = LANE_PX
 ) -> go.Figure:
     """Gives a figure the common style and axis of time of all lanes."""
-    look(figure, plot_px)
-    figure.update_layout(
-        height=plot_px + 56, margin={"l": LEFT_PX, "r": RIGHT_PX, "t": 26, "b": 30},
-        hovermode="x unified", bargap=0, dragmode="zoom", showlegend=True,
-        hoverlabel={"font": {"size": 12}, "namelength": 40},
-    )  # fmt: skip
-    figure.update_xaxes(
-        range=[0, end_s], minallowed=0, maxallowed=end_s, ticksuffix=" s", automargin=False,
-        showgrid=True, nticks=8, hoverformat=",.4~f", tickfont={"size": 11},
-    )  # fmt: skip
-    figure.update_yaxes(
-        title={"text": unit, "font": {"size": 11}, "standoff": 4}, automargin=False,
-        fixedrange=True, nticks=4, tickfont={"size": 11}, exponentformat="SI",
-    )  # fmt: skip
-    shade(figure, lost)
+    layout = figure.layout.to_plotly_json()
+    look(figure, plot_px, layout)
+    layout |= {
+        "height": plot_px + 56, "margin": {"l": LEFT_PX, "r": RIGHT_PX, "t": 26, "b": 30},
+        "hovermode": "x unified", "bargap": 0, "dragmode": "zoom", "showlegend": True,
+        "hoverlabel": {"font": {"size": 12}, "namelength": 40},
+        "shapes": [*layout.get("shapes", ()), *_shaded(lost)],
+    }  # fmt: skip
+    layout["xaxis"] |= {
+        "range": [0, end_s], "minallowed": 0, "maxallowed": end_s, "ticksuffix": " s",
+        "automargin": False, "showgrid": True, "nticks": 8, "hoverformat": ",.4~f",
+        "tickfont": {"size": 11},
+    }  # fmt: skip
+    layout["yaxis"] |= {
+        "title": {"text": unit, "font": {"size": 11}, "standoff": 4}, "automargin": False,
+        "fixedrange": True, "nticks": 4, "tickfont": {"size": 11}, "exponentformat": "SI",
+    }  # fmt: skip
+    figure.layout = layout
     return figure
 
 
 def shade(figure: go.Figure, lost: pd.DataFrame) -> None:
     """Shades the intervals in which events were lost. Columns: from_s, to_s."""
-    figure.update_layout(
-        shapes=[
-            *figure.layout.shapes,
-            *(
-                {
-                    "type": "rect", "xref": "x", "yref": "paper", "x0": row.from_s, "x1": row.to_s,
-                    "y0": 0, "y1": 1, "fillcolor": LOST_COLOUR, "name": "lost",
-                    "line": {"width": 1, "color": LOST_EDGE},
-                }
-                for row in lost.itertuples(index=False)
-            ),
-        ]
-    )  # fmt: skip
+    figure.update_layout(shapes=[*figure.layout.shapes, *_shaded(lost)])
+
+
+def _shaded(lost: pd.DataFrame) -> list[dict[str, Any]]:
+    return [
+        {
+            "type": "rect", "xref": "x", "yref": "paper", "x0": row.from_s, "x1": row.to_s,
+            "y0": 0, "y1": 1, "fillcolor": LOST_COLOUR, "name": "lost",
+            "line": {"width": 1, "color": LOST_EDGE},
+        }
+        for row in lost.itertuples(index=False)
+    ]  # fmt: skip

@@ -73,8 +73,11 @@ def test_a_view_has_the_columns_that_it_declares(waiting, empty, view, rows):
 def test_a_view_names_the_table_that_it_lacks(tmp_path, view):
     with make_trace(tmp_path / "t", {}) as trace, pytest.raises(BadTrace) as caught:
         view.make(trace)
-    assert f"no table {view.needs[0]}" in str(caught.value)
-    assert "record it: " in str(caught.value)
+    lacking = view.needs[0]
+    assert f"no table {lacking}" in str(caught.value)
+    no_probe = lacking == "phases"
+    mend = f"tracer query --columns {lacking}" if no_probe else "record it: tracer record -e "
+    assert mend in str(caught.value)
 
 
 @views

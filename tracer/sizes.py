@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from decimal import Decimal
 
 from tracer.probes.errors import UsageError
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-_LEAST_PLAIN, _MOST_PLAIN = 1e-6, 1e15
 _SIZE = re.compile(r"^(\d{1,15}(?:\.\d{1,6})?)\s*([KMGT]?)(?:i?B)?$", re.IGNORECASE)
 
 
@@ -34,20 +32,6 @@ def show_number(value: float, digits: int) -> str:
     if value < 0 and round(value, digits) == 0:
         return f"> -{10.0**-digits:.{digits}f}"
     return f"{value:,.{digits}f}"
-
-
-def show_digits(value: float, digits: int = 3) -> str:
-    """Returns a number with `digits` significant digits, but all those before the point.
-
-    It has no exponent, so 1,235 is not "1.23e+03", unless it has more than 15 digits or is below
-    a millionth.
-    """
-    size = abs(value)
-    if 0 < size < _LEAST_PLAIN or size >= _MOST_PLAIN:
-        return f"{value:.{digits}g}"
-    if not size < 10**digits - 0.5:
-        return f"{value:,.0f}"
-    return f"{Decimal(f'{value:.{digits}g}'):,f}"
 
 
 def show_share(value: float, digits: int = 1) -> str:

@@ -13,7 +13,8 @@ from tracer.analysis.flushlayer.answers.question import serves
 from tracer.analysis.flushlayer.trace.accesses import PATH_NOT_KNOWN
 from tracer.analysis.flushlayer.trace.writers import TARGETS
 from tracer.cli.output import console, print_table, safe, show
-from tracer.sizes import show_digits, show_share, show_size
+from tracer.digits import show_digits
+from tracer.sizes import show_share, show_size
 
 if TYPE_CHECKING:
     import pandas as pd

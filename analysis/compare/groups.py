@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from tracer.analysis.studies.identity import Identity
 from tracer.analysis.studies.runs import FACTORS
 from tracer.analysis.studies.spread import place
-from tracer.sizes import show_digits
+from tracer.digits import show_digits
 
 _NUMBER = re.compile(r"[-_. ]*\d+$")
 _FEWEST_PAIRS = 2

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from tracer.analysis.figures.dots import Axis, dots
 from tracer.analysis.figures.style import NEUTRAL, numbered, symbol, text
-from tracer.sizes import show_digits
+from tracer.digits import show_digits
 
 _MOST = 40
 

@@ -14,7 +14,7 @@ from tracer.analysis.findings.finding import (
 from tracer.analysis.findings.window import Scope, Window, window
 from tracer.analysis.views.calls_by_kind import READ
 from tracer.analysis.views.steps import steps
-from tracer.sizes import show_digits
+from tracer.digits import show_digits
 from tracer.store.trace import Trace
 
 _NO_EVENTS = ()

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tracer.analysis.studies.intervals import ANY, POSITIVE, SHARE
 from tracer.analysis.studies.runs import FACTORS, UNLIMITED, is_usual
-from tracer.sizes import show_digits
+from tracer.digits import show_digits
 
 Values = NDArray[np.float64]
 Where = dict[str, object]

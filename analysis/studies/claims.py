@@ -22,7 +22,7 @@ from tracer.analysis.studies.claim_tests import TESTS, Test
 from tracer.analysis.studies.claim_values import Compared
 from tracer.analysis.studies.intervals import interval
 from tracer.analysis.studies.special_values import UnmeasuredError
-from tracer.sizes import show_digits
+from tracer.digits import show_digits
 
 AGREES, DIFFERS, UNDECIDED, UNMEASURED = "agrees", "differs", "undecided", "not measured"
 

@@ -5,7 +5,7 @@ import io
 from rich.console import Console
 
 from tracer.cli.output import WIDTH, print_table, show
-from tracer.sizes import show_digits
+from tracer.digits import show_digits
 
 
 def printed(columns, rows, left=()):

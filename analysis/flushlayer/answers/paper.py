@@ -18,7 +18,8 @@ from tracer.analysis.flushlayer.curves.every_capacity import (
     thinned,
 )
 from tracer.analysis.flushlayer.trace.accesses import Accesses, Identity
-from tracer.sizes import show_digits, show_share
+from tracer.digits import show_digits
+from tracer.sizes import show_share
 
 SHARES = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0)
 _CURVE_ROWS = 200

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from tracer.analysis.flushlayer.devices import PAGE
+from tracer.digits import show_digits
 from tracer.probes.errors import FeatureMissing, PermissionMissing, TracerError, UsageError
-from tracer.sizes import show_digits
 
 Kind = Literal["disk", "ssd", "nvm"]
 KINDS: dict[str, Kind] = {kind: kind for kind in get_args(Kind)}

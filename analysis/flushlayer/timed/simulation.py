@@ -46,8 +46,8 @@ from tracer.analysis.flushlayer.timed.state import (
     Rows,
     World,
 )
+from tracer.digits import show_digits
 from tracer.probes.errors import BadTrace, UsageError
-from tracer.sizes import show_digits
 
 Buffer = Literal["write-only", "read-write", "sync-only"]
 Replay = Literal["open", "closed"]

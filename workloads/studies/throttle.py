@@ -9,8 +9,10 @@ its writes to this device are limited, too. Containers have groups of their own,
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +35,9 @@ _ENABLED = "enabled-"
 note survives a kill, and no other user can forge it."""
 _V2 = {"read_bytes_per_s": "rbps", "write_bytes_per_s": "wbps",
        "read_iops": "riops", "write_iops": "wiops"}  # fmt: skip
+
+_PATIENCE_S = 15
+_ROUND_S = 0.02
 
 
 @dataclass(frozen=True)
@@ -155,11 +160,24 @@ def take_down(key: Path, devices: Iterable[str]) -> None:
         if not (group / "cgroup.procs").read_text():
             for note in enabled:
                 note.rmdir()
-        group.rmdir()
+        _remove(group)
         for note in enabled:
             controller = note.name.removeprefix(_ENABLED)
             if not _limits_another(hierarchy, controller):
                 hierarchy.control.write_text(f"-{controller}")
+
+
+def _remove(group: Path) -> None:
+    """Removes an empty group. A thread may count in it for a moment after its end."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            return group.rmdir()
+        except OSError as error:
+            late = time.monotonic() > deadline
+            if error.errno != errno.EBUSY or late or (group / "cgroup.procs").read_text():
+                raise
+            time.sleep(_ROUND_S)
 
 
 def _limits_another(hierarchy: Hierarchy, controller: str) -> bool:

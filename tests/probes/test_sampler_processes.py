@@ -53,6 +53,13 @@ def test_a_child_that_nobody_waited_for_is_kept_as_it_was_last_seen(proc):
     assert seen(tree.read_tree(1)) == (31, 1, 7)
 
 
+def test_children_waited_for_earlier_do_not_hide_one_that_nobody_waited_for(proc):
+    tree = Processes(proc(p1=(5, 10, 100, [2]), p2=(6, 20, 0, [])))
+    tree.read_tree(1)
+    proc(p1=(5, 11, 100, []))
+    assert seen(tree.read_tree(1)) == (131, 1, 7)
+
+
 def test_an_orphan_and_what_it_makes_still_belong_to_the_tree(proc):
     tree = Processes(proc(p1=(5, 10, 0, [2]), p2=(6, 20, 0, [])))
     tree.read_tree(1)

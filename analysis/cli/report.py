@@ -115,7 +115,10 @@ def report(
             names = (source.name for source in sources)
             every = together(zip(names, each, strict=True))
         if by is not None and "by_phase" not in every.tables:
-            raise BadTrace("no trace has the table phases", "record it: tracer record -e phases")
+            raise BadTrace(
+                "no trace has the table phases",
+                "see what it is made from: tracer query --columns phases",
+            )
         chosen = every.findings[:findings]
         if json:
             told = [{"trace": name, **asdict(found)} for name, found in chosen]

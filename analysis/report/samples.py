@@ -10,7 +10,10 @@ from tracer.store.trace import Trace
 
 
 def samples(trace: Trace) -> pd.DataFrame:
-    """Returns one row per series of each target and of the machine. `SAMPLES` has the columns."""
+    """Returns one row per series of each target and of the machine. `SAMPLES` has the columns.
+
+    Series whose values identify something are left out.
+    """
     trace.require("samples")
     frame = trace.sql(
         """
@@ -28,8 +31,9 @@ def samples(trace: Trace) -> pd.DataFrame:
         FROM steps GROUP BY ALL
         """
     )
+    frame = frame[~frame["name"].isin(_IDENTITIES)]
     order = {name: place for place, name in enumerate(_ORDER)}
-    frame["place"] = frame["name"].map(order)
+    frame = frame.assign(place=frame["name"].map(order))
     frame = frame.sort_values(["target", "place", "name", "instance"], na_position="last")
     frame = frame.drop(columns="place").reset_index(drop=True)
     keys = [tuple(key) for key in frame[["target", "name", "instance"]].fillna("").to_numpy()]
@@ -44,6 +48,7 @@ def samples(trace: Trace) -> pd.DataFrame:
 
 
 _COUNTERS = {series.name for series in COUNTERS.values()}
+_IDENTITIES = {series.name for series in SERIES.values() if series.identifies}
 _ORDER = [
     name
     for series in SERIES.values()

@@ -20,6 +20,7 @@ NUMBER = Series(
     "number of the target's memory cgroup, by which cgroups are in the order in which they were "
     "made; with an instance: that of a cgroup below one with a memory limit that the target has, "
     "also if it is none of the target's; one row for each",
+    identifies=True,
 )
 MOST_BELOW = 64
 """Most cgroups below a limit that are numbered. A user may nest thousands."""

@@ -38,6 +38,8 @@ class Series:
     doc: str
     rate: Rate | None = None
     """Rate at which the series grows, if it is a counter; else None."""
+    identifies: bool = False
+    """True: the value identifies something, so no table has its mean."""
 
 
 class NotAvailable(Exception):

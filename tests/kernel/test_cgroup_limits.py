@@ -8,6 +8,7 @@ import pytest
 
 from tests.conftest import do_without
 from tests.support.waiting import wait_for
+from tracer.analysis.report.samples import samples
 from tracer.probes.sampler import cgroup_order
 from tracer.store.trace import Trace
 from tracer.targets.cgroups import hierarchies
@@ -281,17 +282,19 @@ def test_cgroups_below_a_memory_limit_are_numbered_as_they_were_made(sampled, po
     numbers = {f"/{top.name}/{name}": [(top / name).stat().st_ino] for name in order}
     assert found == {None: numbers[f"/{top.name}/a"], **numbers}
     assert [*numbers.values()] == sorted(numbers.values())
+    assert "cgroup_number" not in set(samples(trace)["name"])  # it has no mean
 
 
-def test_a_cgroup_that_comes_later_is_numbered_and_too_many_are_not(sampled, pod, load):
+def test_a_cgroup_that_comes_later_is_numbered_and_too_many_are_not(sampled, pod, load, tmp_path):
     top = pod("a", *(f"{at}" for at in range(cgroup_order.MOST_BELOW - 2)))
     source = f"""
         import os, time
-        print("made", flush=True)
+        samples = {str(tmp_path / "0.trace/raw/samples.jsonl")!r}
+        def lines(): return open(samples).read().count("\\n")
         for name in ("late", "too late"):
-            time.sleep(0.3)
             os.mkdir({str(top)!r} + "/" + name)
-        time.sleep(0.3)
+            enough = lines() + 12  # a whole sample, and more
+            while lines() < enough: time.sleep(0.01)
         for name in ("late", "too late"):
             os.rmdir({str(top)!r} + "/" + name)
     """

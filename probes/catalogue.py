@@ -12,6 +12,7 @@ from tracer.probes import (
     extents,
     file_writes,
     files,
+    gpu_calls,
     inode_writeback,
     journal,
     opens,
@@ -48,6 +49,7 @@ PROBES: dict[str, Probe] = {
         reclaim,
         sched,
         torch_calls,
+        gpu_calls,
         processes,
     )
 }

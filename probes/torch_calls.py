@@ -48,6 +48,8 @@ class Place:
     returns: bool = False
     called_near: str = ""
     """If given, only calls from the code around this function count."""
+    optional: bool = False
+    """The event is left out of a library that lacks the function."""
     arguments: tuple[tuple[str, str], ...] = ()
     """The arguments to fetch, as tracefs writes them, by machine: the ABI assigns the registers."""
 

@@ -25,6 +25,7 @@ _KINDS = {
     "child": "waits for a child process",
     "disk": "reads from a disk",
     "ipc": "waits for data from another process",
+    "gpu": "waits for the GPU",
     "other": "waits; no event tells for what",
 }
 
@@ -149,7 +150,7 @@ def what(part: Mapping[str, Any]) -> str:
     kind = str(part["kind"])
     said = _KINDS.get(kind, name(kind))
     told = []
-    if part.get("call") is not None and kind != "cpu":
+    if part.get("call") is not None and kind not in ("cpu", "gpu"):
         told.append(name(part["call"]))
     detail = part.get("detail")
     if kind == "sync" and detail in AWAITED:

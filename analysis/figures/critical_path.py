@@ -13,6 +13,7 @@ CAUSES = {
     "waits for storage or memory": ("disk", "fault", "sync", "dirty", "reclaim"),
     "waits for threads and processes": ("lock", "ipc", "child"),
     "sleeps for a given time": ("timer",),
+    "waits for the GPU": ("gpu",),
     "waits, cause unknown": ("other",),
 }
 """Causes that have a colour, and their kinds of segments."""

@@ -21,7 +21,7 @@ _CAUSES = f"""
 CASE WHEN kind = '{RUN}' THEN '{_WORK}'
     WHEN kind IN ('disk', 'fault') AND call IN {LOOKUPS} THEN 'files'
     WHEN kind IN ('disk', 'fault') THEN '{_READS}'
-    WHEN kind IN ('cpu', 'throttled', 'reclaim', 'sync', 'dirty', 'lock') THEN kind
+    WHEN kind IN ('cpu', 'throttled', 'reclaim', 'sync', 'dirty', 'lock', 'gpu') THEN kind
     ELSE '{_OTHERS}' END
 """
 _SAID = {
@@ -34,6 +34,7 @@ _SAID = {
     "sync": "spent waiting until data is on a disk",
     "dirty": "spent asleep for having dirtied pages",
     "lock": "spent waiting for a lock",
+    "gpu": "spent waiting for the GPU",
     _OTHERS: "spent waiting for others: a timer, a network, another process",
 }
 _MENDS = {
@@ -44,6 +45,7 @@ _MENDS = {
     "sync": "do not make data durable while data is loaded",
     "dirty": "write less at once, or raise the limits of dirty pages",
     "lock": "threads of one Python process run one at a time, so move their work into processes",
+    "gpu": "do not wait for the GPU while data is loaded",
 }
 _COLD = "read ahead with {workers}, or keep the data in memory"
 _MORE_WORKERS = "use more workers"

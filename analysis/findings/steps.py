@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from tracer.analysis.findings.finding import Finding, ask, finding, percent, seconds
+from tracer.analysis.findings.finding import Answer, Finding, ask, finding, percent, seconds
 from tracer.analysis.findings.window import Window, window
 from tracer.analysis.views.critical_path import RUN, critical_path, has_paths
+from tracer.analysis.views.gpu_waits import gpu_waits
 from tracer.analysis.views.steps import steps as steps_view
+from tracer.probes.gpu_calls import TABLE as CALLS
 from tracer.store.trace import Trace
 
 _PARTS = ("forward", "backward", "optimizer")
@@ -24,7 +26,12 @@ def steps(trace: Trace) -> list[Finding]:
     if over is None:
         return []
     steps_view(trace)
-    return [*_computing(trace, over), *_overhead(trace, over), *_slow(trace, over)]
+    return [
+        *_computing(trace, over),
+        *_overhead(trace, over),
+        *_waiting_for_gpu(trace, over),
+        *_slow(trace, over),
+    ]
 
 
 def _computing(trace: Trace, over: Window) -> list[Finding]:
@@ -61,9 +68,51 @@ def _overhead(trace: Trace, over: Window) -> list[Finding]:
         f" ({seconds(answer.number('s'))} each), for example moving data, reading the loss, or"
         " logging"
     )
+    waited = _gpu_share(trace, over, f"coalesce(g.phase, '') NOT IN {_ALL_PARTS}")
+    if waited is not None and waited.value >= _MUCH:
+        of_it = min(waited.value / answer.value, 1)
+        sentence += f"; in {percent(100 * of_it)} of this time, it waits for the GPU"
     outside = f"kind = '{RUN}' AND tid = step_tid AND coalesce(phase, '') NOT IN {_ALL_PARTS}"
     weight = _own(trace, over, answer.value / 100, outside)
+    if waited is not None and not has_paths(trace):
+        weight = max(weight - waited.value / 100, 0.0)
     return [finding(trace, over, (), "overhead", answer, sentence, "%", weight)]
+
+
+def _waiting_for_gpu(trace: Trace, over: Window) -> list[Finding]:
+    """Returns the share of the steps' time in which their threads wait for the GPU.
+
+    The critical path tells more, if it was recorded.
+    """
+    answer = None if has_paths(trace) else _gpu_share(trace, over, "true")
+    if answer is None or answer.value < _MUCH:
+        return []
+    sentence = (
+        f"in {percent(answer.value)} of a minibatch's time, its thread waits for the GPU"
+        f" ({seconds(answer.number('s'))} each)"
+    )
+    weight = answer.value / 100
+    return [finding(trace, over, (), "waits for the GPU", answer, sentence, "%", weight)]
+
+
+def _gpu_share(trace: Trace, over: Window, which: str) -> Answer | None:
+    """Returns the share (%) of the steps' time in which their threads wait for the GPU.
+
+    `which`: SQL, true for the rows g of `gpu_waits` that count. Column s: time in a step. None if
+    no such waits were recorded.
+    """
+    if CALLS.name not in trace.tables:
+        return None
+    gpu_waits(trace)
+    rows = f"FROM steps WHERE {over.steps}"
+    return ask(
+        trace,
+        f"SELECT 100 * sum(g.dur_ns) / (SELECT sum(total_ns) {rows}) AS value,"
+        f" sum(g.dur_ns) / 1e9 / (SELECT count(*) {rows}) AS s FROM gpu_waits g"
+        f" ASOF JOIN (SELECT pid, tid, start, total_ns {rows}) s"
+        " ON g.pid = s.pid AND g.tid = s.tid AND g.ts >= s.start"
+        f" WHERE g.ts - s.start < s.total_ns AND {which}",
+    )
 
 
 def _own(trace: Trace, over: Window, share: float, segments: str) -> float:

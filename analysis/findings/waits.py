@@ -35,6 +35,7 @@ _SAID = {
     "ipc": "waits for another process",
     "child": "waits for a child process",
     "timer": "sleeps for a given time",
+    "gpu": "waits for the GPU",
     "other": "waits, and no event tells for what",
 }
 _MENDS = {
@@ -106,7 +107,9 @@ def _of_kind(trace: Trace, over: Window, kind: str) -> list[Finding]:
     if kind == "cpu" and answer.number("nobodys") == 0:
         sentence += " that another thread has"
     if not pd.isna(answer.row["who"]):
-        of = {"cpu": "has", "fault": "of", "disk": "of", "dirty": "of"}.get(kind, "for")
+        of = {"cpu": "has", "fault": "of", "disk": "of", "dirty": "of", "gpu": "in"}.get(
+            kind, "for"
+        )
         who = answer.row["who"]
         if kind == "sync" and who in AWAITED:
             who = AWAITED[who]

@@ -24,6 +24,7 @@ SELECT coalesce(w.target, '') AS target, w.kind, w.dur_ns, CASE
                 WHEN w.by_container IS NOT NULL THEN 'container'
                 WHEN k.kernel THEN 'kernel' ELSE 'process' END
         WHEN w.kind = 'timer' THEN 'itself'
+        WHEN w.kind = 'gpu' THEN 'GPU'
         WHEN w.kind = 'cpu' AND w.certainty = 'exact' THEN 'idle CPU'
         WHEN w.detail IS NULL THEN 'unknown'
         WHEN w.kind = 'fault' THEN 'file'
@@ -118,7 +119,7 @@ WAITS = MergedTable(
         Column(
             "whose",
             "itself, another target, a container, a kernel thread, another process, a device, a "
-            "file, an idle CPU, or unknown",
+            "file, a GPU, an idle CPU, or unknown",
             "whose",
             text=True,
         ),

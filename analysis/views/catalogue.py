@@ -8,6 +8,7 @@ from tracer.analysis.views.calls import CALLS
 from tracer.analysis.views.critical_path import CRITICAL_PATH
 from tracer.analysis.views.faults import FAULTS
 from tracer.analysis.views.flushes import FLUSHES
+from tracer.analysis.views.gpu_waits import GPU_WAITS
 from tracer.analysis.views.in_phase import IN_PHASE, SUFFIX, in_phase
 from tracer.analysis.views.page_uses import PAGE_USES
 from tracer.analysis.views.passes import PASSES
@@ -30,6 +31,7 @@ VIEWS: dict[str, View] = {
         CRITICAL_PATH,
         FAULTS,
         FLUSHES,
+        GPU_WAITS,
         PAGE_USES,
         PASSES,
         PHASE_TIMES,

@@ -3,7 +3,8 @@
 While the step's thread runs, the path lies in it. While it waits for a thread of a target, the path
 goes on in that thread, because what that thread does meanwhile decides how long the wait takes; and
 so on, as far as the chain was recorded. Where it ends, at a device, a timer, a thread of no target
-or an unknown cause, the path lies in the wait itself. The segments of a step adjoin and do not
+or an unknown cause, the path lies in the wait itself. A thread that waits for a GPU need not sleep:
+while it spins, its segment is of the kind gpu, too. The segments of a step adjoin and do not
 overlap: they add up to its time exactly.
 """
 
@@ -11,13 +12,17 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tracer.analysis.views.arrays import arrays_of
 from tracer.analysis.views.chain_walk import NO_WAIT, Pieces, SpansOfLanes, pieces_of
 from tracer.analysis.views.cuts import Cuts
 from tracer.analysis.views.data_owners import COLUMNS as OWNER_COLUMNS
+from tracer.analysis.views.gpu_waits import GPU_MARKS
+from tracer.analysis.views.lives import lives_of
 from tracer.analysis.views.path_windows import Window, windows
 from tracer.analysis.views.segments import make_segments, segment_cuts
+from tracer.analysis.views.sleeps import Marks, marks_of
 from tracer.analysis.views.steps import in_recording, steps
 from tracer.analysis.views.stretches import Ints
 from tracer.analysis.views.threads import owns
@@ -51,8 +56,11 @@ WHERE s."end" > s.start AND $recorded
 
 _CUTS = """
 SELECT t.life - 1 AS lane, g.ts
-FROM phase_segments g JOIN phase_lanes l USING (lane) JOIN threads t
-    ON l.tid = t.tid AND g.ts >= t.begun AND g.ts < t.until
+FROM (
+    SELECT l.tid, g.ts FROM phase_segments g JOIN phase_lanes l USING (lane)
+    UNION ALL
+    SELECT tid, unnest([ts, ts + dur_ns]) FROM gpu_wait_rows WHERE dur_ns IS NOT NULL
+) g JOIN threads t ON g.tid = t.tid AND g.ts >= t.begun AND g.ts < t.until
 ORDER BY ALL
 """
 
@@ -73,7 +81,8 @@ CREATE OR REPLACE TEMP TABLE path_rows (
 
 _APPEND = f"""
 INSERT INTO path_rows BY NAME
-SELECT * REPLACE (coalesce(kind, '{RUN}') AS kind, coalesce(certainty, 'exact') AS certainty)
+SELECT * EXCLUDE (gpu) REPLACE (coalesce(kind, if(gpu IS NULL, '{RUN}', 'gpu')) AS kind,
+    coalesce(detail, gpu) AS detail, coalesce(certainty, 'exact') AS certainty)
 FROM path_pieces
 """
 
@@ -119,11 +128,12 @@ def _build(trace: Trace) -> None:
         trace, 'SELECT lane, start, "end", coalesce(marking, -1) FROM path_steps ORDER BY span'
     )
     cuts, marks = _cuts_of_threads(trace)
-    phases = _Phases(trace)
+    phases, gpu = _Phases(trace), marks_of(trace, lives_of(trace), GPU_MARKS)
     for window in windows(trace, SpansOfLanes(*spans), _FOLLOWED, marks):
         for pieces in pieces_of(window.waits, window.spans, cuts, _MOST_PIECES):
             lane = marking[window.first + pieces.span]
-            _keep(trace, window, pieces, phases.of(lane, pieces.begin))
+            phase = phases.of(lane, pieces.begin)
+            _keep(trace, window, pieces, phase, _spinning(pieces, gpu))
             del pieces
         del window  # before the next one is read
     trace.execute(_VIEW)
@@ -153,7 +163,14 @@ class _Phases:
         return pa.array(found, mask=found < 0)
 
 
-def _keep(trace: Trace, window: Window, pieces: Pieces, phase: pa.Array) -> None:
+def _spinning(pieces: Pieces, gpu: Marks) -> pa.Array:
+    """Returns the code of the function in which a running thread waits for a GPU; null: in none."""
+    told = gpu.last(pieces.lane, pieces.begin)
+    waits = pc.and_(pc.equal(pieces.wait, NO_WAIT), pc.greater(told["gpu_until"], pieces.begin))
+    return pc.if_else(waits, told["gpu"], None)
+
+
+def _keep(trace: Trace, window: Window, pieces: Pieces, phase: pa.Array, gpu: pa.Array) -> None:
     """Adds pieces of spans to the table path_rows."""
     waited = pieces.wait != NO_WAIT
     waits = window.rows.select(_OF_WAITS).take(pa.array(pieces.wait, mask=~waited))
@@ -163,6 +180,7 @@ def _keep(trace: Trace, window: Window, pieces: Pieces, phase: pa.Array) -> None
         "dur_ns": pieces.end - pieces.begin,
         "life": pieces.lane + 1,
         "phase": phase,
+        "gpu": gpu,
     }
     for name, column in zip(waits.column_names, waits.columns, strict=True):
         found[name] = column
@@ -195,7 +213,9 @@ CRITICAL_PATH = View(
         Column("target", Type.TEXT, "target of that thread"),
         Column("container", Type.TEXT, "container of that thread, by its id"),
         Column(
-            "kind", Type.TEXT, f"{RUN}: the thread runs; or kind of its wait: {', '.join(KINDS)}"
+            "kind",
+            Type.TEXT,
+            f"{RUN}: the thread runs; or kind of its wait: {', '.join(KINDS)} (gpu: also spinning)",
         ),
         *(
             Column(name, kind, f"{about}; null if it runs")

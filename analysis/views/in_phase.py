@@ -31,10 +31,11 @@ _WHERE = {
     "stall_events": _Where(),
     "wait_events": _Where(),
     "page_use_events": _Where(),
+    "gpu_wait_rows": _Where(),
     "block_rows": _Where(),
 }
 
-_INNER = ("stall_events", "wait_events", "page_use_events", "block_rows")
+_INNER = ("stall_events", "wait_events", "page_use_events", "gpu_wait_rows", "block_rows")
 """Tables that views and other answers are made of."""
 
 IN_PHASE = tuple(name for name in _WHERE if name not in _INNER)

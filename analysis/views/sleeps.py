@@ -70,6 +70,13 @@ class Marks:
         return self._known.take(pa.array(at, mask=~found))
 
 
+def marks_of(trace: Trace, lives: Lives, query: str) -> Marks:
+    """Returns the moments that an SQL query gives: tid and ts, in this order, and what is known."""
+    found = trace.arrow(query)
+    tid, ts = (found[column].to_numpy() for column in ("tid", "ts"))
+    return Marks(lives.of(tid, ts), ts, found.drop_columns(["tid", "ts"]))
+
+
 class Sleeps:
     """The intervals off the CPU of some threads."""
 

@@ -28,6 +28,7 @@ CASE
     WHEN state = 'new' OR starts_with(state, 'R') THEN 'cpu'
     WHEN pauses THEN 'dirty'
     WHEN reclaims THEN 'reclaim'
+    WHEN of_gpu AND NOT (deep AND faults) THEN 'gpu'
     WHEN is_sync OR syncs THEN 'sync'
     -- A fault that writes to a mapped file waits for the journal, too.
     WHEN deep AND waker_role = 'journal' AND (interrupt = false OR reads IS NOT TRUE) THEN 'sync'
@@ -63,7 +64,7 @@ _CERTAINTY = """
 CASE
     WHEN kind = 'other' THEN 'unknown'
     WHEN kind = 'cpu' AND NOT cpu_known OR kind = 'reclaim' AND in_doubt THEN 'inferred'
-    WHEN kind IN ('cpu', 'dirty', 'reclaim', 'timer', 'child') THEN 'exact'
+    WHEN kind IN ('cpu', 'dirty', 'reclaim', 'timer', 'child', 'gpu') THEN 'exact'
     WHEN kind = 'sync' AND (is_sync OR syncs) THEN 'exact'
     WHEN kind = 'fault' AND faults OR kind = 'disk' AND reads THEN 'exact'
     WHEN kind = 'lock' AND is_lock THEN 'exact'
@@ -72,10 +73,10 @@ CASE
 END
 """
 
-# An interrupt wakes on behalf of nobody. Where interrupts cannot be told from threads, only the
-# calls that threads end name the waker.
+# An interrupt wakes on behalf of nobody, and a thread of CUDA's driver on behalf of the GPU. Where
+# interrupts cannot be told from threads, only the calls that threads end name the waker.
 _BY_WAKER = """
-waker_tid > 0 AND (interrupt = false OR interrupt IS NULL
+waker_tid > 0 AND kind != 'gpu' AND (interrupt = false OR interrupt IS NULL
     AND (kind IN ('lock', 'ipc', 'child') OR kind = 'sync' AND by_journal))
 """
 
@@ -91,13 +92,14 @@ WITH told AS (
 SELECT {_KIND} AS kind, {_CERTAINTY} AS certainty, coalesce({_BY_WAKER}, false) AS by_waker,
     kind = 'cpu' AS by_cpu, kind = 'disk' AND reads AS of_device,
     kind = 'fault' AND faults AS of_file, kind = 'dirty' AS of_dirtied,
+    kind = 'gpu' AS of_gpu,
     CASE WHEN kind = 'sync' THEN {_PART_OF_SYNC} END::INTEGER AS part
 FROM told ORDER BY "case"
 """
 
 _FLAGS = (
     *("reads", "syncs", "flushes", "on_ext4", "commits", "faults", "pauses", "reclaims"),
-    *("in_doubt", "zero", "calls_known", "cpu_known"),
+    *("in_doubt", "zero", "calls_known", "cpu_known", "of_gpu"),
 )
 """Columns of intervals that are true or false."""
 _EVIDENCE = {
@@ -233,6 +235,7 @@ def _with_flags(rows: pa.Table, gaps: _Gaps) -> pa.Table:
     flags["pauses"] = pc.greater_equal(pause, since)
     flags["reclaims"], flags["in_doubt"] = _reclaims(rows, gaps)
     flags["zero"] = rows["zero"]
+    flags["of_gpu"] = pc.greater(rows["gpu_until"], rows["ts"])
     stayed, idle = pc.invert(_moved(rows)), pc.equal(rows["ran_tid"], 0)
     flags["cpu_known"] = pc.or_(idle, pc.and_(pc.is_valid(rows["ran_tid"]), stayed))
     rows = rows.drop_columns("zero")
@@ -278,7 +281,12 @@ def _parts(rows: pa.Table, state: pa.Array, cases: pa.Table) -> pa.Table:
         pc.and_(late, pc.invert(by_cpu)), rows["run_delay_ns"], pa.scalar(None, pa.int64())
     )
     detail = cases["part"]
-    for name, flag in (("device", "of_device"), ("file", "of_file"), ("dirtied", "of_dirtied")):
+    for name, flag in (
+        ("device", "of_device"),
+        ("file", "of_file"),
+        ("dirtied", "of_dirtied"),
+        ("gpu", "of_gpu"),
+    ):
         detail = pc.if_else(cases[flag], rows[name], detail)
     # Thread 0 is the idle thread of a CPU.
     idle = pc.fill_null(pc.equal(rows["ran_tid"], 0), False)

@@ -16,7 +16,7 @@ from tracer.store.trace import Trace
 
 KINDS = (
     *("cpu", "throttled", "dirty", "reclaim", "sync", "fault", "lock", "timer", "child", "disk"),
-    *("ipc", "other"),
+    *("ipc", "gpu", "other"),
 )
 """All kinds of waits."""
 
@@ -36,6 +36,8 @@ SELECT name, (row_number() OVER () + {len(CODES)} - 1)::INTEGER FROM (
     SELECT DISTINCT state AS name FROM off_cpu
     UNION
     SELECT DISTINCT detail FROM wait_evidence
+    UNION
+    SELECT DISTINCT call FROM gpu_wait_rows
 ) WHERE name NOT IN {tuple(CODES)}
 """
 
@@ -149,7 +151,8 @@ _ON_THE_WAY = ("sync_waits", "data_owners", "throttled_waits", "throttled_pieces
 
 
 def make_wait_tables(trace: Trace) -> None:
-    """Makes the tables of names, and the empty table wait_parts. Needs wait_evidence.
+    """Makes the tables of names, and the empty table wait_parts. Needs wait_evidence and
+    gpu_wait_rows.
 
     `wait_names` (name, code) has states and details, `wait_calls` (code, name, and a column per
     kind of call) the system calls.

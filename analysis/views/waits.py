@@ -31,6 +31,8 @@ own context up to that moment, and whoever woke it:
 - disk: an uninterruptible sleep in a call in which the thread queued a read at a device; without a
   read of its own, one that an interrupt or a kernel thread ended.
 - ipc: a call on a pipe, a socket, an event, or a message queue.
+- gpu: a function of CUDA's driver that waits for the GPU (`gpu_waits`). A thread that spins there
+  is on the CPU, and does not wait.
 - other: the events do not tell.
 
 `certainty`: exact if events name the cause, inferred if it follows from state, call and waker,
@@ -47,9 +49,10 @@ from tracer.analysis.views.calls_around import LATEST, CallsAround, calls_of
 from tracer.analysis.views.context import COLUMNS, make_in_context
 from tracer.analysis.views.cpu_turns import Turns
 from tracer.analysis.views.data_owners import COLUMNS as OWNER_COLUMNS
-from tracer.analysis.views.lives import Lives, lives_of
+from tracer.analysis.views.gpu_waits import GPU_MARKS, make_gpu_wait_rows
+from tracer.analysis.views.lives import lives_of
 from tracer.analysis.views.requests import OPERATION
-from tracer.analysis.views.sleeps import Marks, Sleeps
+from tracer.analysis.views.sleeps import Sleeps, marks_of
 from tracer.analysis.views.sync_parts import AWAITED
 from tracer.analysis.views.threads import make_threads, of_everybody, owns
 from tracer.analysis.views.throttled import split_throttled
@@ -143,6 +146,7 @@ _MARKS = (
     "SELECT tid::BIGINT AS tid, ts, ts AS reclaim_ns, what = 'reclaim' AS begins,"
     " coalesce(lead(what) OVER (PARTITION BY tid ORDER BY ts) = 'reclaimed', false) AS ends"
     " FROM wait_evidence WHERE what IN ('reclaim', 'reclaimed') ORDER BY 1, 2",
+    GPU_MARKS,
 )
 """Evidence of which the last one up to a time counts."""
 
@@ -175,6 +179,7 @@ def _build(trace: Trace) -> None:
     ):
         trace.empty_if_missing(table)
     make_threads(trace)
+    make_gpu_wait_rows(trace)
     # A thread of several targets has no name of one.
     trace.execute(
         "CREATE OR REPLACE TEMP TABLE waiting_threads AS FROM threads"
@@ -204,17 +209,11 @@ def _make_parts(trace: Trace) -> Turns:
     turns = Turns(trace, lives_of(trace))
     sleeps = Sleeps(trace, waiting)
     _see_calls(trace, sleeps)
-    marks = [_marks(trace, sleeps.lives, query) for query in _MARKS]
+    marks = [marks_of(trace, sleeps.lives, query) for query in _MARKS]
     causes = Causes(trace)
-    batches = sleeps.batches(marks, _marks(trace, sleeps.lives, _OF_CALLS))
+    batches = sleeps.batches(marks, marks_of(trace, sleeps.lives, _OF_CALLS))
     trace.append("wait_parts", (turns.split(causes.parts(rows)) for rows in batches))
     return turns
-
-
-def _marks(trace: Trace, lives: Lives, query: str) -> Marks:
-    found = trace.arrow(query)
-    tid, ts = (found[column].to_numpy() for column in ("tid", "ts"))
-    return Marks(lives.of(tid, ts), ts, found.drop_columns(["tid", "ts"]))
 
 
 def _see_calls(trace: Trace, sleeps: Sleeps) -> None:
@@ -251,8 +250,8 @@ WAITS = View(
         Column(
             "detail",
             Type.TEXT,
-            "device of the read, or file of the fault; sync, if it is known: "
-            + ", ".join(f"{part} ({words})" for part, words in AWAITED.items()),
+            "device of the read, file of the fault, or function of CUDA's driver; sync, if it is "
+            "known: " + ", ".join(f"{part} ({words})" for part, words in AWAITED.items()),
         ),
         Column("call", Type.TEXT, "system call that it waited in; null: in none, or not known"),
         Column("state", Type.TEXT, "state of the thread, as in off_cpu; R: woken, but not running"),

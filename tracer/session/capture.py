@@ -251,8 +251,7 @@ class Capture:
         if self.uprobes is not None:
             formats = {**formats, **self.uprobes.formats}
             layout = layout or self.uprobes.layout
-            if why := self.uprobes.unavailable:
-                missing = {**missing, **{probe: [why] for probe in self.uprobes.probes}}
+            missing = {**missing, **{p: [why] for p, why in self.uprobes.unavailable.items()}}
         return {
             "header_page": layout.get("header_page", ""),
             "header_event": layout.get("header_event", ""),

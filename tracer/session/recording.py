@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from tracer import targets as target_finder
+from tracer.probes import gpu_calls
 from tracer.probes.backends.uprobes.backend import SUBJECTS
 from tracer.probes.catalogue import PROBES
 from tracer.probes.cpu import why_no_duckdb
@@ -63,7 +64,7 @@ from tracer.store.perf import KALLSYMS
 from tracer.store.samples import FILE as SAMPLES
 from tracer.store.summary import FILE as SUMMARY
 
-TORCH, OPENS = TORCH_PROBE.name, OPENS_PROBE.name
+TORCH, OPENS, GPU = TORCH_PROBE.name, OPENS_PROBE.name, gpu_calls.PROBE.name
 
 
 def record(options: Options, listener: Listener | None = None) -> Outcome:
@@ -202,6 +203,8 @@ def _libraries(options: Options, plan: Plan, marks: Marks) -> dict[str, list[int
         # A command that has not begun is a copy of this process, and has its C library.
         begin = {target.pid for target in plan.targets if target.kind == "command"}
         found[OPENS] = open_libraries([*there, *(pid for pid in begin if pid)], C_LIBRARY)
+    if GPU in plan.probes:
+        found[GPU] = open_libraries(there, gpu_calls.PATH, gpu_calls.LIBRARY)
     return {probe: files for probe, files in found.items() if files}
 
 

@@ -6,7 +6,7 @@ import platform
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from tracer.probes import opens, torch_calls
+from tracer.probes import gpu_calls, opens, torch_calls
 from tracer.probes.backends.backend import CLOCK
 from tracer.probes.backends.drain import WAKE_PERCENT
 from tracer.probes.backends.event_format import parse_page
@@ -17,7 +17,9 @@ from tracer.probes.backends.uprobes.places import find_places
 from tracer.probes.errors import FeatureMissing, PermissionMissing
 from tracer.probes.torch_calls import Place
 
-SUBJECTS = {module.PROBE.name: (module.GROUP, module.PLACES) for module in (torch_calls, opens)}
+SUBJECTS = {
+    module.PROBE.name: (module.GROUP, module.PLACES) for module in (torch_calls, opens, gpu_calls)
+}
 """Probes that are fed by uprobes: the group of their events, and their places, by name."""
 SCOPE = "uprobes"
 _KIB = 512
@@ -26,7 +28,7 @@ _KIB = 512
 class Uprobes:
     """Events at places in libraries that are open; made, none is let in yet.
 
-    `unavailable` says why there are none, where there are none.
+    `unavailable` tells for each probe without events why it has none.
     """
 
     def __init__(
@@ -37,27 +39,41 @@ class Uprobes:
         self.sources: list[PageSource] = []
         self.formats: dict[str, str] = {}
         self.layout: dict[str, str] = {}
-        self.unavailable: str | None = None
+        self.unavailable: dict[str, str] = {}
         self.instance: Instance | None = None
         self._group: Group | None = None
         try:
             self._group = Group()
             placed: dict[str, str] = {}
             for probe, files in libraries.items():
-                system, places = SUBJECTS[probe]
-                for library in files:
-                    for event in self._place(self._group, library, places):
-                        placed[event] = f"{system}:{event}"
-            self.instance = Instance(SCOPE)
-            self._prepare(self.instance, self._group.name, placed)
-            self._open(raw, self.instance, cpus)
+                placed |= self._placed(self._group, probe, files)
+            if placed:
+                self.instance = Instance(SCOPE)
+                self._prepare(self.instance, self._group.name, placed)
+                self._open(raw, self.instance, cpus)
+            else:
+                self.close()
         except (FeatureMissing, PermissionMissing) as error:
             # The rest is recorded without it.
-            self.unavailable = str(error)
-            self.close()
+            self.unavailable |= dict.fromkeys(libraries, str(error))
+            self._discard()
         except BaseException:
             self.close()
             raise
+
+    def _placed(self, group: Group, probe: str, files: Collection[int]) -> dict[str, str]:
+        """Returns the events of a probe, whose names in tracefs are their keys."""
+        system, places = SUBJECTS[probe]
+        found = set()
+        try:
+            for library in files:
+                found |= self._place(group, library, places)
+        except FeatureMissing as error:
+            self.unavailable[probe] = str(error)
+            return {}
+        if not found:
+            self.unavailable[probe] = "the library has none of the functions"
+        return {event: f"{system}:{event}" for event in found}
 
     def _place(self, group: Group, library: int, places: Mapping[str, Place]) -> set[str]:
         arguments = {
@@ -66,12 +82,14 @@ class Uprobes:
         }
         # The registers of other architectures are not known here.
         known = [e for e, place in places.items() if arguments[e] or not place.arguments]
+        found = set()
         for event, offsets in find_places(
             library, {event: places[event] for event in known}
         ).items():
             for offset in offsets:
                 group.add(event, library, offset, arguments[event])
-        return set(known)
+                found.add(event)
+        return found
 
     def _prepare(self, instance: Instance, group: str, events: Mapping[str, str]) -> None:
         instance.stop()
@@ -102,7 +120,10 @@ class Uprobes:
         if self._group is not None:
             self._group.close()
             self._group = None
-        if self.unavailable:
-            for source in self.sources:
-                source.path.unlink(missing_ok=True)
-            self.sources = []
+
+    def _discard(self) -> None:
+        """Closes everything and removes the files of the streams."""
+        self.close()
+        for source in self.sources:
+            source.path.unlink(missing_ok=True)
+        self.sources = []

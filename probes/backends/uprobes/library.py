@@ -40,8 +40,8 @@ class Library:
         """A function's first instruction. `exact`: the symbol is all of its name."""
         return (self._offset(self._function(symbol, exact)[0]),)
 
-    def returns(self, symbol: str) -> tuple[int, ...]:
-        """A function's return instructions."""
+    def returns(self, symbol: str, exact: bool = False) -> tuple[int, ...]:
+        """A function's return instructions. `exact`: the symbol is all of its name."""
         import capstone
 
         modes = {
@@ -53,7 +53,7 @@ class Library:
                 f"returns of functions cannot be found on {platform.machine()}",
                 "use x86-64 or AArch64",
             )
-        start, end = self._function(symbol)
+        start, end = self._function(symbol, exact)
         engine = capstone.Cs(*modes[self.elf.machine])
         engine.detail = True
         at, found = start, []

@@ -25,7 +25,7 @@ _COUNT = struct.Struct("<I")
 def find_places(library: int, wanted: Mapping[str, Place]) -> dict[str, tuple[int, ...]]:
     """Offsets in the file of a descriptor (O_PATH is enough) of the places of each event.
 
-    Raises FeatureMissing where one is not to be found.
+    Raises FeatureMissing where one is not to be found. An optional one has no offsets then.
     """
     import capstone  # noqa: F401 a confined process can load nothing
 
@@ -87,8 +87,13 @@ def _serve(library: int, wanted: Mapping[str, Place], channel: Channel) -> None:
 
 
 def _offsets(functions: Library, place: Place) -> tuple[int, ...]:
-    if place.returns:
-        return functions.returns(place.symbol)
-    if place.called_near:
-        return functions.calls(place.symbol, place.called_near)
-    return functions.entry(place.symbol, place.exact)
+    try:
+        if place.returns:
+            return functions.returns(place.symbol, place.exact)
+        if place.called_near:
+            return functions.calls(place.symbol, place.called_near)
+        return functions.entry(place.symbol, place.exact)
+    except FeatureMissing:
+        if place.optional:
+            return ()
+        raise

@@ -1,0 +1,59 @@
+"""Calls that wait for an NVIDIA GPU: uprobes on the library of CUDA's driver.
+
+A thread that waits for a GPU spins in the library, by default, so that no event of the kernel
+shows it. All programs reach the driver through this library: PyTorch, JAX and CuPy. If it sleeps
+instead (cudaDeviceScheduleBlockingSync), a thread of the library wakes it.
+
+A copy from or to memory that is not pinned waits, too, until the GPU has come so far.
+"""
+
+from __future__ import annotations
+
+from tracer.probes.schema import CPU, EVENT, PID, TID, TS, Event, Feed, Probe, Scope, Table
+from tracer.probes.torch_calls import Place
+
+LIBRARY = "libcuda.so.1"
+PATH = rb"/libcuda\.so(\.[0-9]+)*$"
+"""Regular expression for its paths."""
+GROUP = "cuda"
+END = "_end"
+"""Follows the name of a function in the name of its return."""
+
+_WITH_STREAMS = (
+    ("cuStreamSynchronize", "_ptsz"),
+    ("cuMemcpyDtoHAsync_v2", "_ptsz"),
+    ("cuMemcpyHtoDAsync_v2", "_ptsz"),
+    ("cuMemcpyDtoH_v2", "_ptds"),
+    ("cuMemcpyHtoD_v2", "_ptds"),
+)
+"""Functions with a variant of their own for programs in which each thread has a default stream."""
+
+FUNCTIONS = (
+    *("cuCtxSynchronize", "cuCtxSynchronize_v2", "cuEventSynchronize"),
+    *(name + variant for name, suffix in _WITH_STREAMS for variant in ("", suffix)),
+)
+"""Functions of the driver that return when the GPU has come so far. A driver may lack some."""
+
+PLACES = {
+    event: Place(name, exact=True, returns=returns, optional=True)
+    for name in FUNCTIONS
+    for event, returns in ((name, False), (name + END, True))
+}
+"""Places by the event's name."""
+
+TABLE = Table(
+    "gpu_calls",
+    "One row per entry and per return of a function in which a thread waits for a GPU.",
+    (TS, CPU, PID, TID, EVENT),
+    example="SELECT call, count(*), sum(dur_ns)/1e9 s FROM gpu_waits GROUP BY 1 ORDER BY 3",
+)
+
+PROBE = Probe(
+    "gpu_calls",
+    "when threads wait for an NVIDIA GPU, spinning or asleep",
+    TABLE,
+    tuple(Event(f"{GROUP}:{label}", label, feed=Feed.UPROBE) for label in PLACES),
+    Scope.TARGET,
+    rate="two events per synchronization or copy; each costs every program that uses the GPU 1 us",
+    optional=True,
+)

@@ -212,7 +212,7 @@ def test_a_library_that_cannot_be_read_leaves_the_rest(tmp_path, content):
     assert "library" in why
 
 
-def test_what_is_no_file_is_not_opened(tmp_path):
+def test_a_fifo_is_not_opened(tmp_path):
     os.mkfifo(tmp_path / "libcuda.so.1")
     env = {**os.environ, "LD_LIBRARY_PATH": f"relative:{tmp_path}:{tmp_path}/none"}
     run_tracer("record", "-o", tmp_path / "x.trace", "--", "true", env=env)

@@ -217,3 +217,12 @@ def test_a_fifo_is_not_opened(tmp_path):
     env = {**os.environ, "LD_LIBRARY_PATH": f"relative:{tmp_path}:{tmp_path}/none"}
     run_tracer("record", "-o", tmp_path / "x.trace", "--", "true", env=env)
     assert "gpu_calls" not in answers(tmp_path / "x.trace", "info").get("missing", {})
+
+
+def test_a_machine_without_the_library_says_so(tmp_path):
+    run_tracer("record", "-e", "gpu_calls", "-o", tmp_path / "x.trace", "--", "true")
+    why = "no target runs its library"
+    assert answers(tmp_path / "x.trace", "info")["missing"]["gpu_calls"] == [why]
+    asked = run_tracer("query", tmp_path / "x.trace", "FROM gpu_waits", status=None)
+    assert asked.status
+    assert f"no table gpu_calls: {why}" in asked.err

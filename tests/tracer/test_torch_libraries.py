@@ -70,6 +70,36 @@ def mapped():
     mapping.process.communicate()
 
 
+OTHERS = """
+int wait_for_all(int x) { return x * 3; }
+int wait_for(int x) { return x > 3 ? x * 7 : 9; }
+"""
+"""A name that begins like another one comes first."""
+
+
+@needs_binutils
+def test_a_library_may_lack_optional_functions(tmp_path):
+    library = compile_c(tmp_path, OTHERS, "-shared", "-fPIC", name="libother.so")
+    wanted = {
+        "in": Place("wait_for", exact=True),
+        "out": Place("wait_for", exact=True, returns=True),
+        "out of all": Place("wait_for_all", exact=True, returns=True),
+        "none": Place("wait", exact=True, optional=True),
+        "out of none": Place("wait", exact=True, returns=True, optional=True),
+    }
+    fd = os.open(library, os.O_PATH)
+    try:
+        found = find_places(fd, wanted)
+    finally:
+        os.close(fd)
+    assert found["none"] == found["out of none"] == ()
+    with open_elf(library) as elf:
+        start, end = Library(elf)._function("wait_for", True)
+    assert found["in"] == (start,)
+    assert all(start < place < end for place in found["out"])
+    assert not any(start <= place < end for place in found["out of all"])
+
+
 @needs_binutils
 def test_a_mapped_library_is_found_once(library, mapped):
     mapped(library)

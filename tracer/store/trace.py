@@ -133,7 +133,9 @@ class Trace:
         """Raises BadTrace for a missing table, with the probe to record."""
         for name in names:
             if name not in self._files:
-                raise BadTrace(f"{self.folder} has no table {name}", _mend_of(name))
+                why = ", ".join(self.manifest["capture"].get("missing", {}).get(name, ()))
+                said = f"{self.folder} has no table {name}"
+                raise BadTrace(f"{said}: {why}" if why else said, _mend_of(name))
 
     @property
     def connection(self) -> duckdb.DuckDBPyConnection:

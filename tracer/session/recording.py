@@ -129,8 +129,8 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
             launch.forget if launch is not None else None, partial(_save, made, marks, summary)
         )
         manifest = first_manifest(options, probes, targets, capture, plan.choice.why)
-        if absent := set(options.probes) & SUBJECTS.keys() - libraries.keys():
-            manifest["capture"]["missing"] |= dict.fromkeys(absent, ["no target runs its library"])
+        for absent in set(options.probes) & SUBJECTS.keys() - libraries.keys():
+            manifest["capture"]["missing"][absent] = ["no target runs its library"]
         if plan.summed_up:
             manifest["summed_up"] = plan.summed_up
         if options.stacks:

@@ -84,7 +84,13 @@ def _waiting_for_gpu(trace: Trace, over: Window) -> list[Finding]:
 
     The critical path tells more, if it was recorded.
     """
-    answer = None if has_paths(trace) else _gpu_share(trace, over, "true")
+    if has_paths(trace):
+        return []
+    answer = ask(
+        trace,
+        "SELECT 100 * sum(gpu_wait_ns) / sum(total_ns) AS value, avg(gpu_wait_ns) / 1e9 AS s"
+        f" FROM steps WHERE {over.steps} AND gpu_wait_ns IS NOT NULL",
+    )
     if answer is None or answer.value < _MUCH:
         return []
     sentence = (
@@ -98,8 +104,8 @@ def _waiting_for_gpu(trace: Trace, over: Window) -> list[Finding]:
 def _gpu_share(trace: Trace, over: Window, which: str) -> Answer | None:
     """Returns the share (%) of the steps' time in which their threads wait for the GPU.
 
-    `which`: SQL, true for the rows g of `gpu_waits` that count. Column s: time in a step. None if
-    no such waits were recorded.
+    `which`: SQL, true for the rows g of `gpu_waits` that count. None if no such waits were
+    recorded.
     """
     if CALLS.name not in trace.tables:
         return None
@@ -107,8 +113,7 @@ def _gpu_share(trace: Trace, over: Window, which: str) -> Answer | None:
     rows = f"FROM steps WHERE {over.steps}"
     return ask(
         trace,
-        f"SELECT 100 * sum(g.dur_ns) / (SELECT sum(total_ns) {rows}) AS value,"
-        f" sum(g.dur_ns) / 1e9 / (SELECT count(*) {rows}) AS s FROM gpu_waits g"
+        f"SELECT 100 * sum(g.dur_ns) / (SELECT sum(total_ns) {rows}) AS value FROM gpu_waits g"
         f" ASOF JOIN (SELECT pid, tid, start, total_ns {rows}) s"
         " ON g.pid = s.pid AND g.tid = s.tid AND g.ts >= s.start"
         f" WHERE g.ts - s.start < s.total_ns AND {which}",

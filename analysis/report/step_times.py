@@ -21,6 +21,7 @@ _PARTS = {
     "optimizer": "optimizer_ns",
     "checkpoint": "checkpoint_ns",
     "overhead": "overhead_ns",
+    "wait for GPU": "gpu_wait_ns",
     "gpu forward": "gpu_forward_ns",
     "gpu backward": "gpu_backward_ns",
     "gpu optimizer": "gpu_optimizer_ns",
@@ -85,7 +86,8 @@ STEP_TIMES = MergedTable(
     finish=_finish,
     note="Steps that began before the recording, or ended after it, do not count. Compute: forward,"
     " backward and optimizer. GPU: measured with CUDA events, in parallel to the CPU. Shares of"
-    " fetch stall, compute, checkpoint and overhead sum to 1.",
+    " fetch stall, compute, checkpoint and overhead sum to 1. Wait for GPU: in any of these parts,"
+    " spinning or asleep.",
 )
 
 

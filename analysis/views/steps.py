@@ -7,9 +7,11 @@ optimizer.
 
 from __future__ import annotations
 
+from tracer.analysis.views.gpu_waits import ROWS, make_gpu_wait_rows
 from tracer.analysis.views.nesting import NEVER, cut
 from tracer.analysis.views.phase_times import make_phase_times
 from tracer.analysis.views.view import View
+from tracer.probes.gpu_calls import TABLE as CALLS
 from tracer.probes.schema import Column, Type
 from tracer.store.trace import Trace
 
@@ -117,6 +119,13 @@ FROM early e JOIN consumed c USING (number)
 WHERE coalesce(e.epoch = c.epoch, true) AND coalesce(e.pass = c.pass, true)
 """
 
+_GPU_WAITS = f"""
+CREATE OR REPLACE TEMP TABLE step_gpu_waits AS
+SELECT c.id, least(if(bool_and(g.dur_ns IS NOT NULL), sum(g.dur_ns), NULL), {_LATEST})::BIGINT AS ns
+FROM {ROWS} g ASOF JOIN step_cuts c ON g.pid = c.pid AND g.tid = c.tid AND g.ts >= c.ts
+WHERE c.id IS NOT NULL GROUP BY c.id
+"""
+
 _SQL = f"""
 CREATE OR REPLACE TEMP TABLE $table AS
 WITH outer_part AS (
@@ -149,8 +158,9 @@ WITH outer_part AS (
     FROM own GROUP BY id
 ), whole AS (
     SELECT s.* REPLACE ({_LASTS} AS until), least(s.start, coalesce(first, s.start)) AS begun,
-        {_OF_ENDED}
-    FROM numbered_steps s LEFT JOIN sums USING (id)
+        {_OF_ENDED},
+        if(s."end" IS NOT NULL AND $recorded, if(w.id IS NULL, 0, w.ns), NULL) AS gpu_wait_ns
+    FROM numbered_steps s LEFT JOIN sums USING (id) LEFT JOIN step_gpu_waits w USING (id)
 )
 SELECT whole.pid, whole.tid, whole.stage, whole.epoch, whole.step,
     begun AS start, whole."end", whole."end" - begun AS total_ns,
@@ -158,7 +168,7 @@ SELECT whole.pid, whole.tid, whole.stage, whole.epoch, whole.step,
     forward_ns, backward_ns, optimizer_ns, checkpoint_ns,
     whole."end" - begun - fetch_ns - forward_ns - backward_ns - optimizer_ns - checkpoint_ns
         AS overhead_ns,
-    {", ".join(f"gpu_{n}_ns" for n in _COMPUTE)},
+    {", ".join(f"gpu_{n}_ns" for n in _COMPUTE)}, gpu_wait_ns,
     whole.source $more
 FROM whole ORDER BY begun, whole.pid, whole.tid
 """
@@ -171,8 +181,15 @@ def _build(trace: Trace) -> None:
     _keep_innermost(trace, "step_epochs", _AROUND_SQL.format(names="('epoch')"), "name")
     trace.execute(_NUMBERED)
     _keep_innermost(trace, "step_cuts", _STEPS_SQL, "id")
-    trace.execute(_PLACED)
-    trace.execute(_SQL.replace("$table", VIEW).replace("$more", ""))
+    make_gpu_wait_rows(trace)
+    trace.execute(_PLACED, _GPU_WAITS, _made(trace, VIEW))
+
+
+def _made(trace: Trace, table: str, more: str = "") -> str:
+    """Returns the statement that makes a table of steps, with `more` columns (SQL)."""
+    recorded = "true" if CALLS.name in trace.tables else "false"
+    said = _SQL.replace("$table", table).replace("$more", more)
+    return said.replace("$recorded", recorded)
 
 
 def _keep_innermost(trace: Trace, table: str, query: str, name: str) -> None:
@@ -242,6 +259,10 @@ STEPS = View(
             "gpu_optimizer_ns",
             "GPU time of optimizer by CUDA events, without nested parts; null: not fully measured",
         ),
+        _time(
+            "gpu_wait_ns",
+            "time in which its thread waits for the GPU, in any of the parts; null: not recorded",
+        ),
         Column("source", Type.TEXT, "source of the step: script or inferred"),
     ),
     needs=("phases",),
@@ -253,9 +274,9 @@ STEPS = View(
 def steps(trace: Trace) -> str:
     """Makes the view `steps` and returns its name. Columns and units: `STEPS`.
 
-    Except for the `gpu_` columns, these are times on the CPU. If a GPU still computes when a call
-    returns, the rest of its work counts in the part that waits for it. With `tracer record
-    --cuda-sync`, each part waits for the GPU. Needs the table phases.
+    Except for `gpu_forward_ns` and the like, these are times on the CPU. If a GPU still computes
+    when a call returns, the rest of its work counts in the part that waits for it. With `tracer
+    record --cuda-sync`, each part waits for the GPU. Needs the table phases.
     """
     return STEPS.make(trace)
 
@@ -267,7 +288,7 @@ def steps_until(trace: Trace) -> str:
     of its thread; null: it lasted longer than the recording.
     """
     steps(trace)
-    trace.execute(_SQL.replace("$table", _UNTIL).replace("$more", ", whole.until"))
+    trace.execute(_made(trace, _UNTIL, ", whole.until"))
     return _UNTIL
 
 

@@ -152,6 +152,16 @@ def test_a_wait_without_an_end_has_no_length(recorded):
     assert found == [("cuCtxSynchronize", None)]
 
 
+def test_steps_have_the_time_for_which_they_wait(recorded):
+    query = "SELECT gpu_wait_ns, total_ns FROM steps WHERE pid = ? ORDER BY step"
+    found = recorded.rows(query, recorded.pid("both"))
+    for (waited, total), ms in zip(found, (*SIZES, 0), strict=True):
+        assert ms * 10**6 <= waited <= total
+    assert found[-1][0] == 0
+    other = recorded.rows(query, recorded.pid("beside"))
+    assert [waited for waited, _ in other] == [0, 0]  # another thread waits
+
+
 def test_segments_add_up_to_each_step(recorded):
     found = recorded.rows(
         "SELECT s.total_ns = sum(p.dur_ns) FROM steps s JOIN critical_path p"
@@ -165,6 +175,11 @@ def job(folder: Path, name: str) -> list[str]:
     path = folder / "job.py"
     path.write_text(LOADS[name])
     return [*PYTHON, str(path)]
+
+
+def without() -> dict[str, str]:
+    """The environment without the library."""
+    return {name: value for name, value in os.environ.items() if name != "LD_LIBRARY_PATH"}
 
 
 def answers(trace: Path, *arguments: object) -> dict:
@@ -186,11 +201,9 @@ def test_a_process_that_has_begun_already(driver, tmp_path):
     path.write_text(ATTACHED)
     with log.open("w") as out:
         job = subprocess.Popen([*PYTHON, path], stdout=out)
-    # The recorder itself has no such library.
-    elsewhere = {k: v for k, v in os.environ.items() if k != "LD_LIBRARY_PATH"}
     try:
         wait_for(lambda: log.stat().st_size, "the job")
-        run_tracer("record", "-o", tmp_path / "x.trace", "-d", "1", "-p", job.pid, env=elsewhere)
+        run_tracer("record", "-o", tmp_path / "x.trace", "-d", "1", "-p", job.pid, env=without())
     finally:
         job.kill()
         job.wait()
@@ -220,7 +233,8 @@ def test_a_fifo_is_not_opened(tmp_path):
 
 
 def test_a_machine_without_the_library_says_so(tmp_path):
-    run_tracer("record", "-e", "gpu_calls", "-o", tmp_path / "x.trace", "--", "true")
+    asked = ("record", "-e", "gpu_calls", "-o", tmp_path / "x.trace", "--", "true")
+    run_tracer(*asked, env=without())
     why = "no target runs its library"
     assert answers(tmp_path / "x.trace", "info")["missing"]["gpu_calls"] == [why]
     asked = run_tracer("query", tmp_path / "x.trace", "FROM gpu_waits", status=None)

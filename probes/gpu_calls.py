@@ -45,7 +45,7 @@ TABLE = Table(
     "gpu_calls",
     "One row per entry and per return of a function in which a thread waits for a GPU.",
     (TS, CPU, PID, TID, EVENT),
-    example="SELECT call, count(*), sum(dur_ns)/1e9 s FROM gpu_waits GROUP BY 1 ORDER BY 3",
+    example="SELECT event, count(*) FROM gpu_calls GROUP BY ALL ORDER BY 2 DESC",
 )
 
 PROBE = Probe(

@@ -29,10 +29,10 @@ WITH told AS (
         max(coalesce("to", {_FOREVER})) OVER (ORDER BY begin ROWS UNBOUNDED PRECEDING) AS "end"
     FROM loss WHERE {OF_EVENTS} AND contains(stream, 'uprobes')
 )
-SELECT t.ts, t.pid, t.tid, t.event AS call, if(
+SELECT t.ts, if(
     t.following = t.event || '{END}' AND NOT coalesce(g."end" > t.ts, false),
     {apart("t.until", "t.ts")}, NULL
-) AS dur_ns
+) AS dur_ns, t.pid, t.tid, t.event AS call
 FROM (FROM told WHERE NOT ends_with(event, '{END}')) t
 ASOF LEFT JOIN gaps g ON coalesce(t.until, t.ts) > g.begin
 ORDER BY t.ts, t.tid
@@ -49,7 +49,7 @@ GROUP BY ALL ORDER BY 1, 2
 
 
 def make_gpu_wait_rows(trace: Trace) -> None:
-    """Makes the table `gpu_wait_rows`: ts, pid, tid, call and dur_ns of the view, in order of time.
+    """Makes the table `gpu_wait_rows`: ts, dur_ns, pid, tid and call of the view, in order of time.
 
     It is empty if the trace has no table gpu_calls.
     """

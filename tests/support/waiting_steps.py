@@ -55,5 +55,10 @@ def steps_of(waits_ms: list[float], stage: str = "train") -> dict[str, list[dict
 
 
 def make_waiting(folder: Path) -> Trace:
-    """Makes a trace of some such steps."""
-    return make_trace(folder, steps_of([2, 2, 40, 2]), targets=TARGETS)
+    """Makes a trace of some such steps, the first of which also waits for a GPU."""
+    tables = steps_of([2, 2, 40, 2])
+    tables["gpu_calls"] = [
+        {"ts": at * MS, "pid": JOB, "tid": JOB, "event": f"cuStreamSynchronize{end}"}
+        for at, end in ((105, ""), (107, "_end"))
+    ]
+    return make_trace(folder, tables, targets=TARGETS)

@@ -109,8 +109,9 @@ def sharing(
 
     `shared`: all targets have one limit together (True), or each has its own (False). None: as in
     the recording, in which targets share a limit if the tightest of each is that of the same
-    cgroup. Two targets that are no containers or cgroups have one cgroup if their first processes
-    have the same. Other processes (None) have a limit of their own in any case.
+    cgroup. Targets of a limit have one cgroup if the samples have the same number for it. If they
+    lack that of a target, two targets that are no containers or cgroups have one cgroup if their
+    first processes have the same. Other processes (None) have a limit of their own in any case.
     """
     lies_in = _cgroups(trace)
     limit: list[Hashable] = []
@@ -134,13 +135,17 @@ def sharing(
         names = [name for at in members if (name := targets[at]) is not None]
         top = None if shared is False else _one({limits.cgroup.get(name) for name in names})
         places, others = order.places(names, top)
-        # Cgroups whose places are not known come in the order of the targets.
-        found: dict[Hashable, Place] = {cgroup[at]: (at,) for at in reversed(members)}
-        found |= {cgroup[at]: place for at, place in zip(members, places, strict=False)} | others
-        for key in sorted(found, key=found.__getitem__):
+        # Without numbers, cgroups are those of the processes, in the order of the targets.
+        lists: list[Hashable] = [*(places or (cgroup[at] for at in members))]
+        turns: dict[Hashable, Place] = dict(others.items())
+        for key, place in zip(lists, places or [(at,) for at in members], strict=True):
+            turns.setdefault(key, place)
+        for key in sorted(turns, key=turns.__getitem__):
             if key in others:
                 without_tenant.setdefault(number, []).append(str(key))
-            of_tenant[[at for at in members if cgroup[at] == key]] = len(limit_of_cgroup)
+            else:
+                charged = [at for at, its in zip(members, lists, strict=True) if its == key]
+                of_tenant[charged] = len(limit_of_cgroup)
             limit_of_cgroup.append(number)
     of_cgroup = np.array(limit_of_cgroup, np.int32)
     return Sharing(list(targets), numbers, of_tenant, of_cgroup, without_tenant)

@@ -7,7 +7,7 @@ those below it (css_next_descendant_pre). The kernel numbers cgroups as it makes
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tracer.store.trace import Trace
@@ -80,13 +80,23 @@ def recorded_order(trace: Trace) -> ReclaimOrder:
     return ReclaimOrder(own, below)
 
 
-def _places(numbers: Mapping[str, int]) -> dict[str, Place]:
-    """Returns the places of cgroups from their numbers by path."""
-    found: dict[str, Place] = {}
+def paths_above(paths: Iterable[str]) -> dict[str, str]:
+    """Returns the longest of the other paths that each path is below; the top ones have none."""
+    found: dict[str, str] = {}
     above: list[str] = []
-    for path in sorted(numbers, key="{}/".format):
+    for path in sorted(paths, key="{}/".format):
         while above and not path.startswith(f"{above[-1]}/"):
             above.pop()
-        found[path] = (*(found[above[-1]] if above else ()), numbers[path])
+        if above:
+            found[path] = above[-1]
         above.append(path)
+    return found
+
+
+def _places(numbers: Mapping[str, int]) -> dict[str, Place]:
+    """Returns the places of cgroups from their numbers by path."""
+    above = paths_above(numbers)
+    found: dict[str, Place] = {}
+    for path in sorted(numbers, key=len):
+        found[path] = (*(found[above[path]] if path in above else ()), numbers[path])
     return found

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tracer.analysis.memory.page_runs import PageRuns
-from tracer.analysis.memory.reclaim_order import Place, recorded_order
+from tracer.analysis.memory.reclaim_order import Place, paths_above, recorded_order
+from tracer.probes.cgroups import UNIFIED
 from tracer.store.trace import Trace
 
 _MOST = 1 << 62
@@ -37,16 +38,39 @@ class Limits:
     bytes: dict[str, int]
     """The tightest limit of each target; targets without one are left out."""
     cgroup: dict[str, str]
-    """The cgroup that has this limit, unless it is the target's own."""
+    """The path of the cgroup that has this limit; targets of which it is not known are left out."""
 
 
 def recorded_limits(trace: Trace, targets: Sequence[str | None]) -> Limits:
-    """Returns the limits of targets, from their samples."""
+    """Returns the limits of targets, from their samples.
+
+    Samples of the own cgroup of a container or a cgroup have no path; the manifest has it.
+    """
     found = [row for row in trace.rows(_LIMITS) if row[0] in targets]
+    own = memory_cgroups(trace)
+    at = {name: own.get(name) if cgroup is None else str(cgroup) for name, cgroup, _ in found}
     return Limits(
         {name: int(value) for name, _, value in found},
-        {name: str(cgroup) for name, cgroup, _ in found if cgroup is not None},
+        {name: cgroup for name, cgroup in at.items() if cgroup is not None},
     )
+
+
+def memory_cgroups(trace: Trace) -> dict[str, str]:
+    """Returns the path of the memory cgroup of each target that is a container or a cgroup."""
+    found = {}
+    for target in trace.manifest["targets"]:
+        listed = target.get("cgroups", [])
+        own = [each for each in listed if "memory" in each["controllers"].split(",")]
+        for each in own or [each for each in listed if each["hierarchy"] == UNIFIED]:
+            found[target["name"]] = each["path"]
+    return found
+
+
+def targets_around(trace: Trace, targets: Sequence[str]) -> dict[str, str]:
+    """Returns the innermost of these targets whose cgroup has that of another one below it."""
+    paths = memory_cgroups(trace)
+    names = {paths[name]: name for name in targets if name in paths}
+    return {names[path]: names[above] for path, above in paths_above(names).items()}
 
 
 @dataclass(frozen=True)

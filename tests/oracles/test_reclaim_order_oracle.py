@@ -35,12 +35,12 @@ def made(tmp_path):
     """Makes the trace of readers; returns its folder."""
     count = 0
 
-    def make(jobs, samples, kinds=("container",), lies_in=None):
+    def make(jobs, samples, kinds=("container",), lies_in=None, targets=None):
         nonlocal count
         count += 1
         rows = sorted(samples, key=lambda row: row["ts"])
         tables = jobs.tables(lies_in or {}, samples=rows)
-        given = {"targets": jobs.targets(*kinds), "disks": DISKS, "clock": CLOCK}
+        given = {"targets": targets or jobs.targets(*kinds), "disks": DISKS, "clock": CLOCK}
         make_trace(tmp_path / f"{count}.trace", tables, **given).close()
         return tmp_path / f"{count}.trace"
 
@@ -258,6 +258,59 @@ def test_targets_whose_cgroups_have_one_number_have_the_same_lists(made, three, 
     found = answered(made(three, rows, kinds))
     assert agrees(three, [["c"], ["a", "b"]], found)
     assert expected(three, [["c"], ["a", "b"]], found) != expected(three, IN_ORDER, found)
+
+
+def with_cgroup(target, path, version):
+    """The entry of a target with the paths of its cgroup in each hierarchy."""
+    paths = {1: [("cpu", "/cpu"), ("memory", path)], 2: [("", path)]}[version]
+    listed = [
+        {"hierarchy": n + 2 - version, "controllers": controllers, "path": path}
+        for n, (controllers, path) in enumerate(paths)
+    ]
+    return target | {"cgroups": listed}
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_target_shares_the_limit_of_its_own_cgroup_with_those_below_it(made, three, version):
+    """Samples of a limit of the target's own cgroup have no path: the manifest has it."""
+    pod, *below = three.targets("cgroup", "pid", "container")
+    paths = {"b": "/pod/b", "c": "/pod/c"}
+    rows = _samples({"b": B, "c": C}, [("/pod/x", 40)])
+    rows += [limit_row("a", None, 500), number_row("a", None, 5)]
+    found = answered(
+        made(three, rows, lies_in=paths, targets=[with_cgroup(pod, "/pod", version), *below])
+    )
+    assert found.shared == found.recorded_shared == [[*NAMES]]
+    assert agrees(three, [["a"], ["c"], ["b"], []], found, ["/pod/x"])
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_process_shares_the_limit_and_the_lists_of_a_container_that_it_lies_in(made, version):
+    jobs = Readers(3, "ab")
+    job, process = jobs.targets("container", "pid")
+    rows = [limit_row("a", None, 500), limit_row("b", B.path, 500)]
+    rows += [number_row(name, None, B.number) for name in "ab"]
+    targets = [with_cgroup(job, B.path, version), process]
+    found = answered(made(jobs, rows, lies_in={"b": B.path}, targets=targets))
+    assert found.shared == [["a", "b"]]
+    assert agrees(jobs, [["a", "b"]], found)
+
+
+def test_own_memory_of_a_target_below_another_one_counts_once(made, three):
+    """The kernel counts it for all cgroups above it, too."""
+    below = zip(three.targets("cgroup"), ("/pod", "/pod/b", "/pod/b/c"), strict=True)
+    targets = [with_cgroup(target, path, 2) for target, path in below]
+    samples = [
+        {"ts": ts, "target": target, "name": name, "value": float(pages * PAGE)}
+        for target, own in (("a", 50), ("b", 20), ("c", 8))
+        for ts, cached in ((1000, 30), (2000, 40))
+        for name, pages in (("cgroup_memory", own + cached), ("cgroup_page_cache", cached))
+    ]
+    found = answered(made(three, samples, targets=targets), shared=True, rooms=(120,))
+    assert found.own_bytes == {"a": 30 * PAGE, "b": 12 * PAGE, "c": 8 * PAGE}
+    assert set(found.reads["cache_bytes"]) == {70 * PAGE}
+    apart = answered(made(three, samples, targets=targets), shared=False, rooms=(120,))
+    assert apart.reads["cache_bytes"].tolist() == [90 * PAGE, 108 * PAGE, 112 * PAGE]
 
 
 def test_processes_whose_cgroups_have_other_numbers_have_lists_of_their_own(made, three):

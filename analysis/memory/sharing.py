@@ -137,7 +137,7 @@ def sharing(
     lack that of a target, two targets that are no containers or cgroups have one cgroup if their
     first processes have the same. Other processes (None) have a limit of their own in any case.
     """
-    lies_in = _cgroups(trace)
+    lies_in, whole = _cgroups(trace), memory_cgroups(trace)
     limit: list[Hashable] = []
     cgroup: list[Hashable] = []
     for name in targets:
@@ -159,6 +159,8 @@ def sharing(
         names = [name for at in members if (name := targets[at]) is not None]
         top = None if shared is False else _one({limits.cgroup.get(name) for name in names})
         places, others = order.places(names, top)
+        if top is not None and any(whole.get(name) == top for name in names):
+            others = {}  # they belong to the target that has the limit
         # Without numbers, cgroups are those of the processes, in the order of the targets.
         lists: list[Hashable] = [*(places or (cgroup[at] for at in members))]
         turns: dict[Hashable, Place] = dict(others.items())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,7 +17,7 @@ from tracer.analysis.memory.page_runs import REMOVE
 from tracer.analysis.memory.prediction import KERNEL, MODELS, kernel_reads, predict
 from tracer.analysis.memory.recorded import Recorded, recorded
 from tracer.analysis.memory.resident import resident_misses
-from tracer.analysis.memory.sharing import Sharing, recorded_limits, sharing
+from tracer.analysis.memory.sharing import Sharing, recorded_limits, sharing, targets_around
 from tracer.analysis.memory.two_lists import clocks
 from tracer.analysis.views.marked_together import marked_together
 from tracer.analysis.views.threads import name_of_others, of_everybody
@@ -202,12 +203,17 @@ def _together(trace: Trace, names: Sequence[str]) -> dict[str, int]:
 def _own_sampled(trace: Trace, names: Sequence[str]) -> dict[str, int]:
     """Returns the most memory of targets that is not page cache, as the samples have it.
 
-    The samples of the machine count if all of its processes are one target.
+    The samples of the machine count if all of its processes are one target. The kernel counts the
+    memory of a cgroup for those above it, too; that of a target below another one is its alone.
     """
     found = trace.rows(_OWN)
     if of_everybody(trace) and list(names) == [name_of_others(trace)]:
         found += [(names[0], value) for (value,) in trace.rows(_OF_MACHINE)]
-    return {name: int(value) for name, value in found if value is not None}
+    own = {name: int(value) for name, value in found if value is not None}
+    inside = Counter[str]()
+    for name, around in targets_around(trace, names).items():
+        inside[around] += own.get(name, 0)
+    return {name: max(0, value - inside[name]) for name, value in own.items()}
 
 
 def _capacities(

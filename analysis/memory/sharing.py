@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tracer.analysis.memory.page_runs import PageRuns
-from tracer.analysis.memory.reclaim_order import Place, recorded_order
+from tracer.analysis.memory.reclaim_order import Place, paths_above, recorded_order
+from tracer.probes.cgroups import UNIFIED
 from tracer.store.trace import Trace
 
 _MOST = 1 << 62
@@ -37,16 +38,39 @@ class Limits:
     bytes: dict[str, int]
     """The tightest limit of each target; targets without one are left out."""
     cgroup: dict[str, str]
-    """The cgroup that has this limit, unless it is the target's own."""
+    """The path of the cgroup that has this limit; targets of which it is not known are left out."""
 
 
 def recorded_limits(trace: Trace, targets: Sequence[str | None]) -> Limits:
-    """Returns the limits of targets, from their samples."""
+    """Returns the limits of targets, from their samples.
+
+    Samples of the own cgroup of a container or a cgroup have no path; the manifest has it.
+    """
     found = [row for row in trace.rows(_LIMITS) if row[0] in targets]
+    own = memory_cgroups(trace)
+    at = {name: own.get(name) if cgroup is None else str(cgroup) for name, cgroup, _ in found}
     return Limits(
         {name: int(value) for name, _, value in found},
-        {name: str(cgroup) for name, cgroup, _ in found if cgroup is not None},
+        {name: cgroup for name, cgroup in at.items() if cgroup is not None},
     )
+
+
+def memory_cgroups(trace: Trace) -> dict[str, str]:
+    """Returns the path of the memory cgroup of each target that is a container or a cgroup."""
+    found = {}
+    for target in trace.manifest["targets"]:
+        listed = target.get("cgroups", [])
+        own = [each for each in listed if "memory" in each["controllers"].split(",")]
+        for each in own or [each for each in listed if each["hierarchy"] == UNIFIED]:
+            found[target["name"]] = each["path"]
+    return found
+
+
+def targets_around(trace: Trace, targets: Sequence[str]) -> dict[str, str]:
+    """Returns the innermost of these targets whose cgroup has that of another one below it."""
+    paths = memory_cgroups(trace)
+    names = {paths[name]: name for name in targets if name in paths}
+    return {names[path]: names[above] for path, above in paths_above(names).items()}
 
 
 @dataclass(frozen=True)
@@ -109,10 +133,11 @@ def sharing(
 
     `shared`: all targets have one limit together (True), or each has its own (False). None: as in
     the recording, in which targets share a limit if the tightest of each is that of the same
-    cgroup. Two targets that are no containers or cgroups have one cgroup if their first processes
-    have the same. Other processes (None) have a limit of their own in any case.
+    cgroup. Targets of a limit have one cgroup if the samples have the same number for it. If they
+    lack that of a target, two targets that are no containers or cgroups have one cgroup if their
+    first processes have the same. Other processes (None) have a limit of their own in any case.
     """
-    lies_in = _cgroups(trace)
+    lies_in, whole = _cgroups(trace), memory_cgroups(trace)
     limit: list[Hashable] = []
     cgroup: list[Hashable] = []
     for name in targets:
@@ -134,13 +159,19 @@ def sharing(
         names = [name for at in members if (name := targets[at]) is not None]
         top = None if shared is False else _one({limits.cgroup.get(name) for name in names})
         places, others = order.places(names, top)
-        # Cgroups whose places are not known come in the order of the targets.
-        found: dict[Hashable, Place] = {cgroup[at]: (at,) for at in reversed(members)}
-        found |= {cgroup[at]: place for at, place in zip(members, places, strict=False)} | others
-        for key in sorted(found, key=found.__getitem__):
+        if top is not None and any(whole.get(name) == top for name in names):
+            others = {}  # they belong to the target that has the limit
+        # Without numbers, cgroups are those of the processes, in the order of the targets.
+        lists: list[Hashable] = [*(places or (cgroup[at] for at in members))]
+        turns: dict[Hashable, Place] = dict(others.items())
+        for key, place in zip(lists, places or [(at,) for at in members], strict=True):
+            turns.setdefault(key, place)
+        for key in sorted(turns, key=turns.__getitem__):
             if key in others:
                 without_tenant.setdefault(number, []).append(str(key))
-            of_tenant[[at for at in members if cgroup[at] == key]] = len(limit_of_cgroup)
+            else:
+                charged = [at for at, its in zip(members, lists, strict=True) if its == key]
+                of_tenant[charged] = len(limit_of_cgroup)
             limit_of_cgroup.append(number)
     of_cgroup = np.array(limit_of_cgroup, np.int32)
     return Sharing(list(targets), numbers, of_tenant, of_cgroup, without_tenant)

@@ -1,6 +1,7 @@
 """Two targets with one memory limit, against plain Python over their accesses."""
 
 import random
+import tracemalloc
 from collections import Counter, OrderedDict
 
 import pytest
@@ -301,7 +302,7 @@ def test_a_cgroup_in_another_comes_after_it_and_before_those_made_later(tmp_path
         (POD, ["job", "peer"]),
         ([*POD, OWN[0]], ["job", "peer"]),
         ([*POD, *OWN], ["peer", "job"]),  # nothing below the limit is known
-        ([*POD, *OWN, numbered("job", 110, "/pod/x")], ["peer", "job"]),
+        ([*POD, *OWN, numbered("job", 110, "/pod/x")], ["/pod/x", "peer", "job"]),
         (OWN, ["job", "peer"]),  # without a limit that they share
     ],
 )
@@ -330,6 +331,19 @@ def test_the_last_number_of_a_cgroup_and_of_a_target_counts(tmp_path):
     ]
     with open_trace(both_loop(5, 1), tmp_path, samples=[*POD, *samples]) as trace:
         assert in_order(trace) == ["peer", "job", "/pod/x"]
+
+
+def test_a_path_of_very_many_folders_takes_little_memory(tmp_path):
+    path = "/pod" + "/x" * 30_000
+    samples = [*POD, *OWN, numbered("job", 140, path), *(numbered("job", at, p) for p, at in BELOW)]
+    with open_trace(both_loop(5, 1), tmp_path, samples=samples) as trace:
+        tracemalloc.start()
+        try:
+            assert in_order(trace) == ["peer", "job", path]
+            _, most = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert most < 100 * len(path)
 
 
 def test_a_target_alone_below_a_limit_has_the_other_cgroups_beside_it(answered):

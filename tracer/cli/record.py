@@ -58,13 +58,13 @@ def record(
     cgroups: Cgroups = None,
     machine: Machine = False,
     probes: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             "-e",
             "--probes",
             metavar="PROBE,..",
             help="Probes to use (see tracer list). `default` (those used without -e) and `all` "
-            "name several, as in `-e default,sched`.",
+            "name several, as in `-e default,sched`. Can be repeated.",
             rich_help_panel=_WHAT,
         ),
     ] = None,
@@ -229,7 +229,7 @@ def record(
     The exit status is the command's own. Ctrl-C and -d end the command, too:
     by SIGINT or SIGTERM, and by SIGKILL if it has not ended after 10 s.
 
-    Targets can be combined; --container and --cgroup can be repeated.
+    Targets can be combined, and their options repeated.
     Processes that join a container or a cgroup later are recorded from then on.
     A container can stop and restart; the recording ends when it is removed.
     With --wait, a container of Docker may start after the recording has begun.
@@ -284,10 +284,11 @@ def record(
         )
     if baseload and probes is not None:
         raise UsageError("--baseload records no events, so it takes no probes", "leave out -e")
+    processes = None if pids is None else ",".join(pids)
     names = [part.strip() for given in containers or () for part in given.split(",")]
     options = Options(
-        output or trace_name(command, pids, names, daemon, cgroups or [], baseload),
-        pids=pids,
+        output or trace_name(command, processes, names, daemon, cgroups or [], baseload),
+        pids=processes,
         containers=names,
         engine=engine,
         wait=wait,
@@ -298,7 +299,8 @@ def record(
         command=list(command or []),
     )
     if probes is not None:
-        options.probes = [name.strip() for name in probes.split(",") if name.strip()]
+        asked = [name.strip() for given in probes for name in given.split(",")]
+        options.probes = [name for name in asked if name]
         if not options.probes:
             raise UsageError("-e names no probe", "see: tracer list")
     options.needs_events = probes is not None or stacks

@@ -14,12 +14,12 @@ _TARGETS = "Targets"
 _MOST_OF_A_NAME = 100
 
 Pids = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option(
         "-p",
         "--pid",
         metavar="PID,..",
-        help="Processes to record, with their children.",
+        help="Processes to record, with their children. Can be repeated.",
         rich_help_panel=_TARGETS,
     ),
 ]

@@ -46,6 +46,22 @@ def test_a_recording_ends_with_its_target(recorder, tmp_path):
         assert trace.manifest["ended_by"] == "target"
 
 
+def test_options_of_targets_and_probes_are_repeated(tracer, tmp_path):
+    sleeping = [subprocess.Popen(["sleep", "60"]) for _ in range(3)]
+    one, two, three = (process.pid for process in sleeping)
+    try:
+        given = ("-p", f"{one},{two}", "-p", three, "-e", "syscalls,dirty", "-e", "sched")
+        tracer("record", "-o", tmp_path / "x.trace", *given, "-d", "0.2")
+    finally:
+        for process in sleeping:
+            process.kill()
+            process.wait()
+    with Trace(tmp_path / "x.trace") as trace:
+        assert [target["pid"] for target in trace.manifest["targets"]] == [one, two, three]
+        assert {"syscalls", "dirty", "off_cpu"} <= set(trace.tables)
+        assert "block" not in trace.tables
+
+
 def test_a_duration_ends_the_recording_and_the_command(tracer, tmp_path, instances):
     tracer("record", *CALLS, "-o", "x.trace", "-d", "0.5", "--", "sleep", "61", status=0)
     with Trace(tmp_path / "x.trace") as trace:

@@ -51,6 +51,26 @@ def test_help_lists_the_verbs_and_imports_nothing_heavy(tracer):
 
 
 @pytest.mark.parametrize(
+    ("mistyped", "meant"),
+    [
+        (("repotr", "x.trace"), "'report'"),
+        (("simualte",), "'simulate'"),
+        (("study", "rnu"), "'run'"),
+        (("report", "--jsno", "x.trace"), "--json"),
+        (("simulate", "x.trace", "--capactiy", "4K"), "--capacity"),
+    ],
+)
+def test_a_mistyped_verb_or_option_gets_the_one_that_was_meant(tracer, mistyped, meant):
+    said = " ".join(tracer(*mistyped, status=2).err.split())
+    assert re.search(rf"(Did you mean|Possible options:) {meant}", said), said
+
+
+def test_a_verb_like_no_other_gets_no_suggestion(tracer):
+    said = tracer("zzz", status=2).err
+    assert "No such command 'zzz'." in said and "Did you mean" not in said
+
+
+@pytest.mark.parametrize(
     "verb",
     [
         "doctor",

@@ -88,6 +88,9 @@ class Verbs(_Group):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Imports and returns the verb that is called or completed."""
+        if args and args[0] not in _entry_points():
+            # Typer suggests similar names of these.
+            self.commands = {verb: self.get_command(ctx, verb) for verb in self.list_commands(ctx)}
         name, _, rest = super().resolve_command(ctx, args)
         if name is None:
             return name, None, rest

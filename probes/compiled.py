@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from functools import cache, partial
 from types import FunctionType
@@ -10,7 +11,10 @@ from typing import Any, TypeVar, cast
 import numba
 import numpy as np
 from numba import types
+from numba.core import event
 from numpy.typing import NDArray
+
+from tracer.probes.notice import notice
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T", bound=np.generic)
@@ -21,6 +25,53 @@ _FOR_LOOPS = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 A wrapper holds a copy of its function, so wrappers that nobody calls take most of the time.
 """
+
+
+_QUICK_S = 1.0
+"""Time of compiling that needs no notice."""
+_COMPILING = "numba:compile"
+_ONCE = "compiling loops, which can take a minute; later runs read them from a cache"
+_ALWAYS = (
+    "compiling loops, which can take a minute; a cache needs NUMBA_CACHE_DIR, a writable folder"
+)
+
+
+class Compiling(event.Listener):
+    """Gives one notice when compiling takes longer than `quick_s`. It is not told of cached code.
+
+    A loop is compiled with the loops that it calls, so it is told often while that goes on.
+    """
+
+    def __init__(self, quick_s: float) -> None:
+        self.cached = True
+        """False if compiled code is not kept."""
+        self._left_s = quick_s
+        self._within = 0
+        self._told = False
+        self._since = 0.0
+
+    def on_start(self, _: Any) -> None:
+        """Handles the begin of a compilation."""
+        self._pass()
+        self._within += 1
+
+    def on_end(self, _: Any) -> None:
+        """Handles the end of a compilation."""
+        self._pass()
+        self._within -= 1
+
+    def _pass(self) -> None:
+        now = time.monotonic()
+        if self._within:
+            self._left_s -= now - self._since
+        self._since = now
+        if self._left_s < 0 and not self._told:
+            self._told = True
+            notice(_ONCE if self.cached else _ALWAYS)
+
+
+_COMPILATIONS = Compiling(_QUICK_S)
+event.register(_COMPILING, _COMPILATIONS)  # type: ignore[no-untyped-call]
 
 
 def compiled(function: F) -> F:
@@ -59,6 +110,7 @@ def _made(function: Any, options: dict[str, Any]) -> Any:
         return numba.njit(cache=True, **options)(function)
     except RuntimeError:
         # Neither the package's folder nor the user's cache is writable.
+        _COMPILATIONS.cached = False
         return numba.njit(**options)(function)
 
 

@@ -12,10 +12,29 @@ _SIZE = re.compile(r"^(\d{1,15}(?:\.\d{1,6})?)\s*([KMGT]?)(?:i?B)?$", re.IGNOREC
 
 def parse_size(text: str) -> int:
     """Returns the bytes of "4096", "64K", "16M" or "1.5G" (powers of 1024). Raises UsageError."""
+    return int(_parsed(text))
+
+
+def parse_page_size(text: str, page_bytes: int, what: str, mend: str) -> int:
+    """Returns the bytes of a size that holds pages: 0, or at least one page.
+
+    `what` and `mend`, for the error message: what the size is given for, e.g. "--memory", and what
+    to write instead. Raises UsageError.
+    """
+    size = _parsed(text)
+    if 0 < size < page_bytes:
+        raise UsageError(
+            f"{what} {text.strip()} means {size:g} bytes, less than one page of {page_bytes} bytes",
+            mend,
+        )
+    return int(size)
+
+
+def _parsed(text: str) -> float:
     match = _SIZE.match(text.strip())
     if match is None:
         raise UsageError(f"{text!r} is not a size", "write e.g. 4096, 64K, 16M or 1.5G")
-    return int(float(match[1]) * _UNITS[match[2].upper()])
+    return float(match[1]) * _UNITS[match[2].upper()]
 
 
 def show_size(size: float) -> str:

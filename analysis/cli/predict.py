@@ -13,6 +13,7 @@ from tracer.cli.opening import AsJson
 
 if TYPE_CHECKING:
     from tracer.analysis.memory.answer import MemoryAnswer
+    from tracer.store.trace import Trace
 
 
 @verb()
@@ -98,19 +99,14 @@ def predict(
     from tracer.analysis.memory.answer import answer_memory
     from tracer.analysis.scale.sources import find_traces
     from tracer.probes.errors import UsageError
-    from tracer.sizes import parse_size
 
-    amounts = sorted({parse_size(part) for part in memory.split(",")})
-    if amounts[0] == 0:
-        raise UsageError("a target without memory cannot run", "give --memory more than 0 bytes")
-    own = None if own_memory is None else parse_size(own_memory)
-    ahead = None if read_ahead is None else parse_size(read_ahead)
     sources = find_traces([trace])
     if len(sources) > 1:
         raise UsageError(f"{trace} holds {len(sources)} traces", "name one of them")
     if html is not None:
         check_output(html, force, json)
     with opened_here(sources[0]) as opened:
+        amounts, own, ahead = _sizes(opened, memory, own_memory, read_ahead)
         found = answer_memory(opened, amounts, own, ahead, shared)
     if html is not None:
         from tracer.analysis.page.memory import memory_page
@@ -122,6 +118,32 @@ def predict(
         typer.echo(dump({"trace": sources[0].location, **_as_json(found)}))
     elif html is None:
         print_answer(sources[0].location, found)
+
+
+def _sizes(
+    trace: Trace, memory: str, own_memory: str | None, read_ahead: str | None
+) -> tuple[list[int], int | None, int | None]:
+    """Returns the bytes of the options. Raises UsageError for one that holds no page."""
+    from tracer.probes.errors import UsageError
+    from tracer.sizes import parse_page_size
+    from tracer.store.manifest import page_bytes
+
+    page = page_bytes(trace.manifest)
+    amounts = sorted(
+        {parse_page_size(part, page, "--memory", "give e.g. 512M") for part in memory.split(",")}
+    )
+    if amounts[0] == 0:
+        raise UsageError("a target without memory cannot run", "give --memory more than 0 bytes")
+
+    def other(given: str | None, option: str, example: str) -> int | None:
+        mend = f"give e.g. {example}, or 0 for none"
+        return None if given is None else parse_page_size(given, page, option, mend)
+
+    return (
+        amounts,
+        other(own_memory, "--own-memory", "300M"),
+        other(read_ahead, "--read-ahead", "128K"),
+    )
 
 
 def _as_json(found: MemoryAnswer) -> dict[str, Any]:

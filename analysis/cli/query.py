@@ -140,13 +140,20 @@ def query(
     elif csv:
         _print_csv(frame)
     else:
+        from pandas.api.types import infer_dtype
+
         from tracer.cli.output import print_table, wide_console
 
         rows = [list(row.values()) for row in records(frame.head(1000))]
         numbers = set(frame.select_dtypes("number").columns)
-        left = [c for c in frame.columns if c not in numbers]
+        large = {name for name, column in frame.items() if infer_dtype(column) == "integer"}
+        left = [c for c in frame.columns if c not in numbers | large]
         note = f"{len(frame) - 1000} more rows: --csv or --json" if len(frame) > 1000 else ""
         print_table(wide_console(), "", list(frame.columns), rows, left=left, note=note, exact=True)
+
+
+_INTERVAL = re.compile(r"(-?\d+ (years?|months?|days?) ?)*(-?\d+:\d\d:\d\d(\.\d+)?)?")
+"""An interval as DuckDB writes it. A negative one begins as a formula does, and is none."""
 
 
 def _print_csv(frame: pd.DataFrame) -> None:
@@ -160,7 +167,8 @@ def _print_csv(frame: pd.DataFrame) -> None:
     def shown(value: object) -> object:
         if not isinstance(value, str):
             return value
-        return printable(inert(value)) if sys.stdout.isatty() else inert(value)
+        text = value if _INTERVAL.fullmatch(value) else inert(value)
+        return printable(text) if sys.stdout.isatty() else text
 
     safe = frame.rename(columns=shown)
     for name in safe.select_dtypes(exclude=["number", "bool"]).columns:
@@ -179,15 +187,61 @@ class _Lines(io.TextIOBase):
         return sys.stdout.write(row.removesuffix("\r\n") + "\n")
 
 
-_EXACT = 1 << 53
-"""A float has all integers below it."""
+_LARGE = re.compile(r"U?HUGEINT|DECIMAL\(\d+,0\)")
+"""Types of integers, such as a sum, of which a data frame gets the nearest float."""
+_TIMES = re.compile(r"DATE|INTERVAL|TIME\b.*|TIMESTAMP.*")
+"""Types of which a data frame does not get all values as they are: midnight is added to a date."""
+_VIEW = "tracer_query"
 
 
-def _fetched(cursor: duckdb.DuckDBPyConnection) -> pd.DataFrame:
+def _kinds(db: duckdb.DuckDBPyConnection, statement: duckdb.Statement) -> list[tuple[str, str]]:
+    """Returns the columns of a query, and their types; none if DuckDB cannot tell before it runs"""
+    import duckdb
+
+    try:
+        found = db.execute("DESCRIBE " + statement.query).fetchall()
+    except duckdb.Error:
+        return []  # the query is EXPLAIN, or fails itself
+    return [(str(name), str(kind)) for name, kind, *_ in found]
+
+
+def _fetched(db: duckdb.DuckDBPyConnection, statement: duckdb.Statement) -> pd.DataFrame:
+    """Returns the result of a query; raises UsageError if it is too large.
+
+    Integers are exact. Dates, times and intervals are texts, as DuckDB writes them.
+    """
+    kinds = _kinds(db, statement)
+    as_text = [bool(_LARGE.fullmatch(kind) or _TIMES.fullmatch(kind)) for _, kind in kinds]
+    if not any(as_text):
+        return _whole(db.execute(statement))
+    columns = ", ".join(
+        f"#{place}{'::VARCHAR' if text else ''} AS " + '"{}"'.format(name.replace('"', '""'))
+        for place, ((name, _), text) in enumerate(zip(kinds, as_text, strict=True), 1)
+    )
+    # A view takes the query as it is, also if it ends in a semicolon or a comment.
+    db.execute(f"CREATE OR REPLACE TEMP VIEW {_VIEW} AS {statement.query}")
+    frame = _whole(db.execute(f"SELECT {columns} FROM {_VIEW}"))
+    db.execute(f"DROP VIEW {_VIEW}")
+    for place, (_, kind) in enumerate(kinds):
+        if _LARGE.fullmatch(kind):
+            frame.isetitem(place, _integers(frame.iloc[:, place]))
+    return frame
+
+
+def _integers(texts: pd.Series[str]) -> pd.api.extensions.ExtensionArray:
+    """Returns texts of integers as integers, of 64 bits if these are enough."""
+    import pandas as pd
+
+    found = [None if text is None or text != text else int(text) for text in texts]
+    fits = all(number is None or abs(number) < 1 << 63 for number in found)
+    return pd.array(found, dtype="Int64" if fits else object)
+
+
+def _whole(cursor: duckdb.DuckDBPyConnection) -> pd.DataFrame:
     """Returns the result of a query that has started; raises UsageError if it is too large.
 
     DuckDB limits its own memory, but not that of the data frame, nor that of the printed text,
-    which takes about ten times as much. A sum of integers is one again: DuckDB gives a float.
+    which takes about ten times as much.
     """
     import pandas as pd
     import psutil
@@ -205,12 +259,7 @@ def _fetched(cursor: duckdb.DuckDBPyConnection) -> pd.DataFrame:
                 "ask for less: count or sum in SQL, or LIMIT it",
             )
         parts.append(cursor.fetch_df_chunk(_VECTORS))
-    frame = pd.concat(parts[:-1], ignore_index=True) if len(parts) > 2 else parts[0]
-    for place, (_, kind, *_) in enumerate(cursor.description or []):
-        column = frame.iloc[:, place]
-        if str(kind) == "HUGEINT" and (column.abs().fillna(0) < _EXACT).all():
-            frame.isetitem(place, column.astype("Int64").array)
-    return frame
+    return pd.concat(parts[:-1], ignore_index=True) if len(parts) > 2 else parts[0]
 
 
 def _answer(trace: Trace, sql: str) -> pd.DataFrame:
@@ -224,7 +273,7 @@ def _answer(trace: Trace, sql: str) -> pd.DataFrame:
     try:
         statement = reading(trace.connection, sql)
         make_named(trace, sql)
-        return interruptible(trace.connection, lambda db: _fetched(db.execute(statement)))
+        return interruptible(trace.connection, lambda db: _fetched(db, statement))
     except duckdb.CatalogException as error:
         if named := re.search(r"Table with name (\w+) does not exist", str(error)):
             raise _unknown(trace, named[1].lower()) from None

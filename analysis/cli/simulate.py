@@ -35,6 +35,8 @@ _MODELS = (
 )
 
 
+_MEND = "give e.g. --capacity 64K, --capacity-pages 64 or --capacity-share 0.25"
+
 _MODEL, _LAYER, _TAKEN, _OUTPUT = "Model", "Flush layer and disk", "Write-backs", "Output"
 """The groups of options on the help page."""
 
@@ -271,15 +273,17 @@ def _question(
     devices: Path | None,
 ) -> Question:
     from tracer.analysis.flushlayer.answers.question import Capacity, Question
+    from tracer.analysis.flushlayer.curves.every_capacity import PAGE_BYTES
     from tracer.analysis.flushlayer.devices import find_device
     from tracer.analysis.flushlayer.trace.accesses import Identity
-    from tracer.sizes import parse_size
+    from tracer.sizes import parse_page_size
 
-    size, pages, share = capacities
+    given, pages, share = capacities
+    size = None if given is None else parse_page_size(given, PAGE_BYTES, "--capacity", _MEND)
     return Question(
         find_device(medium, "nvm", devices),
         find_device(disk, "disk", devices),
-        Capacity(None if size is None else parse_size(size), pages, share),
+        Capacity(size, pages, share),
         policy,
         buffer,
         _one_of(Identity, identity, "identity"),

@@ -30,7 +30,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "kind": ("phase", "thread", "kind", "call", "by_comm", "detail"),
     "target": ("kind", "target", "by_target", "by_container"),
     "file": ("kind", "detail"),
-    "thread": ("thread", "tid", "kind", "by_comm", "by_tid"),
+    "thread": ("step_pid", "thread", "tid", "kind", "by_comm", "by_tid"),
     "line": ("thread", "kind", "line"),
 }
 """Columns of `explained_parts` that parts of a step's time are grouped by."""
@@ -49,7 +49,7 @@ _SOURCES = {
 _COLUMNS = f"""
     phase, {_SOURCES["thread"]} AS thread, tid, target, kind, {_SOURCES["call"]} AS call, detail,
     {_SOURCES["by_comm"]} AS by_comm, by_tid, {_SOURCES["by_target"]} AS by_target,
-    {_SOURCES["by_container"]} AS by_container, certainty, line
+    {_SOURCES["by_container"]} AS by_container, certainty, line, step_pid
 """
 
 _PARTS = f"""
@@ -67,6 +67,16 @@ _STEPS = """
 CREATE OR REPLACE TEMP TABLE explained_steps AS
 SELECT s.* FROM steps s SEMI JOIN (FROM path_steps WHERE {main}) p USING (tid, start)
 """
+
+# The parts of a process are compared with those of its own typical steps.
+_TYPICAL = """
+CREATE OR REPLACE TEMP TABLE typical_steps AS
+SELECT pid, tid, start, total_ns FROM explained_steps
+WINDOW of_process AS (PARTITION BY pid)
+QUALIFY total_ns BETWEEN quantile_disc(total_ns, 0.25) OVER of_process
+    AND quantile_disc(total_ns, 0.75) OVER of_process
+"""
+_IN_TYPICAL = "(tid, start) IN (SELECT (tid, start) FROM typical_steps)"
 
 _SUMMARY = """
 SELECT count(*) AS steps, count(DISTINCT pid) AS processes, median(total_ns) AS median,
@@ -110,9 +120,14 @@ class SlowStep:
     """Number of times that its process had marked the number of the epoch by then; None: no process
     of the trace marks one twice."""
     step: int | None
+    pid: int | None
     tid: int
     start: int
     total_ns: int
+    typical_steps: int
+    typical_ns: float
+    """Mean time of the typical steps that it is compared with: for parts by thread, those of its
+    process."""
     parts: list[Part]
     segments: list[dict[str, Any]]
     """The longest segments in order of time, as in `critical_path`, each with `meanwhile`
@@ -128,6 +143,8 @@ class Explanation:
     steps: int
     processes: int
     """Processes whose steps count together."""
+    targets: dict[int, str | None]
+    """Target of each of these processes, by its number; None: it has none."""
     median_ns: int
     p95_ns: int
     longest_ns: int
@@ -174,9 +191,19 @@ def explain(
     typical = trace.sql(
         f"SELECT count(*) AS steps, avg(total_ns) AS ns FROM explained_steps WHERE {within}"
     ).iloc[0]
-    path_sums(trace, within)
+    all_typical = (int(typical["steps"]), float(typical["ns"]))
+    of_process: dict[int | None, tuple[int, float]] = {}
+    if "step_pid" in columns:
+        trace.execute(_TYPICAL)
+        of_process = {
+            pid: (int(steps), float(ns))
+            for pid, steps, ns in trace.rows(
+                "SELECT pid, count(*), avg(total_ns) FROM typical_steps GROUP BY ALL"
+            )
+        }
+    path_sums(trace, _IN_TYPICAL if of_process else within)
     trace.execute(_ALL_PARTS)
-    means = _means(trace, columns, int(typical["steps"]))
+    means = _means(trace, columns, all_typical[0], of_process)
     certainty = _certainties(trace)
     anew = has_passes(trace)
     chosen = _chosen(trace, slowest, step)
@@ -184,12 +211,13 @@ def explain(
         stage=told["stage"] if isinstance(told["stage"], str) else None,
         steps=int(told["steps"]),
         processes=int(told["processes"]),
+        targets=_targets(trace),
         median_ns=int(told["median"]),
         p95_ns=int(told["p95"]),
         longest_ns=int(told["longest"]),
         total_ns=float(told["total"]),
-        typical_steps=int(typical["steps"]),
-        typical_ns=float(typical["ns"]),
+        typical_steps=all_typical[0],
+        typical_ns=all_typical[1],
         unknown_share=certainty.get("unknown", 0.0) / float(told["total"]),
         inferred_share=certainty.get("inferred", 0.0) / float(told["total"]),
         lossy=_lossy(trace),
@@ -200,11 +228,13 @@ def explain(
                 _optional(row["epoch"]),
                 int(row["pass"]) if anew and not pd.isna(row["epoch"]) else None,
                 _optional(row["step"]),
+                _optional(row["pid"]),
                 int(row["tid"]),
                 int(row["start"]),
                 int(row["total_ns"]),
+                *of_process.get(_optional(row["pid"]), all_typical),
                 sorted(
-                    _parts(trace, columns, float(row["total_ns"]), means, main, _of_step(row)),
+                    _parts(trace, columns, float(row["total_ns"]), means, main, row),
                     key=lambda part: -part.more_ns,
                 ),
                 _segments(trace, row, segments),
@@ -223,13 +253,31 @@ def _optional(value: Any) -> int | None:
     return None if pd.isna(value) else int(value)
 
 
-def _means(trace: Trace, columns: tuple[str, ...], steps: int) -> dict[tuple[Any, ...], float]:
-    """Returns the mean time of each part in a typical step."""
+def _targets(trace: Trace) -> dict[int, str | None]:
+    """Returns the target of each process that has steps."""
+    found = trace.rows(
+        "SELECT step_pid, any_value(target) FILTER (pid = step_pid) FROM path_sums"
+        " WHERE step_pid IS NOT NULL GROUP BY ALL ORDER BY ALL"
+    )
+    return {int(pid): target for pid, target in found}
+
+
+def _means(
+    trace: Trace,
+    columns: tuple[str, ...],
+    steps: int,
+    of_process: dict[int | None, tuple[int, float]],
+) -> dict[tuple[Any, ...], float]:
+    """Returns the mean time of each part in a typical step: of `steps`, or those of its process."""
     frame = trace.sql(
         f"SELECT {', '.join(columns)}, sum(ns)::DOUBLE AS ns FROM all_parts WHERE typical"
         " GROUP BY ALL"
     )
-    return {_key(row, columns): row["ns"] / steps for row in frame.to_dict("records")}
+
+    def count(row: dict[Any, Any]) -> int:
+        return of_process[_optional(row["step_pid"])][0] if of_process else steps
+
+    return {_key(row, columns): row["ns"] / count(row) for row in frame.to_dict("records")}
 
 
 def _key(row: dict[Any, Any], columns: tuple[str, ...]) -> tuple[Any, ...]:
@@ -242,7 +290,7 @@ def _certainties(trace: Trace) -> dict[str, float]:
 
 
 def _chosen(trace: Trace, slowest: int, step: tuple[int, int] | None) -> list[dict[Any, Any]]:
-    columns = "epoch, pass, step, tid, start, total_ns"
+    columns = "epoch, pass, step, pid, tid, start, total_ns"
     # The batch of a step may be fetched before its epoch begins.
     steps = with_passes("explained_steps", 'p."end" - 1')
     if step is None:
@@ -264,12 +312,13 @@ def _parts(
     total: float,
     means: dict[tuple[Any, ...], float],
     main: str,
-    of_step: str = "true",
+    step: dict[Any, Any] | None = None,
 ) -> list[Part]:
     """Returns the parts of all steps, or of one, the longest first.
 
     A step also has the parts that only typical steps have, with a time of 0.
     """
+    of_step = "true" if step is None else _of_step(step)
     table = "all_parts" if of_step == "true" else f"(FROM explained_parts WHERE {of_step})"
     where = " AND ".join(one for one in (main, of_step) if one != "true")
     names = ", ".join(columns)
@@ -277,8 +326,12 @@ def _parts(
         f"SELECT {names}, sum(ns)::BIGINT AS ns FROM {table} GROUP BY ALL ORDER BY ns DESC, {names}"
     )
     times = {_key(row, columns): int(row["ns"]) for row in frame.to_dict("records")}
-    if of_step != "true":
-        times |= {key: 0 for key in means if key not in times}
+    if step is not None:
+        pid = _optional(step["pid"])
+        of_process = (
+            key for key in means if dict(zip(columns, key, strict=True)).get("step_pid", pid) == pid
+        )
+        times |= {key: 0 for key in of_process if key not in times}
     return [
         Part(
             dict(zip(columns, key, strict=True)),

@@ -39,7 +39,7 @@ def print_explanation(title: str, found: Explanation) -> None:
             f" 95 % within {duration(found.p95_ns)}, the longest {duration(found.longest_ns)}."
         )
     )
-    if (said := together(found.processes)) is not None:
+    if (said := together(found)) is not None:
         out.print(safe(said))
     if found.lossy:
         out.print("Events were lost, so waits may be missing or too short.", style="red")
@@ -61,7 +61,10 @@ def print_explanation(title: str, found: Explanation) -> None:
         "What the time of all steps depended on",
         ("share", "where", "what the thread does"),
         (
-            *((percent(100 * part.share), where(part.group), what(part.group)) for part in shown),
+            *(
+                (percent(100 * part.share), where(part.group, found.targets), what(part.group))
+                for part in shown
+            ),
             *([(percent(100 * rest), "elsewhere", "")] if rest > _LEAST_SHARE else []),
         ),
         left=("where", "what the thread does"),
@@ -71,19 +74,19 @@ def print_explanation(title: str, found: Explanation) -> None:
 
 
 def _print_step(out: Any, step: SlowStep, found: Explanation) -> None:
-    called = step_called(step, found.processes)
+    called = step_called(step, found)
     times = step.total_ns / found.median_ns
     head = f"{called} took {duration(step.total_ns)}, {times:.1f} times the median."
     more = [p for p in step.parts if p.more_ns > _LEAST_MORE * step.total_ns][:_MOST_MORE]
     out.print(safe(head), style="bold")
-    if more and found.typical_steps > 1:
-        out.print(safe(compared(step, found.typical_ns, more[0])))
+    if more and step.typical_steps > 1:
+        out.print(safe(compared(step, more[0], found.targets)))
     _print_longest_storage(out, step)
     print_table(
         out,
         "",
         ("time", "more", "where", "what the thread does"),
-        _rows(more),
+        _rows(more, found),
         left=("where", "what the thread does"),
         note="" if more else "It has no more of anything than a typical step.",
     )
@@ -105,11 +108,11 @@ def _print_longest_storage(out: Any, step: SlowStep) -> None:
     out.print(safe(said))
 
 
-def _rows(parts: Iterable[Part]) -> Iterable[tuple[str, ...]]:
+def _rows(parts: Iterable[Part], found: Explanation) -> Iterable[tuple[str, ...]]:
     for part in parts:
         yield (
             duration(part.ns),
             f"+{duration(part.more_ns)}",
-            where(part.group),
+            where(part.group, found.targets),
             what(part.group),
         )

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tracer.analysis.explain.explanation import Part, SlowStep
+from tracer.analysis.explain.explanation import Explanation, Part, SlowStep
 from tracer.analysis.findings.finding import file_name, name, seconds, size
 from tracer.analysis.views.critical_path import RUN
 from tracer.analysis.views.sync_parts import AWAITED
@@ -53,22 +53,37 @@ def step_name(epoch: int | None, step: int) -> str:
     return f"{'' if epoch is None else f'{epoch}:'}{step}"
 
 
-def step_called(step: SlowStep, processes: int) -> str:
-    """Returns the name of a step in a sentence, with its thread if several processes have steps.
+def process_called(pid: int | None, targets: Mapping[int, str | None]) -> str:
+    """Returns the name of a process that has steps: "process 107 of peer".
+
+    `targets`: as in `Explanation`. The target is named if the processes have different ones.
+    """
+    if pid is None:
+        return "an unknown process"
+    target = targets.get(pid)
+    told = target is not None and len(set(targets.values())) > 1
+    return f"process {pid}" + (f" of {name(target)}" if told else "")
+
+
+def step_called(step: SlowStep, found: Explanation) -> str:
+    """Returns the name of a step in a sentence, with its process if several have steps.
 
     The pass of its epoch is named if a process begins its epochs anew.
     """
     which = "" if step.epoch_pass is None else f" (pass {step.epoch_pass})"
-    whose = f" of thread {step.tid}" if processes > 1 else ""
+    whose = ""
+    if found.processes > 1:
+        thread = "" if step.tid == step.pid else f" thread {step.tid} in"
+        whose = f" of{thread} {process_called(step.pid, found.targets)}"
     if step.step is None:
         epoch = "" if step.epoch is None else f" of epoch {step.epoch}"
         return f"A step without a number{epoch}{which}{whose}"
     return f"Step {step_name(step.epoch, step.step)}{which}{whose}"
 
 
-def compared(step: SlowStep, typical_ns: float, longer: Part) -> str:
+def compared(step: SlowStep, longer: Part, targets: Mapping[int, str | None]) -> str:
     """Returns a sentence on a step beside a typical one, and on a part of it that is longer."""
-    more_ns, part_ns = round(step.total_ns - typical_ns), round(longer.more_ns)
+    more_ns, part_ns = round(step.total_ns - step.typical_ns), round(longer.more_ns)
     part = f"{duration(part_ns)} more in"
     if part_ns <= more_ns:
         said = f"has {duration(more_ns)} more than a typical step, {duration(part_ns)} of it in"
@@ -78,7 +93,7 @@ def compared(step: SlowStep, typical_ns: float, longer: Part) -> str:
         said = f"has {duration(-more_ns)} less than a typical step, but {part}"
     else:
         said = f"takes as long as a typical step, but {part}"
-    return f"It {said}: {where(longer.group)}, which {what(longer.group)}."
+    return f"It {said}: {where(longer.group, targets)}, which {what(longer.group)}."
 
 
 def steps_name(stage: str | None) -> str:
@@ -86,11 +101,15 @@ def steps_name(stage: str | None) -> str:
     return {"train": "training steps", "inference": "inference steps"}.get(stage or "", "steps")
 
 
-def together(processes: int) -> str | None:
+def together(found: Explanation) -> str | None:
     """Returns a sentence if the steps are those of several processes."""
-    if processes < 2:
+    if found.processes < 2:
         return None
-    return f"They are those of {processes} processes together; --by thread tells these apart."
+    if any("step_pid" in part.group for part in found.parts):
+        then = "a step is compared with typical ones of its process"
+    else:
+        then = "--by thread tells these apart"
+    return f"They are those of {found.processes} processes together; {then}."
 
 
 def meanwhile(served: Sequence[Mapping[str, Any]]) -> str:
@@ -126,11 +145,16 @@ def line_name(line: str) -> str:
     return f"{name(function)} ({file_name(place.removesuffix(')'))})"
 
 
-def where(part: Mapping[str, Any]) -> str:
+def where(part: Mapping[str, Any], targets: Mapping[int, str | None] | None = None) -> str:
     """Returns the thread and the phase of a part: "fetch, in pt_data_worker".
 
     Parts by target have the target of any thread instead, and parts by file are of any thread.
+    Parts by thread have the process of the step, too, if there are several. `targets`: as in
+    `Explanation`.
     """
+    if "step_pid" in part and targets is not None and len(targets) > 1:
+        others = {key: value for key, value in part.items() if key != "step_pid"}
+        return f"{process_called(part['step_pid'], targets)}, {where(others)}"
     if "target" in part:
         return "no target" if part["target"] is None else f"target {name(part['target'])}"
     if "thread" not in part:

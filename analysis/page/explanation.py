@@ -52,7 +52,7 @@ def explanation_page(title: str, found: Explanation, times: pd.DataFrame, waitin
             "What the time of all steps depended on",
             "Each bar is a step, or the mean of neighbouring steps.",
             draw.step_times(times) if len(times) else None,
-            _table(found.parts, with_typical=False),
+            _table(found.parts, found, with_typical=False),
         ),
         *([_waiting(waiting)] if len(waiting.boxes) else []),
         *(_of_step(number, step, found) for number, step in enumerate(found.slowest)),
@@ -98,20 +98,21 @@ def _waiting(waiting: Waiting) -> Section:
 
 
 def _of_step(number: int, step: SlowStep, found: Explanation) -> Section:
-    called = step_called(step, found.processes)
+    called = step_called(step, found)
     more = [part for part in step.parts if part.more_ns > 0]
     about = f"{step.total_ns / found.median_ns:.1f} times the median."
     if more:
         about += (
-            f" Most of all, it has more of this than a typical step: {where(more[0].group)},"
-            f" {what(more[0].group)} (+{duration(more[0].more_ns)})."
+            " Most of all, it has more of this than a typical step:"
+            f" {where(more[0].group, found.targets)}, {what(more[0].group)}"
+            f" (+{duration(more[0].more_ns)})."
         )
     return Section(
         f"step-{number}",
         f"{called}: {duration(step.total_ns)}",
         about,
         draw.threads_of_step(_segments(step)),
-        _table(step.parts, with_typical=True),
+        _table(step.parts, found, with_typical=True),
     )
 
 
@@ -136,11 +137,11 @@ def _said(segment: dict[str, Any]) -> str:
     return said
 
 
-def _table(parts: list[Part], with_typical: bool) -> PageTable:
+def _table(parts: list[Part], found: Explanation, with_typical: bool) -> PageTable:
     rows = []
     for part in parts[:_MOST_PARTS]:
         row: dict[str, object] = {
-            "where": where(part.group),
+            "where": where(part.group, found.targets),
             "what the thread does": what(part.group),
             "time_ms": part.ns / 1e6,
             "share": part.share,

@@ -25,6 +25,7 @@ SELECT coalesce(w.target, '') AS target, w.kind, w.dur_ns, CASE
                 WHEN k.kernel THEN 'kernel' ELSE 'process' END
         WHEN w.kind = 'timer' THEN 'itself'
         WHEN w.kind = 'gpu' THEN 'GPU'
+        WHEN w.kind = 'throttled' THEN 'its CPU quota'
         WHEN w.kind = 'cpu' AND w.certainty = 'exact' THEN 'idle CPU'
         WHEN w.detail IS NULL THEN 'unknown'
         WHEN w.kind = 'fault' THEN 'file'
@@ -119,7 +120,7 @@ WAITS = MergedTable(
         Column(
             "whose",
             "itself, another target, a container, a kernel thread, another process, a device, a "
-            "file, a GPU, an idle CPU, or unknown",
+            "file, a GPU, an idle CPU, its CPU quota (the target had used it up), or unknown",
             "whose",
             text=True,
         ),

@@ -107,14 +107,14 @@ FROM path_rows w JOIN path_steps s USING (span) {_JOINS} {JOIN_STACKS}
 _SUMS = f"""
 CREATE OR REPLACE TEMP TABLE {SUMS} AS
 WITH sums AS (
-    SELECT s.tid AS step_tid, s.typical, w.phase, w.life, w.kind, w.detail, w.call, w.by_tid,
-        w.by_life, w.certainty, w.owner, l.row, sum(w.dur_ns) AS dur_ns
+    SELECT s.pid AS step_pid, s.tid AS step_tid, s.typical, w.phase, w.life, w.kind, w.detail,
+        w.call, w.by_tid, w.by_life, w.certainty, w.owner, l.row, sum(w.dur_ns) AS dur_ns
     FROM path_rows w JOIN (SELECT *, {{typical}} AS typical FROM path_steps WHERE {{which}}) s
         USING (span)
     LEFT JOIN waiting_lines l ON w.row = l.row
     GROUP BY ALL
 )
-SELECT w.step_tid, w.typical, n.name AS phase, w.dur_ns, {_TEXTS} FROM sums w {_JOINS}
+SELECT w.step_pid, w.step_tid, w.typical, n.name AS phase, w.dur_ns, {_TEXTS} FROM sums w {_JOINS}
 """
 
 
@@ -260,9 +260,9 @@ def path_sums(trace: Trace, typical: str = "") -> str:
     """Makes the table `path_sums` and returns its name: segments of `main_steps`, added up.
 
     Columns: those of `critical_path` from phase to stack, but ts and all of the step's, except
-    step_tid; and `typical`: true for steps for which `typical`, an SQL condition over columns of
-    `steps`, holds. `dur_ns` is the sum of all segments with the same values. A table that exists is
-    made anew only for another `typical` than "".
+    step_pid and step_tid; and `typical`: true for steps for which `typical`, an SQL condition over
+    columns of `steps`, holds. `dur_ns` is the sum of all segments with the same values. A table
+    that exists is made anew only for another `typical` than "".
     """
     which = main_steps(trace)
     if typical or SUMS not in trace.made:

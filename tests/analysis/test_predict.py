@@ -231,7 +231,20 @@ def test_the_memory_has_to_be_given(tracer, tmp_path):
     assert "--memory" in tracer("predict", "a.trace", status=2).err
 
 
-@pytest.mark.parametrize("size", ["999999999999999T", "0.001K"])
+@pytest.mark.parametrize("option", ["--memory", "--own-memory", "--read-ahead"])
+@pytest.mark.parametrize(("size", "in_bytes"), [("128", "128"), ("0.5", "0.5"), ("63K", "64512")])
+def test_a_size_below_one_page_is_refused(tracer, tmp_path, option, size, in_bytes):
+    made = looped(pages=256, epochs=3)
+    host = {"machine": "aarch64", "cpus": 2, "memory_bytes": 1 << 30, "page_size": 64 << 10}
+    make_trace(tmp_path / "a.trace", made.tables, targets=ONE, clock=made.clock, host=host).close()
+    given = {"--memory": "1M", option: size}
+    asked = [part for pair in given.items() for part in pair]
+    error = tracer("predict", "a.trace", *asked, status=2).err
+    said = f"{option} {size} means {in_bytes} bytes, less than one page of 65536 bytes; give e.g. "
+    assert said in error and len(error.splitlines()) == 1
+
+
+@pytest.mark.parametrize("size", ["999999999999999T", "4K"])
 def test_any_size_has_an_answer(tracer, tmp_path, size):
     make_loop(tmp_path / "a.trace")
     sizes = ("--own-memory", size, "--read-ahead", size)

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.traces import make_trace
 from tracer.analysis.compare.measured import measured
-from tracer.analysis.report.waits import WAITS, waits_table
+from tracer.analysis.report.waits import WAITS, path_times, waits_table
 from tracer.analysis.views.waits import waits
 
 JOB, PEER, DB = 7, 9, 30
@@ -107,6 +107,31 @@ def test_a_thread_of_the_kernel_is_told_from_the_program_that_has_its_number_lat
         ("cpu", "kernel", "kworker"): (1, 12, 12),
         ("cpu", "process", "tar"): (1, 19, 19),
     }
+
+
+def test_throttled_time_is_charged_to_the_cpu_quota_of_the_target(tmp_path):
+    """The thread comes late to an idle CPU: while its cgroup is throttled, and while it is not."""
+    late = 30_000_000
+    away = [off(ts, late, JOB, "R", ran=0, delay=late) for ts in (1_100_000_000, 2_100_000_000)]
+    samples = [
+        {"ts": second * 10**9, "target": "job", "name": "cgroup_throttled", "value": value}
+        for second, value in ((1, 0), (2, 40), (3, 0))
+    ]
+    step = {"start": 1_000_000_000, "end": 3_000_000_000, "pid": JOB, "tid": JOB, "name": "step",
+            "step": 0}  # fmt: skip
+    tables = {"processes": PROCESSES, "off_cpu": away, "samples": samples, "phases": [step]}
+    clock = {"name": "mono", "start_ns": 0, "end_ns": 4 * 10**9}
+    with make_trace(tmp_path / "t", tables, targets=TARGETS, clock=clock) as trace:
+        found = waits_table(trace)
+        path, steps = path_times(trace)
+    assert sorted(found[["kind", "whose"]].itertuples(index=False, name=None)) == [
+        ("cpu", "idle CPU"),
+        ("throttled", "its CPU quota"),
+    ]
+    assert found["blamed"].isna().all()
+    assert found["path_s"].tolist() == found["total_s"].tolist() == [late / 1e9] * 2
+    waited = path[path["kind"] != "run"]
+    assert set(waited["whose"]) == {"idle CPU", "its CPU quota"} and steps == 1
 
 
 def test_the_sums_are_those_of_the_waits(table):

@@ -289,7 +289,7 @@ def test_two_trainings_of_a_recording_are_said_to_count_together(tmp_path, trace
     assert any("the whole machine was recorded" in note for note in compared.notes)
     text = " ".join(tracer("explain", tmp_path / "t", "--by", "thread").out.split())
     assert "They are those of 2 processes together" in text
-    assert f"Step 0:0 of thread {PEER} took 100 ms" in text
+    assert f"Step 0:0 of process {PEER} took 100 ms" in text
     assert f"the step's thread {JOB}" in text and f"the step's thread {PEER}" in text
 
 

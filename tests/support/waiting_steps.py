@@ -54,6 +54,27 @@ def steps_of(waits_ms: list[float], stage: str = "train") -> dict[str, list[dict
     return tables
 
 
+def beside(
+    tables: dict[str, list[dict]], others: dict[str, list[dict]], target: str, more: int = 100
+) -> dict[str, list[dict]]:
+    """Returns the tables of two such jobs. The second has `target`, and numbers `more` higher."""
+    numbers = {JOB: JOB + more, WORKER: WORKER + more, 1: 1}
+    moved = {
+        name: [
+            row
+            | {
+                key: numbers[row[key]]
+                for key in ("pid", "tid", "ppid", "waker_tid")
+                if row.get(key)
+            }
+            for row in rows
+        ]
+        for name, rows in others.items()
+    }
+    moved["processes"] = [row | {"target": target} for row in moved["processes"]]
+    return {name: rows + moved[name] for name, rows in tables.items()}
+
+
 def make_waiting(folder: Path) -> Trace:
     """Makes a trace of some such steps, the first of which also waits for a GPU."""
     tables = steps_of([2, 2, 40, 2])

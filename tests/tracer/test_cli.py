@@ -51,6 +51,26 @@ def test_help_lists_the_verbs_and_imports_nothing_heavy(tracer):
 
 
 @pytest.mark.parametrize(
+    ("mistyped", "meant"),
+    [
+        (("repotr", "x.trace"), "'report'"),
+        (("simualte",), "'simulate'"),
+        (("study", "rnu"), "'run'"),
+        (("report", "--jsno", "x.trace"), "--json"),
+        (("simulate", "x.trace", "--capactiy", "4K"), "--capacity"),
+    ],
+)
+def test_a_mistyped_verb_or_option_gets_the_one_that_was_meant(tracer, mistyped, meant):
+    said = " ".join(tracer(*mistyped, status=2).err.split())
+    assert re.search(rf"(Did you mean|Possible options:) {meant}", said), said
+
+
+def test_a_verb_like_no_other_gets_no_suggestion(tracer):
+    said = tracer("zzz", status=2).err
+    assert "No such command 'zzz'." in said and "Did you mean" not in said
+
+
+@pytest.mark.parametrize(
     "verb",
     [
         "doctor",
@@ -274,6 +294,21 @@ class TestSimulate:
     )
     def test_impossible_arguments_are_refused_in_one_line(self, tracer, arguments, said):
         assert said in one_line(tracer("simulate", FIXTURE, *arguments, status=2).err)
+
+    @pytest.mark.parametrize(
+        ("size", "in_bytes"), [("64", "64"), ("0.25", "0.25"), ("3.5K", "3584"), ("4095", "4095")]
+    )
+    def test_a_capacity_below_one_page_is_refused_with_the_mends(self, tracer, size, in_bytes):
+        error = one_line(tracer("simulate", FIXTURE, "--capacity", size, status=2).err)
+        assert error == (
+            f"tracer: --capacity {size} means {in_bytes} bytes, less than one page of 4096 bytes;"
+            " give e.g. --capacity 64K, --capacity-pages 64 or --capacity-share 0.25\n"
+        )
+
+    @pytest.mark.parametrize(("size", "pages"), [("0", 0), ("0K", 0), ("4096", 1), ("4K", 1)])
+    def test_a_capacity_of_no_page_or_one_is_taken(self, tracer, size, pages):
+        found = tracer("simulate", FIXTURE, "--capacity", size, "--json").json
+        assert found["capacity_pages"] == pages
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from tracer.probes.errors import ExitCode, Interrupted, TracerError
+from tracer.probes.notice import show_notices
 from tracer.probes.text import printable
 from tracer.store.interrupt import FirstSignal
 from tracer.version import VERSION
@@ -88,6 +89,9 @@ class Verbs(_Group):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Imports and returns the verb that is called or completed."""
+        if args and args[0] not in _entry_points():
+            # Typer suggests similar names of these.
+            self.commands = {verb: self.get_command(ctx, verb) for verb in self.list_commands(ctx)}
         name, _, rest = super().resolve_command(ctx, args)
         if name is None:
             return name, None, rest
@@ -201,6 +205,8 @@ def main() -> None:
     # Imports make many objects and no garbage; a verb starts 0.3 s sooner with fewer collections.
     gc.set_threshold(50_000, 20, 50)
     _open_standard_streams()
+    if sys.stderr.isatty():
+        show_notices(lambda text: say(f"tracer: {text}"))
     try:
         with terminable():
             app()

@@ -336,7 +336,10 @@ def record(
     options.cuda_sync = cuda_sync
 
     from tracer.cli.progress import RecordingProgress
+    from tracer.probes.notice import show_notices
 
+    if quiet:
+        show_notices(None)
     with RecordingProgress(quiet) as progress:
         outcome = run(options, progress)
     if not quiet:

@@ -45,6 +45,11 @@ class Capacity:
             )
         if self.bytes is not None and not 0 <= self.bytes < _MOST_PAGES * PAGE_BYTES:
             raise UsageError(f"a capacity of {self.bytes} bytes cannot be", "give e.g. 64M")
+        if self.bytes is not None and 0 < self.bytes < PAGE_BYTES:
+            raise UsageError(
+                f"a capacity of {self.bytes} bytes is less than one page of {PAGE_BYTES} bytes",
+                "give the bytes of whole pages",
+            )
         if self.share is not None and not (
             math.isfinite(self.share) and 0 <= self.share <= _MOST_SHARE
         ):

@@ -43,7 +43,7 @@ from tracer.analysis.flushlayer.trace.page_count import check_pages
 from tracer.analysis.flushlayer.trace.recorded import recorded_requests
 from tracer.analysis.flushlayer.trace.writers import EVERYBODY
 from tracer.probes.errors import UsageError
-from tracer.sizes import parse_size
+from tracer.sizes import parse_page_size
 from tracer.store.manifest import duration_s
 from tracer.store.trace import Trace
 
@@ -148,8 +148,8 @@ def load(path: Path) -> Plan:
         tuple(find_device(name, "nvm", extra) for name in dict.fromkeys(sweep.medium)),
         tuple(find_device(name, "disk", extra) for name in dict.fromkeys(sweep.disk)),
         tuple(
-            Capacity(bytes=parse_size(text)) if isinstance(text, str) else Capacity(share=text)
-            for text in dict.fromkeys(sweep.capacity)
+            _capacity(path, given) if isinstance(given, str) else Capacity(share=given)
+            for given in dict.fromkeys(sweep.capacity)
         ),
     )
     if sweep.knobs and (sweep.model, sweep.identity, sweep.buffer) != (
@@ -177,6 +177,11 @@ def load(path: Path) -> Plan:
             f"{path} needs {rows} simulations, and {_MOST} is the limit", "list fewer values"
         )
     return plan
+
+
+def _capacity(path: Path, size: str) -> Capacity:
+    mend = 'write e.g. "64K", or a share of the distinct pages without quotation marks, e.g. 0.25'
+    return Capacity(bytes=parse_page_size(size, PAGE_BYTES, f"{path}: capacity", mend))
 
 
 def run(

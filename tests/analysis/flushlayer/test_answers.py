@@ -93,7 +93,7 @@ class TestCapacity:
     @pytest.mark.parametrize(
         "wrong",
         [{"pages": -1}, {"share": math.nan}, {"share": -0.1}, {"bytes": 1 << 60},
-         {"pages": 1, "share": 0.1}],
+         {"bytes": 64}, {"bytes": 4095}, {"pages": 1, "share": 0.1}],
     )  # fmt: skip
     def test_impossible_capacities_are_refused(self, wrong):
         with pytest.raises(UsageError):
@@ -265,6 +265,8 @@ class TestSweep:
             ("capacity = [0.1]\nmedium = ['tape']\n", "no nvm 'tape'"),
             ("capacity = [0.1]\nidentity = ['name']\n", "identity.0"),
             ("capacity = ['12 apples']\n", "is not a size"),
+            ("capacity = ['16M', '64']\n", "sweep.toml: capacity 64 means 64 bytes, less than one"),
+            ("capacity = ['0.25']\n", "means 0.25 bytes"),
             ("capacity = [0.1\n", "is not TOML"),
             ("capacity = [0.1]\ndevices = 'none.toml'\n", "none.toml"),
             ("capacity = [0.1]\ndestage = ['idle']\n", 'no destage; give model = "timed"'),

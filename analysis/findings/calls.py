@@ -5,7 +5,7 @@ from __future__ import annotations
 from tracer.analysis.findings.finding import Finding, ask, finding, percent
 from tracer.analysis.findings.finding import name as named
 from tracer.analysis.findings.window import Scope, window
-from tracer.analysis.views.gpu_waits import make_gpu_wait_rows
+from tracer.analysis.views.gpu_waits import gpu_waits
 from tracer.probes.gpu_calls import TABLE as GPU_CALLS
 from tracer.store.trace import Trace
 
@@ -23,7 +23,7 @@ def calls(trace: Trace) -> list[Finding]:
         return []
     rows, but = "syscalls", ""
     if not trace.is_empty(GPU_CALLS.name):
-        make_gpu_wait_rows(trace)
+        gpu_waits(trace)
         rows, but = _OUTSIDE_GPU_WAITS, ", apart from waits for the GPU"
     answer = ask(
         trace,
@@ -48,7 +48,7 @@ def calls(trace: Trace) -> list[Finding]:
 
 _OUTSIDE_GPU_WAITS = """(
     SELECT c.* FROM syscalls c ASOF LEFT JOIN (
-        SELECT tid, ts AS waits, ts + dur_ns AS ended FROM gpu_wait_rows WHERE dur_ns IS NOT NULL
+        SELECT tid, ts AS waits, ts + dur_ns AS ended FROM gpu_waits WHERE dur_ns IS NOT NULL
     ) g ON c.tid = g.tid AND c.ts >= g.waits
     WHERE coalesce(c.ts >= g.ended, true)
 )"""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from tracer.analysis.findings.finding import Answer, Finding, ask, finding, percent, seconds
-from tracer.analysis.findings.window import Window, window
+from tracer.analysis.findings.window import Scope, Window, window
 from tracer.analysis.views.critical_path import RUN, critical_path, has_paths
-from tracer.analysis.views.gpu_waits import gpu_waits
+from tracer.analysis.views.gpu_waits import waited_in
+from tracer.analysis.views.steps import OUTER_PARTS
 from tracer.analysis.views.steps import steps as steps_view
-from tracer.probes.gpu_calls import TABLE as CALLS
 from tracer.store.trace import Trace
 
 _PARTS = ("forward", "backward", "optimizer")
@@ -68,15 +68,17 @@ def _overhead(trace: Trace, over: Window) -> list[Finding]:
         f" ({seconds(answer.number('s'))} each), for example moving data, reading the loss, or"
         " logging"
     )
-    waited = _gpu_share(trace, over, f"coalesce(g.phase, '') NOT IN {_ALL_PARTS}")
+    waited = _gpu_overhead(trace, over)
+    scopes: tuple[Scope, ...] = ()
     if waited is not None and waited.value >= _MUCH:
-        of_it = min(waited.value / answer.value, 1)
-        sentence += f"; in {percent(100 * of_it)} of this time, it waits for the GPU"
+        scopes = (Scope.TARGET,)
+        of_it = min(waited.number("of_overhead"), 100.0)
+        sentence += f"; in {percent(of_it)} of this time, it waits for the GPU"
     outside = f"kind = '{RUN}' AND tid = step_tid AND coalesce(phase, '') NOT IN {_ALL_PARTS}"
     weight = _own(trace, over, answer.value / 100, outside)
     if waited is not None and not has_paths(trace):
         weight = max(weight - waited.value / 100, 0.0)
-    return [finding(trace, over, (), "overhead", answer, sentence, "%", weight)]
+    return [finding(trace, over, scopes, "overhead", answer, sentence, "%", weight)]
 
 
 def _waiting_for_gpu(trace: Trace, over: Window) -> list[Finding]:
@@ -97,26 +99,26 @@ def _waiting_for_gpu(trace: Trace, over: Window) -> list[Finding]:
         f"in {percent(answer.value)} of a minibatch's time, its thread waits for the GPU"
         f" ({seconds(answer.number('s'))} each)"
     )
-    weight = answer.value / 100
-    return [finding(trace, over, (), "waits for the GPU", answer, sentence, "%", weight)]
+    weight, scopes = answer.value / 100, (Scope.TARGET,)
+    return [finding(trace, over, scopes, "waits for the GPU", answer, sentence, "%", weight)]
 
 
-def _gpu_share(trace: Trace, over: Window, which: str) -> Answer | None:
-    """Returns the share (%) of the steps' time in which their threads wait for the GPU.
+def _gpu_overhead(trace: Trace, over: Window) -> Answer | None:
+    """Returns the share (%) of the steps' time that is overhead and waits for the GPU.
 
-    `which`: SQL, true for the rows g of `gpu_waits` that count. None if no such waits were
-    recorded.
+    Column of_overhead: its share (%) of the overhead. None if no such waits were recorded.
     """
-    if CALLS.name not in trace.tables:
-        return None
-    gpu_waits(trace)
-    rows = f"FROM steps WHERE {over.steps}"
+    known = f"FROM steps WHERE {over.steps} AND gpu_wait_ns IS NOT NULL"
+    parts = (
+        f"FROM ({OUTER_PARTS}) WHERE (pid, tid, step_start) IN (SELECT (pid, tid, start) {known})"
+    )
     return ask(
         trace,
-        f"SELECT 100 * sum(g.dur_ns) / (SELECT sum(total_ns) {rows}) AS value FROM gpu_waits g"
-        f" ASOF JOIN (SELECT pid, tid, start, total_ns {rows}) s"
-        " ON g.pid = s.pid AND g.tid = s.tid AND g.ts >= s.start"
-        f" WHERE g.ts - s.start < s.total_ns AND {which}",
+        "SELECT 100 * (gpu - in_parts) / total AS value,"
+        " 100 * (gpu - in_parts) / overhead AS of_overhead"
+        " FROM (SELECT sum(gpu_wait_ns) AS gpu, sum(total_ns) AS total,"
+        f" sum(overhead_ns) AS overhead {known}),"
+        f" (SELECT coalesce(sum(waited), 0) AS in_parts FROM {waited_in(parts)})",
     )
 
 

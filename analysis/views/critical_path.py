@@ -59,7 +59,7 @@ SELECT t.life - 1 AS lane, g.ts
 FROM (
     SELECT l.tid, g.ts FROM phase_segments g JOIN phase_lanes l USING (lane)
     UNION ALL
-    SELECT tid, unnest([ts, ts + dur_ns]) FROM gpu_wait_rows WHERE dur_ns IS NOT NULL
+    SELECT tid, unnest([ts, until]) FROM gpu_wait_spans WHERE until IS NOT NULL
 ) g JOIN threads t ON g.tid = t.tid AND g.ts >= t.begun AND g.ts < t.until
 ORDER BY ALL
 """

@@ -7,7 +7,7 @@ optimizer.
 
 from __future__ import annotations
 
-from tracer.analysis.views.gpu_waits import ROWS, make_gpu_wait_rows
+from tracer.analysis.views.gpu_waits import make_gpu_wait_rows, waited_in
 from tracer.analysis.views.nesting import NEVER, cut
 from tracer.analysis.views.phase_times import make_phase_times
 from tracer.analysis.views.view import View
@@ -89,6 +89,18 @@ ORDER BY lane, p.start, p."end" DESC, number
 """
 """SQL for the parts of steps. `step_start` is null for parts other than fetches."""
 
+OUTER_PARTS = """
+SELECT p.pid, p.tid, p.start, p."end", least(s.start, first) AS step_start
+FROM (
+    SELECT *, min(start) OVER (PARTITION BY id) AS first, coalesce(max("end") OVER (
+        PARTITION BY id ORDER BY start, number ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+    ) >= "end", false) AS nested
+    FROM step_parts
+) p JOIN numbered_steps s USING (id) WHERE NOT nested
+"""
+"""SQL for the parts of steps that lie in no other part: pid, tid, start, end, and the start of the
+step in the view `steps`, which it needs."""
+
 _PLACED = f"""
 CREATE OR REPLACE TEMP TABLE step_parts AS
 WITH part AS (
@@ -119,11 +131,16 @@ FROM early e JOIN consumed c USING (number)
 WHERE coalesce(e.epoch = c.epoch, true) AND coalesce(e.pass = c.pass, true)
 """
 
+_BEGUN = """
+SELECT s.id, s.pid, s.tid, least(s.start, coalesce(first, s.start)) AS start, s."end"
+FROM numbered_steps s LEFT JOIN (SELECT id, min(start) AS first FROM step_parts GROUP BY id)
+    USING (id)
+WHERE s."end" > s.start
+"""
+
 _GPU_WAITS = f"""
 CREATE OR REPLACE TEMP TABLE step_gpu_waits AS
-SELECT c.id, least(if(bool_and(g.dur_ns IS NOT NULL), sum(g.dur_ns), NULL), {_LATEST})::BIGINT AS ns
-FROM {ROWS} g ASOF JOIN step_cuts c ON g.pid = c.pid AND g.tid = c.tid AND g.ts >= c.ts
-WHERE c.id IS NOT NULL GROUP BY c.id
+SELECT id, if(unknown = 0, least(waited, {_LATEST}), NULL)::BIGINT AS ns FROM {waited_in(_BEGUN)}
 """
 
 _SQL = f"""
@@ -159,7 +176,8 @@ WITH outer_part AS (
 ), whole AS (
     SELECT s.* REPLACE ({_LASTS} AS until), least(s.start, coalesce(first, s.start)) AS begun,
         {_OF_ENDED},
-        if(s."end" IS NOT NULL AND $recorded, if(w.id IS NULL, 0, w.ns), NULL) AS gpu_wait_ns
+        if(s."end" IS NOT NULL AND s.tid IS NOT NULL AND $recorded,
+            if(w.id IS NULL, 0, w.ns), NULL) AS gpu_wait_ns
     FROM numbered_steps s LEFT JOIN sums USING (id) LEFT JOIN step_gpu_waits w USING (id)
 )
 SELECT whole.pid, whole.tid, whole.stage, whole.epoch, whole.step,
@@ -261,7 +279,7 @@ STEPS = View(
         ),
         _time(
             "gpu_wait_ns",
-            "time in which its thread waits for the GPU, in any of the parts; null: not recorded",
+            "time in which its thread waits for the GPU, in any of the parts; null: not known",
         ),
         Column("source", Type.TEXT, "source of the step: script or inferred"),
     ),

@@ -44,7 +44,7 @@ def test_a_step_is_its_parts_and_what_is_left(tmp_path):
         assert only(trace) == {
             "total": 100, "fetch_stall": 30, "compute": 53, "forward": 15, "backward": 30,
             "optimizer": 8, "checkpoint": 4, "overhead": 13,
-            "gpu_forward": None, "gpu_backward": None, "gpu_optimizer": None,
+            "gpu_forward": None, "gpu_backward": None, "gpu_optimizer": None, "gpu_wait": None,
         }  # fmt: skip
 
 

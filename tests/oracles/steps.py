@@ -109,7 +109,7 @@ def own_gpu_time(part: Phase, parts: list[Phase], outer: Any) -> int | None:
 def row_of(step: Phase, parts: list[Phase], stage: Phase | None, outer: Any) -> dict[str, Any]:
     start = min([step["start"], *(part["start"] for part in parts)])
     row = {name: step[name] for name in ("pid", "tid", "epoch", "step", "end", "source")}
-    row |= {"stage": stage and stage["name"], "start": start}
+    row |= {"stage": stage and stage["name"], "start": start, "gpu_wait_ns": None}
     times = dict.fromkeys(
         ["total_ns", "fetch_stall_ns", "compute_ns", *(f"{p}_ns" for p in PARTS[1:])]
     )

@@ -54,6 +54,6 @@ PROBE = Probe(
     TABLE,
     tuple(Event(f"{GROUP}:{label}", label, feed=Feed.UPROBE) for label in PLACES),
     Scope.TARGET,
-    rate="two events per synchronization or copy; each costs every program that uses the GPU 3 to 12 us",
+    rate="two events per synchronization or copy; each costs all programs of the GPU 3 to 12 us",
     optional=True,
 )

@@ -15,7 +15,11 @@ MEMORY_USE = Series(
     "%",
     "share of the driver's last sampling period in which GPU memory was read or written",
 )
-MEMORY = Series("gpu_memory", "bytes", "GPU memory in use")
+MEMORY = Series(
+    "gpu_memory",
+    "bytes",
+    "GPU memory in use, and what the driver reserves (nvidia-smi leaves that out)",
+)
 POWER = Series("gpu_power", "W", "power of the board, averaged by the driver")
 ENERGY = Series(
     "gpu_energy",

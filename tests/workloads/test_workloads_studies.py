@@ -10,6 +10,7 @@ from tracer.workloads.modes.machine import Machine
 from tracer.workloads.modes.mode import PowerMode
 from tracer.workloads.options import CheckpointWay
 from tracer.workloads.studies import media, study
+from tracer.workloads.studies.one_run import record_options
 
 TWO = """
 name = "mine"
@@ -286,3 +287,18 @@ def test_times_and_batches_have_the_study_s_share_of_the_papers(declared):
     assert found == {"train": ["--at-least", "12.0"], "infer": ["--batches", "2625"]}
     least = {run.factors.mode: run.factors.options(1e-9) for run in loaded.runs}
     assert least["infer"] == ["--batches", "1"]
+
+
+@pytest.mark.parametrize(
+    ("given", "probes"),
+    [
+        (["--perf-stat", "--callgraph", "block:block_rq_insert"], ["-e", "default"]),
+        ([], ["-e", "default"]),
+        (["--quiet", "-e", "block"], []),
+        (["-eblock"], []),
+        (["--probes", "block"], []),
+        (["--probes=block", "--linger", "2"], []),
+    ],
+)
+def test_a_run_has_the_probes_that_its_study_names_or_else_the_default_ones(given, probes):
+    assert record_options(given) == [*probes, *given]

@@ -6,7 +6,7 @@ import contextlib
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -80,7 +80,7 @@ def make(
         output,
         options=[*factors.options(study.scale), *seed],
         record=place / _TRACE,
-        record_options=["-e", "default", *study.record],  # a run without events is none
+        record_options=record_options(study.record),
         note=folder / NOTE,
         longest_s=study.longest_s,
     )
@@ -122,6 +122,18 @@ def make(
         facts |= {"state": "failed", "reason": f"{about}{error.strerror}", "summaries": []}
     facts["ended"] = time.time()
     write(place / _RUN, facts)
+
+
+def record_options(given: Sequence[str]) -> list[str]:
+    """Returns the options of `tracer record` for a run of a study that gives some.
+
+    The default probes are asked for by name, since a run without events is none, unless the study
+    names probes.
+    """
+    short = [option for option in given if not option.startswith("--")]
+    named = any(option.startswith("-e") for option in short)
+    named |= any(option.partition("=")[0] == "--probes" for option in given)
+    return [*([] if named else ["-e", "default"]), *given]
 
 
 def _with_weights(

@@ -122,6 +122,14 @@ def test_nothing_is_left_of_a_limit(scratch):
         assert hierarchy.control.read_text() == enabled
 
 
+def test_a_limit_waits_for_the_last_process_below_it(scratch):
+    before = throttle_groups()
+    with Throttle(scratch.device, SLOW, scratch.mount.parent):
+        process = subprocess.Popen(["sleep", "1"])
+    assert throttle_groups() == before
+    assert process.wait() == 0
+
+
 def test_memory_and_a_folder_hold_the_image(tmp_path):
     with Scratch(tmp_path, SIZE, media.find_medium("ram")) as scratch:
         assert os.path.ismount(scratch.mount)

@@ -157,25 +157,29 @@ def take_down(key: Path, devices: Iterable[str]) -> None:
     group = _group(hierarchy, key)
     enabled = sorted(group.glob(f"{_ENABLED}*"))
     with contextlib.suppress(OSError):
-        if not (group / "cgroup.procs").read_text():
-            for note in enabled:
-                note.rmdir()
-        _remove(group)
+        _remove(group, enabled)
         for note in enabled:
             controller = note.name.removeprefix(_ENABLED)
             if not _limits_another(hierarchy, controller):
                 hierarchy.control.write_text(f"-{controller}")
 
 
-def _remove(group: Path) -> None:
-    """Removes an empty group. A thread may count in it for a moment after its end."""
+def _remove(group: Path, enabled: Iterable[Path]) -> None:
+    """Removes a group and its notes, once it is empty. OSError if that fails, or takes too long.
+
+    The guardian of a killed recorder is in it until it has saved what was recorded. A thread may
+    count in it for a moment after its end.
+    """
     deadline = time.monotonic() + _PATIENCE_S
     while True:
         try:
+            if not (group / "cgroup.procs").read_text():
+                for note in enabled:
+                    with contextlib.suppress(FileNotFoundError):
+                        note.rmdir()
             return group.rmdir()
         except OSError as error:
-            late = time.monotonic() > deadline
-            if error.errno != errno.EBUSY or late or (group / "cgroup.procs").read_text():
+            if error.errno != errno.EBUSY or time.monotonic() > deadline:
                 raise
             time.sleep(_ROUND_S)
 

@@ -1,8 +1,8 @@
 """Calls that wait for an NVIDIA GPU: uprobes on the library of CUDA's driver.
 
-A thread that waits for a GPU spins in the library, by default, so that no event of the kernel
-shows it. All programs reach the driver through this library: PyTorch, JAX and CuPy. If it sleeps
-instead (cudaDeviceScheduleBlockingSync), a thread of the library wakes it.
+Programs reach the driver through this library. A thread that waits for a GPU spins in it, by
+default, so that no event of the kernel shows it. If it sleeps instead
+(cudaDeviceScheduleBlockingSync), a thread of the library wakes it.
 
 A copy from or to memory that is not pinned waits, too, until the GPU has come so far.
 """

@@ -35,7 +35,6 @@ class Uprobes:
         self, raw: Path, cpus: list[int], libraries: Mapping[str, Collection[int]]
     ) -> None:
         """Puts the events of each probe, by name, into each of its files (descriptors)."""
-        self.probes = list(libraries)
         self.sources: list[PageSource] = []
         self.formats: dict[str, str] = {}
         self.layout: dict[str, str] = {}

@@ -10,7 +10,7 @@ A copy from or to memory that is not pinned waits, too, until the GPU has come s
 from __future__ import annotations
 
 from tracer.probes.schema import CPU, EVENT, PID, TID, TS, Event, Feed, Probe, Scope, Table
-from tracer.probes.torch_calls import Place
+from tracer.probes.uprobe_place import Place
 
 LIBRARY = "libcuda.so.1"
 PATH = rb"/libcuda\.so(\.[0-9]+)*$"

@@ -22,7 +22,7 @@ from tracer.probes.schema import (
     Type,
     characters,
 )
-from tracer.probes.torch_calls import Place
+from tracer.probes.uprobe_place import Place
 
 GROUP = "libc"
 PATH = rb"/(libc(-[0-9.]+)?\.so(\.[0-9]+)?|(libc\.|ld-)musl-[^/]*\.so(\.[0-9]+)?)$"

@@ -8,8 +8,6 @@ forwards are inferred as the time in between (`tracer.store.training`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tracer.probes.schema import (
     CPU,
     EVENT,
@@ -27,6 +25,7 @@ from tracer.probes.schema import (
     characters,
     number,
 )
+from tracer.probes.uprobe_place import Place
 
 LIBRARY = "libtorch_cpu.so"
 PATH = rb"/libtorch_cpu\.so$"
@@ -35,23 +34,6 @@ GROUP = "torch"
 
 BACKWARD_BEGIN, BACKWARD_END = "backward_begin", "backward_end"
 RECORD_BEGIN, RECORD_END = "record_begin", "record_end"
-
-
-@dataclass(frozen=True)
-class Place:
-    """The place of an event: a function's entry, its returns, or calls of it."""
-
-    symbol: str
-    """The begin of the function's mangled name."""
-    exact: bool = False
-    """`symbol` is all of the name."""
-    returns: bool = False
-    called_near: str = ""
-    """If given, only calls from the code around this function count."""
-    optional: bool = False
-    """The event is left out of a library that lacks the function."""
-    arguments: tuple[tuple[str, str], ...] = ()
-    """The arguments to fetch, as tracefs writes them, by machine: the ABI assigns the registers."""
 
 
 _EXECUTE = "_ZN5torch8autograd6Engine7executeE"

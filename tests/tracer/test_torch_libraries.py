@@ -15,7 +15,8 @@ from tracer.probes.errors import FeatureMissing
 from tracer.probes.kernel import CAPABILITIES
 from tracer.probes.openat import known
 from tracer.probes.symbols.elf import open_elf
-from tracer.probes.torch_calls import LIBRARY, PATH, Place
+from tracer.probes.torch_calls import LIBRARY, PATH
+from tracer.probes.uprobe_place import Place
 from tracer.session.libraries import open_libraries
 from tracer.session.privileges import keep
 

@@ -15,7 +15,7 @@ from tracer.probes.backends.ftrace.page_source import PageSource
 from tracer.probes.backends.uprobes.events import Group
 from tracer.probes.backends.uprobes.places import find_places
 from tracer.probes.errors import FeatureMissing, PermissionMissing
-from tracer.probes.torch_calls import Place
+from tracer.probes.uprobe_place import Place
 
 SUBJECTS = {
     module.PROBE.name: (module.GROUP, module.PLACES) for module in (torch_calls, opens, gpu_calls)

@@ -11,7 +11,7 @@ from tracer.probes.backends.uprobes.library import MOST_PLACES, Library
 from tracer.probes.errors import FeatureMissing, TracerError
 from tracer.probes.symbols.elf_file import ElfImage
 from tracer.probes.text import printable
-from tracer.probes.torch_calls import Place
+from tracer.probes.uprobe_place import Place
 from tracer.probes.workers.confinement import Limits, confine
 from tracer.probes.workers.process import Channel, Unanswered, Worker
 

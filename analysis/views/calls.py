@@ -14,7 +14,7 @@ def _build(trace: Trace) -> None:
 
 CALLS = View(
     "calls",
-    "One row per system call, in the order in which calls ended.",
+    "One row per system call, with whose it is and the phase in which it began.",
     (*TABLE.columns, *COLUMNS),
     needs=(TABLE.name,),
     build=_build,

@@ -17,6 +17,8 @@ import tracer
 
 _NOT_NEEDED = ("tracer.workloads", "tracer.phases.automatic.startup")
 """The jobs need PyTorch; the start-up code runs in the traced job."""
+_LATE = ("typer.rich_utils",)
+"""Modules that verbs import where they need them."""
 _COMPILED = ("tracer.probes", "tracer.store")
 """Packages whose compiled loops every recording runs."""
 
@@ -34,6 +36,8 @@ _modules = [
     for found in pkgutil.walk_packages(tracer.__path__, "tracer.")
     if not found.name.startswith(_NOT_NEEDED)
 ]
+for _name in _LATE:
+    importlib.import_module(_name)
 # Numba registers its implementations when the first kernel is loaded, which takes half a second.
 cpu_target.typing_context.refresh()
 cpu_target.target_context.refresh()

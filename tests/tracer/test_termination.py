@@ -1,6 +1,7 @@
 """A verb that is told to end removes its temporary files first."""
 
 import contextlib
+import multiprocessing
 import os
 import signal
 import threading
@@ -27,6 +28,7 @@ ENDLESS = """
 SELECT sum((a.range + b.range * c.range) % 7)
 FROM range(100000) a, range(100000) b, range(100000) c
 """
+SHORT = "SELECT sum((a.range + b.range) % 2) FROM range(3000) a, range(3000) b"
 GOES_ON = "SELECT range FROM range(1000000000000) WHERE range < 300000 OR hash(range) = 0"
 """A query whose first rows come at once. Its other rows never come."""
 
@@ -132,6 +134,42 @@ def pressed_again():
         with pytest.raises(KeyboardInterrupt):
             interruptible(connection, ask)
         assert ended == [True]
+
+
+def test_ctrl_c_ends_a_query_in_a_fork_of_a_process_that_has_asked():
+    with duckdb.connect() as connection:
+        interruptible(connection, lambda db: db.execute("SELECT 1"))
+    fork = multiprocessing.get_context("fork").Process(target=pressed_again)
+    fork.start()
+    fork.join(60)
+    fork.kill()
+    assert fork.exitcode == 0
+
+
+def test_a_signal_at_the_end_of_a_call_does_not_end_the_next_call():
+    assert within_budget(pressed_at_the_end) is None
+
+
+def pressed_at_the_end():
+    with duckdb.connect() as connection:
+        for _ in range(50):
+            with pytest.raises(KeyboardInterrupt):
+                interruptible(connection, lambda _: press_ctrl_c())
+            asked = interruptible(connection, lambda db: db.execute(SHORT).fetchall())
+            assert asked == [(3000 * 1500,)]
+
+
+def test_somebody_else_who_waits_for_signals_learns_of_them():
+    assert within_budget(pressed_beside_an_event_loop) is None
+
+
+def pressed_beside_an_event_loop():
+    heard, hearing = os.pipe2(os.O_NONBLOCK)
+    signal.set_wakeup_fd(hearing, warn_on_full_buffer=False)
+    with duckdb.connect() as connection, pytest.raises(KeyboardInterrupt):
+        interruptible(connection, lambda db: interruptible(db, lambda _: press_ctrl_c()))
+    assert signal.set_wakeup_fd(-1) == hearing
+    assert os.read(heard, 9) == bytes([signal.SIGINT])
 
 
 def test_a_query_that_another_thread_interrupts_is_no_damage(tmp_path):

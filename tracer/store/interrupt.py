@@ -19,6 +19,8 @@ _Came = list[tuple[int, FrameType | None]]
 
 _ENDING: tuple[int, ...] = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _AGAIN_MS = 1
+_LOOK = b"\0"
+"""A byte that is no signal's number."""
 
 
 class FirstSignal:
@@ -48,7 +50,8 @@ def interruptible(
     """
     if threading.current_thread() is not threading.main_thread():
         return call(connection)
-    with delayed() as (numbers, came), _watched(connection, numbers, came):
+    watch = _watch_of_this_process()
+    with delayed() as (numbers, came), watch.over(_Call(connection, numbers), came):
         return call(connection)
 
 
@@ -77,40 +80,79 @@ def delayed() -> Iterator[tuple[Collection[int], _Came]]:
             before[number](number, frame)
 
 
-@contextlib.contextmanager
-def _watched(
-    connection: duckdb.DuckDBPyConnection, numbers: Collection[int], came: _Came
-) -> Iterator[None]:
-    """Interrupts the queries of the block from another thread once one of the signals has come.
+class _Call:
+    """A call whose queries end if one of some signals comes."""
 
-    An interrupt ends only a query that runs. It is repeated, because the next query of the block
-    may be about to begin.
+    def __init__(self, connection: duckdb.DuckDBPyConnection, numbers: Collection[int]) -> None:
+        self.connection = connection
+        self.numbers = numbers
+        self.is_to_end = False
+
+
+class _Watch:
+    """A thread that interrupts queries of the main thread. A process has one: a start costs 0.2 ms.
+
+    An interrupt ends only a query that runs. It is repeated until the call has ended, because the
+    call's next query may be about to begin.
     """
-    told, telling = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-    before = signal.set_wakeup_fd(telling, warn_on_full_buffer=False)
 
-    def watch() -> None:
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self._told, self._telling = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._lock = threading.Lock()
+        self._calls: list[_Call] = []
+        """The calls that have not ended, one within the other."""
+        self._other = -1
+        """The file descriptor by which somebody else, such as an event loop, learns of signals."""
+        threading.Thread(target=self._watch, name="tracer-signals", daemon=True).start()
+
+    @contextlib.contextmanager
+    def over(self, call: _Call, came: _Came) -> Iterator[None]:
+        """Watches over a call, which is the block. `came` has the signals that came before it."""
+        with self._lock:
+            self._calls.append(call)
+            before = signal.set_wakeup_fd(self._telling, warn_on_full_buffer=False)
+            if before != self._telling:
+                self._other = before
+        try:
+            if came:  # before the file descriptor was set
+                call.is_to_end = True
+                os.write(self._telling, _LOOK)
+            yield
+        finally:
+            signal.set_wakeup_fd(before)
+            with self._lock:
+                self._learn()  # A later call is not to end because of a signal of this one.
+                self._calls.pop()
+
+    def _learn(self) -> None:
+        """Learns of the signals that have come. The lock is held."""
+        with contextlib.suppress(BlockingIOError):
+            numbers = os.read(self._told, 4096)
+            for call in self._calls:
+                call.is_to_end |= any(number in call.numbers for number in numbers)
+            if self._other >= 0 and (others := numbers.replace(_LOOK, b"")):
+                os.write(self._other, others)
+
+    def _watch(self) -> None:
         poll = select.poll()
-        poll.register(told, select.POLLIN)
-        interrupts = bool(came)  # before the file descriptor was set
+        poll.register(self._told, select.POLLIN)
+        repeats = False
         while True:
-            if poll.poll(_AGAIN_MS if interrupts else None):
-                read = os.read(told, 4096)
-                if not read:
-                    return  # the block has ended
-                if before >= 0:
-                    with contextlib.suppress(BlockingIOError):
-                        os.write(before, read)  # an event loop waits for signals, too
-                interrupts = interrupts or any(number in numbers for number in read)
-            if interrupts:
-                connection.interrupt()
+            poll.poll(_AGAIN_MS if repeats else None)
+            with self._lock:
+                self._learn()
+                ending = [call for call in self._calls if call.is_to_end]
+                for call in ending:
+                    call.connection.interrupt()
+            repeats = bool(ending)
 
-    watching = threading.Thread(target=watch, name="tracer-signals")
-    try:
-        watching.start()
-        yield
-    finally:
-        signal.set_wakeup_fd(before)
-        os.close(telling)
-        watching.join()
-        os.close(told)
+
+_watches: list[_Watch] = []
+"""The watch of this process, or of its parent: no thread watches in a fork."""
+
+
+def _watch_of_this_process() -> _Watch:
+    if not _watches or _watches[0].pid != os.getpid():
+        _watches[:] = [_Watch()]
+    return _watches[0]

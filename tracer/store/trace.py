@@ -20,6 +20,7 @@ from tracer.probes.loss import TABLE as LOSS_TABLE
 from tracer.probes.schema import Scope
 from tracer.store import manifest as manifests
 from tracer.store.checked import encoded
+from tracer.store.database import ROW_GROUP, connect, threads_for
 from tracer.store.files import is_held
 from tracer.store.interrupt import delayed, interruptible
 from tracer.store.manifest import Manifest
@@ -40,12 +41,7 @@ ALL_TABLES = {**TABLES, LOSS_TABLE.name: LOSS_TABLE}
 
 _CONTROLS = re.compile(r"[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 _GUARDIAN_S = 60.0
-_THREADS = 8
-"""Most threads of DuckDB: more threads cost more memory than they save time."""
-_THREAD_BYTES = 96 << 20
-"""DuckDB's memory limit for each of its threads and for two more; beyond it, DuckDB spills."""
 _BATCH = 1 << 17
-_ROW_GROUP = 122_880  # rows of a row group of DuckDB's tables
 _UNKNOWN_LOSS = f"""
 INSERT INTO {LOSS_TABLE.name} BY NAME
 SELECT unnest({[scope.value for scope in Scope]}) AS stream, -1 AS cpu,
@@ -149,19 +145,11 @@ class Trace:
 
             if not self._close.alive:  # the trace was closed
                 self._open()
-            threads = min(_THREADS, self._cpus or len(os.sched_getaffinity(0)))
+            threads = threads_for((file.rows for file in self._files.values()), self._cpus)
             with delayed():  # A signal between the two would leave the folder.
                 spill = tempfile.mkdtemp(prefix="tracer-")
                 self._held.callback(shutil.rmtree, spill, ignore_errors=True)
-            connection = duckdb.connect(
-                config={
-                    "autoinstall_known_extensions": False,
-                    "autoload_known_extensions": False,
-                    "temp_directory": spill,
-                    "threads": threads,
-                    "memory_limit": f"{(threads + 2) * _THREAD_BYTES}B",
-                }
-            )
+            connection = connect(threads, spill)
             self._held.callback(connection.close)
             self._own(self._make_views, connection)
             places = ", ".join(f"'{file.place}'" for file in self._files.values())
@@ -252,9 +240,9 @@ class Trace:
         for rows in tables:
             waiting.append(rows)
             count = sum(map(len, waiting))
-            if count >= _ROW_GROUP:
+            if count >= ROW_GROUP:
                 whole = pa.concat_tables(waiting)
-                last = count - count % _ROW_GROUP
+                last = count - count % ROW_GROUP
                 self._insert(name, whole.slice(0, last))
                 waiting = [whole.slice(last)]
         if waiting:

@@ -1,0 +1,44 @@
+"""The DuckDB of a trace: how much of the machine it takes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import duckdb
+
+MOST_THREADS = 8
+"""Most threads of DuckDB: more threads cost more memory than they save time."""
+ROW_GROUP = 122_880
+"""Rows of a row group of DuckDB's tables, which one thread reads."""
+_THREAD_BYTES = 96 << 20
+"""DuckDB's memory limit for each of its threads and for two more; beyond it, DuckDB spills."""
+_rows_of_one_thread = ROW_GROUP
+
+
+def threads_for(rows: Iterable[int], cpus: int | None) -> int:
+    """Returns the number of DuckDB's threads for tables with so many rows.
+
+    `cpus` is the number of CPUs to use, or None for all. Tables of one row group each have one
+    thread: more would only wake each other, which takes a fifth more CPU time.
+    """
+    if max(rows, default=0) <= _rows_of_one_thread:
+        return 1
+    return min(MOST_THREADS, cpus or len(os.sched_getaffinity(0)))
+
+
+def connect(threads: int, spill: str) -> duckdb.DuckDBPyConnection:
+    """Returns a connection to a database in memory, which spills to the folder `spill`."""
+    import duckdb
+
+    return duckdb.connect(
+        config={
+            "autoinstall_known_extensions": False,
+            "autoload_known_extensions": False,
+            "temp_directory": spill,
+            "threads": threads,
+            "memory_limit": f"{(threads + 2) * _THREAD_BYTES}B",
+        }
+    )

@@ -35,23 +35,25 @@ def refused(folder):
     return said
 
 
-@pytest.mark.parametrize(
-    "key",
-    [
-        b'"probes":[' + b"0," * MANY + b"0]",
-        b'"probes":[' + b"[]," * MANY + b"[]]",
-        b'"mounts":[' + b"{}," * MANY + b"{}]",
-        b'"syscall_names":{' + b"".join(b'"%x":0,' % n for n in range(MANY)) + b'"x":0}',
-        b'"perf":{"pids":[' + b"9" * 4000 + b"]}",
-        b'"nobody":' + b"[" * MANY + b"]" * MANY,
-        b'"probes":' + b"[" * MANY + b"]" * MANY,
-    ],
-    ids=["numbers", "lists", "objects", "names", "a number", "deep and unknown", "deep"],
-)
+KEYS = {
+    "numbers": lambda: b'"probes":[' + b"0," * MANY + b"0]",
+    "lists": lambda: b'"probes":[' + b"[]," * MANY + b"[]]",
+    "objects": lambda: b'"mounts":[' + b"{}," * MANY + b"{}]",
+    "names": lambda: (
+        b'"syscall_names":{' + b"".join(b'"%x":0,' % n for n in range(MANY)) + b'"x":0}'
+    ),
+    "a number": lambda: b'"perf":{"pids":[' + b"9" * 4000 + b"]}",
+    "deep and unknown": lambda: b'"nobody":' + b"[" * MANY + b"]" * MANY,
+    "deep": lambda: b'"probes":' + b"[" * MANY + b"]" * MANY,
+}
+"""Made when they are needed: each process of these tests imports this file."""
+
+
+@pytest.mark.parametrize("key", KEYS)
 def test_a_manifest_of_a_few_megabytes_costs_no_gigabyte(tmp_path, key):
     make_trace(tmp_path / "t", {}).close()
     path = tmp_path / "t/manifest.json"
-    path.write_bytes(b"{" + key + b"," + path.read_bytes()[1:])
+    path.write_bytes(b"{" + KEYS[key]() + b"," + path.read_bytes()[1:])
     assert "damaged" in run_within(BYTES, refused, tmp_path / "t", cpu_s=SECONDS)
 
 

@@ -14,31 +14,35 @@ MOST_THREADS = 8
 ROW_GROUP = 122_880
 """Rows of a row group of DuckDB's tables, which one thread reads."""
 _THREAD_BYTES = 96 << 20
-"""DuckDB's memory limit for each of its threads and for two more; beyond it, DuckDB spills."""
+"""DuckDB's memory limit for each thread that a large trace has, and for two more; beyond it, DuckDB
+spills."""
 _rows_of_one_thread = ROW_GROUP
 
 
-def threads_for(rows: Iterable[int], cpus: int | None) -> int:
-    """Returns the number of DuckDB's threads for tables with so many rows.
+def threads_for(rows: Iterable[int], cpus: int) -> int:
+    """Returns the number of DuckDB's threads for tables with so many rows, at most `cpus`.
 
-    `cpus` is the number of CPUs to use, or None for all. Tables of one row group each have one
-    thread: more would only wake each other, which takes a fifth more CPU time.
+    Tables of one row group each have one thread: more would only wake each other, which takes a
+    fifth more CPU time.
     """
-    if max(rows, default=0) <= _rows_of_one_thread:
-        return 1
-    return min(MOST_THREADS, cpus or len(os.sched_getaffinity(0)))
+    return 1 if max(rows, default=0) <= _rows_of_one_thread else min(MOST_THREADS, cpus)
 
 
-def connect(threads: int, spill: str) -> duckdb.DuckDBPyConnection:
-    """Returns a connection to a database in memory, which spills to the folder `spill`."""
+def connect(rows: Iterable[int], cpus: int | None, spill: str) -> duckdb.DuckDBPyConnection:
+    """Returns a connection to a database in memory, which spills to the folder `spill`.
+
+    `rows` are the numbers of rows of the tables to ask, and `cpus` is the number of CPUs to use, or
+    None for all.
+    """
     import duckdb
 
+    cpus = cpus or len(os.sched_getaffinity(0))
     return duckdb.connect(
         config={
             "autoinstall_known_extensions": False,
             "autoload_known_extensions": False,
             "temp_directory": spill,
-            "threads": threads,
-            "memory_limit": f"{(threads + 2) * _THREAD_BYTES}B",
+            "threads": threads_for(rows, cpus),
+            "memory_limit": f"{(min(MOST_THREADS, cpus) + 2) * _THREAD_BYTES}B",
         }
     )

@@ -20,7 +20,7 @@ from tracer.probes.loss import TABLE as LOSS_TABLE
 from tracer.probes.schema import Scope
 from tracer.store import manifest as manifests
 from tracer.store.checked import encoded
-from tracer.store.database import ROW_GROUP, connect, threads_for
+from tracer.store.database import ROW_GROUP, connect
 from tracer.store.files import is_held
 from tracer.store.interrupt import delayed, interruptible
 from tracer.store.manifest import Manifest
@@ -145,11 +145,11 @@ class Trace:
 
             if not self._close.alive:  # the trace was closed
                 self._open()
-            threads = threads_for((file.rows for file in self._files.values()), self._cpus)
             with delayed():  # A signal between the two would leave the folder.
                 spill = tempfile.mkdtemp(prefix="tracer-")
                 self._held.callback(shutil.rmtree, spill, ignore_errors=True)
-            connection = connect(threads, spill)
+            rows = [file.rows for file in self._files.values()]
+            connection = connect(rows, self._cpus, spill)
             self._held.callback(connection.close)
             self._own(self._make_views, connection)
             places = ", ".join(f"'{file.place}'" for file in self._files.values())

@@ -29,8 +29,10 @@ def clean(
     """
     from tracer.probes.backends.ftrace import instance
     from tracer.probes.backends.uprobes import events
+    from tracer.probes.kernel import need_process_numbers_of_events
     from tracer.store.trace import dump
 
+    need_process_numbers_of_events()  # Elsewhere, recorders that run cannot be seen.
     removed, kept = [], []
     for leftover in instance.ours():
         if leftover.owner_alive:

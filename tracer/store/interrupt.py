@@ -127,11 +127,13 @@ class _Watch:
 
     def _learn(self) -> None:
         """Learns of the signals that have come. The lock is held."""
+        numbers = b""
         with contextlib.suppress(BlockingIOError):
             numbers = os.read(self._told, 4096)
-            for call in self._calls:
-                call.is_to_end |= any(number in call.numbers for number in numbers)
-            if self._other >= 0 and (others := numbers.replace(_LOOK, b"")):
+        for call in self._calls:
+            call.is_to_end |= any(number in call.numbers for number in numbers)
+        if self._other >= 0 and (others := numbers.replace(_LOOK, b"")):
+            with contextlib.suppress(OSError):  # It is full, or was closed.
                 os.write(self._other, others)
 
     def _watch(self) -> None:

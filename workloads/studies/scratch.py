@@ -108,7 +108,8 @@ class Scratch:
         throttle.take_down(self._folder, numbers)
         scheduler.put_back(numbers, self._folder)
         _unmount(self.mount)
-        for device in devices:
+        # This may have freed a device, and somebody else may have it now.
+        for device in devices and _loop_devices(self.image):
             _quietly(["losetup", "-d", device])
         _unmount(self._memory)
 

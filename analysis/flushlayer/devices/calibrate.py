@@ -24,6 +24,9 @@ from tracer.probes.errors import FeatureMissing, PermissionMissing, TracerError,
 Kind = Literal["disk", "ssd", "nvm"]
 KINDS: dict[str, Kind] = {kind: kind for kind in get_args(Kind)}
 _LARGE = 128 << 10
+_SPARE = 64 << 20
+"""Bytes of a file system that a new file leaves to others."""
+_BLOCK = 512  # bytes: the unit of st_blocks
 _SLOWEST_PER_S = 1 << 20
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
@@ -132,10 +135,7 @@ def _check_target(target: Path, size: int, overwrite: bool) -> bool:
             raise UsageError(
                 f"{target.parent} is not writable", "name a file in a folder that you can write to"
             ) from None
-        if shutil.disk_usage(target.parent).free < size + (64 << 20):
-            raise UsageError(
-                f"{target.parent} has no room for {size} bytes", "give a smaller size"
-            ) from None
+        _require_room(target.parent, size)
         return True
     except OSError as error:
         raise UsageError(f"cannot look at {target}: {error.strerror}", "name a file") from None
@@ -150,7 +150,14 @@ def _check_target(target: Path, size: int, overwrite: bool) -> bool:
             f"{target} may hold data, and the measurement destroys it",
             "name a new file, or give --overwrite",
         )
+    if stat.S_ISREG(mode.st_mode):
+        _require_room(target.parent, size - mode.st_blocks * _BLOCK)
     return False
+
+
+def _require_room(folder: Path, more: int) -> None:
+    if more > 0 and shutil.disk_usage(folder).free < more + _SPARE:
+        raise UsageError(f"{folder} has no room for {more} bytes", "give a smaller size") from None
 
 
 def _check_unused(device: Path, size: int) -> None:

@@ -140,6 +140,17 @@ def test_numbers_that_cannot_be_are_refused(tmp_path, change, said):
         calibrate(tmp_path / "new", "mine", "ssd", **(SMALL | change))
 
 
+def test_a_file_that_is_there_and_would_fill_the_disk_is_refused(tmp_path):
+    there = tmp_path / "there"
+    there.touch()
+    os.truncate(there, 1 << 20)
+    for overwrite in (False, True):
+        os.truncate(there, (1 << 20) * overwrite)
+        with pytest.raises(UsageError, match="no room for 1099511627776 bytes"):
+            calibrate(there, "mine", "ssd", **(SMALL | {"size": 1 << 40, "overwrite": overwrite}))
+        assert there.stat().st_blocks == 0
+
+
 def test_targets_that_cannot_be_are_refused(tmp_path):
     with pytest.raises(UsageError, match="neither a file nor a block device"):
         calibrate(tmp_path, "mine", "ssd", **SMALL)

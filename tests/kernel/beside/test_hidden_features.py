@@ -91,6 +91,13 @@ def test_no_events_are_recorded_whose_process_numbers_are_not_the_recorders(
     assert "--pid=host" in checks(ran)["this user"]["mend"]
 
 
+def test_nothing_is_removed_where_running_recorders_cannot_be_seen(numbered_apart):
+    for options in ([], ["--dry-run"]):
+        ran = numbered_apart("clean", *options)
+        assert ran.status == 5
+        assert "--pid=host" in ran.err and ran.out == ""
+
+
 def test_an_unknown_backend(tracer):
     ran = tracer("record", "--backend", "magic", "-o", "x.trace", "--", "true", status=2)
     assert "auto, ftrace, ebpf" in ran.err

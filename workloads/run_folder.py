@@ -10,10 +10,10 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from tracer.workloads.owner import alive, myself
+from tracer.workloads.owner import has_ended, myself
 
 _PREFIX = "traintrace-run-"
-_NAME = re.compile(rf"{_PREFIX}(?P<owner>\d+-\d+-[0-9a-f]*)-\w+")
+_NAME = re.compile(rf"{_PREFIX}(?P<owner>\d+-\d+-[0-9a-f]*-\d+-\d+)-\w+")
 
 
 @contextlib.contextmanager
@@ -31,7 +31,7 @@ def _remove_leftovers() -> None:
     with os.scandir(tempfile.gettempdir()) as entries:
         for entry in entries:
             name = _NAME.fullmatch(entry.name)
-            if name and not alive(name["owner"]) and _is_ours(entry):
+            if name and has_ended(name["owner"], here=True) and _is_ours(entry):
                 shutil.rmtree(entry.path, ignore_errors=True)
 
 

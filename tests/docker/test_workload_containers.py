@@ -21,9 +21,9 @@ from tracer.store.trace import Trace
 from tracer.workloads.containers.connection import connected
 from tracer.workloads.containers.engines import EngineName
 from tracer.workloads.containers.limits import Limits, Speed
-from tracer.workloads.containers.run import ContainerJob, Containers
+from tracer.workloads.containers.run import ContainerJob, Containers, remove_leftovers
 from tracer.workloads.errors import BrokenJobError
-from tracer.workloads.owner import OWNER
+from tracer.workloads.owner import OWNER, myself
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
 
@@ -194,6 +194,29 @@ def test_the_next_run_removes_what_a_killed_run_left_and_infers(dockerd, run, tm
     # Both runs begin with the same fresh weights.
     assert box["jobs"][0]["accuracy"] == host["accuracy"]
     assert box["jobs"][0]["samples"] == host["samples"] == 24
+
+
+def test_only_containers_whose_owner_is_known_to_have_ended_are_removed(dockerd, tmp_path):
+    pid, start, boot, namespace, user = myself().split("-")
+    another = f"{int(start) - 1}-{'0' * 8}-{namespace}-{user}"
+    labels = {
+        "ended": f"{pid}-{int(start) - 1}-{boot}-{namespace}-{user}",
+        "runs": myself(),
+        "runs-on-another-machine": f"{pid}-{another}",
+        "of-an-earlier-boot": f"{pid}-{another}",
+        "of-another-namespace": f"{pid}-{int(start) - 1}-{boot}-{int(namespace) + 1}-{user}",
+        "of-nobody": "x",
+    }
+    for name, label in labels.items():
+        source = "" if name == "of-an-earlier-boot" else "import time; time.sleep(600)"
+        box = dockerd.run(name, source, shared=tmp_path, labels={OWNER: label})
+        if not source:
+            box.wait()
+    with connected(EngineName.DOCKER) as client:
+        assert sorted(remove_leftovers(client)) == ["ended", "of-an-earlier-boot"]
+    left = labels.keys() - {"ended", "of-an-earlier-boot"}
+    assert {box.name for box in containers(dockerd)} == left
+    assert all(box.status == "running" for box in containers(dockerd))
 
 
 def test_an_unsuitable_image_is_refused(run, dockerd):

@@ -8,7 +8,7 @@ import tempfile
 
 import pytest
 
-from tracer.workloads.owner import alive, myself
+from tracer.workloads.owner import has_ended, myself
 from tracer.workloads.run_folder import run_folder
 
 
@@ -78,14 +78,40 @@ def test_another_users_folder_stays(left):
     assert left.exists()
 
 
-def test_a_process_is_alive_until_it_ends_or_the_machine_starts_again(monkeypatch):
-    pid, start, boot = myself().split("-")
-    assert alive(f"{pid}-{start}-{boot}")
-    assert not alive(f"{pid}-{int(start) - 1}-{boot}")
+def test_a_process_has_ended_when_its_number_is_anothers_or_the_machine_starts_again(monkeypatch):
+    pid, start, boot, namespace, user = myself().split("-")
+    assert not has_ended(myself(), here=True)
+    assert has_ended(f"{pid}-{int(start) - 1}-{boot}-{namespace}-{user}", here=False)
     monkeypatch.setattr("tracer.workloads.owner.boot_id", lambda: "f" * 32)
-    assert not alive(f"{pid}-{start}-{boot}")
+    assert has_ended(f"{pid}-{start}-{boot}-{namespace}-{user}", here=True)
+    assert not has_ended(f"{pid}-{start}-{boot}-{namespace}-{user}", here=False)
 
 
-@pytest.mark.parametrize("owner", ["", "1", "x-y-z", "1-2-3-4", "{pid}-1764031234.56"])
-def test_a_label_that_names_no_process_is_not_alive(owner):
-    assert not alive(owner.format(pid=os.getpid()))
+def test_a_process_that_cannot_be_seen_is_not_known_to_have_ended():
+    pid, start, boot, namespace, user = myself().split("-")
+    ended = f"{pid}-{int(start) - 1}-{boot}"
+    assert not has_ended(f"{ended}-{int(namespace) + 1}-{user}", here=True)
+
+
+HIDDEN = """
+from tracer.workloads.owner import has_ended, myself
+pid, start, boot, namespace, user = myself().split("-")
+for of in int(user), int(user) + 1:
+    print(has_ended(f"{pid}-{int(start) - 1}-{boot}-{namespace}-{of}", here=True))
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts /proc")
+def test_where_a_user_sees_own_processes_only_others_are_not_known_to_have_ended():
+    as_user = (
+        "mount -o remount,hidepid=2 /proc && setpriv --reuid=65534 --regid=65534 --clear-groups"
+    )
+    command = ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "sh", "-c"]
+    command += [f'{as_user} "$@"; exit $?', "sh", sys.executable, "-c", HIDDEN]
+    said = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert said.stdout.split() == ["True", "False"]
+
+
+@pytest.mark.parametrize("owner", ["", "1", "x-y-z-1-2", "1-2-3", "1-2-3-4-5-6", "{pid}-1764.56"])
+def test_a_label_that_names_no_process_names_none_that_has_ended(owner):
+    assert not has_ended(owner.format(pid=os.getpid()), here=True)

@@ -21,7 +21,7 @@ from tracer.workloads.containers.limits import Limits
 from tracer.workloads.containers.starter import Starter
 from tracer.workloads.errors import REACHED, BrokenJobError, took_too_long
 from tracer.workloads.interrupt import held
-from tracer.workloads.owner import OWNER, alive, myself
+from tracer.workloads.owner import OWNER, has_ended, myself
 
 if TYPE_CHECKING:
     from docker.models.containers import Container
@@ -240,12 +240,17 @@ def _wait(ends: list[futures.Future[int]], longest_s: float | None) -> str | Non
 
 
 def remove_leftovers(client: Client) -> list[str]:
-    """Removes the containers of runs whose own process was killed; returns their names."""
+    """Removes the containers of runs whose own process was killed; returns their names.
+
+    A container that runs survives no boot of its machine: with a label of another boot, it belongs
+    to a run on another machine that uses the same daemon.
+    """
     removed = []
     for container in client.containers.list(
         all=True, ignore_removed=True, filters={"label": OWNER}
     ):
-        if not alive(container.labels.get(OWNER, "")):
+        here = container.status in ("exited", "dead")
+        if has_ended(container.labels.get(OWNER, ""), here):
             with contextlib.suppress(NotFound):
                 container.remove(force=True, v=True)
                 removed.append(str(container.name))

@@ -102,7 +102,7 @@ for of in int(user), int(user) + 1:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts /proc")
-def test_where_a_user_sees_own_processes_only_others_are_not_known_to_have_ended():
+def test_a_process_of_another_user_that_proc_hides_is_not_known_to_have_ended():
     as_user = (
         "mount -o remount,hidepid=2 /proc && setpriv --reuid=65534 --regid=65534 --clear-groups"
     )

@@ -12,5 +12,5 @@ from tracer.store import database
 def threads() -> Iterator[None]:
     """Gives small traces DuckDB's threads, too: rows may come in another order than with one."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(database, "_rows_of_one_thread", 0)
+        patch.setattr(database, "ROW_GROUP", 0)
         yield

@@ -93,25 +93,6 @@ def test_a_process_that_cannot_be_seen_is_not_known_to_have_ended():
     assert not has_ended(f"{ended}-{int(namespace) + 1}-{user}", here=True)
 
 
-HIDDEN = """
-from tracer.workloads.owner import has_ended, myself
-pid, start, boot, namespace, user = myself().split("-")
-for of in int(user), int(user) + 1:
-    print(has_ended(f"{pid}-{int(start) - 1}-{boot}-{namespace}-{of}", here=True))
-"""
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounts /proc")
-def test_a_process_of_another_user_that_proc_hides_is_not_known_to_have_ended():
-    as_user = (
-        "mount -o remount,hidepid=2 /proc && setpriv --reuid=65534 --regid=65534 --clear-groups"
-    )
-    command = ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "sh", "-c"]
-    command += [f'{as_user} "$@"; exit $?', "sh", sys.executable, "-c", HIDDEN]
-    said = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert said.stdout.split() == ["True", "False"]
-
-
 @pytest.mark.parametrize("owner", ["", "1", "x-y-z-1-2", "1-2-3", "1-2-3-4-5-6", "{pid}-1764.56"])
 def test_a_label_that_names_no_process_names_none_that_has_ended(owner):
     assert not has_ended(owner.format(pid=os.getpid()), here=True)

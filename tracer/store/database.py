@@ -16,7 +16,6 @@ ROW_GROUP = 122_880
 _THREAD_BYTES = 96 << 20
 """DuckDB's memory limit for each thread that a large trace has, and for two more; beyond it, DuckDB
 spills."""
-_rows_of_one_thread = ROW_GROUP
 
 
 def threads_for(rows: Iterable[int], cpus: int) -> int:
@@ -25,7 +24,7 @@ def threads_for(rows: Iterable[int], cpus: int) -> int:
     Tables of one row group each have one thread: more would only wake each other, which takes a
     fifth more CPU time.
     """
-    return 1 if max(rows, default=0) <= _rows_of_one_thread else min(MOST_THREADS, cpus)
+    return 1 if max(rows, default=0) <= ROW_GROUP else min(MOST_THREADS, cpus)
 
 
 def connect(rows: Iterable[int], cpus: int | None, spill: str) -> duckdb.DuckDBPyConnection:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -123,3 +124,21 @@ def test_a_report_of_a_study_writes_through_no_link(place, attack):
     _, runs, _ = read_runs(study)
     read_extracts(study, runs)
     assert (place / "root's/secret").read_text() == SECRET
+
+
+HIDDEN = """
+from tracer.workloads.owner import has_ended, myself
+pid, start, boot, namespace, user = myself().split("-")
+for of in int(user), int(user) + 1:
+    print(has_ended(f"{pid}-{int(start) - 1}-{boot}-{namespace}-{of}", here=True))
+"""
+
+
+def test_a_process_of_another_user_that_proc_hides_is_not_known_to_have_ended():
+    as_user = (
+        "mount -o remount,hidepid=2 /proc && setpriv --reuid=65534 --regid=65534 --clear-groups"
+    )
+    command = ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "sh", "-c"]
+    command += [f'{as_user} "$@"; exit $?', "sh", sys.executable, "-c", HIDDEN]
+    said = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert said.stdout.split() == ["True", "False"]

@@ -17,6 +17,7 @@ _WHY = {
     "signal": "the recording was stopped",
     "duration": "the time limit was reached",
     "size": "the size limit was reached",
+    "space": "the disk had little space left",
     "disk": "the disk was full",
     "error": "a file could not be read or written",
     "killed": "the recorder was killed",

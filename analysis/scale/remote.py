@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import re
-import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tracer.free_space import room_bytes
 from tracer.probes.errors import BadTrace, TracerError, UsageError
 from tracer.probes.loss import TABLE as LOSS_TABLE
 from tracer.store.files import create
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 1 << 40
 """Most bytes that are copied of a trace or a pack, even if there is more room."""
-_SPARE_BYTES = 64 << 20
-"""Bytes of the disk that a copy leaves free."""
 _MOST_ENTRIES = 100_000
 _AT_ONCE = 8 << 20
 _MOST_ANSWER = 64 << 20
@@ -108,7 +106,7 @@ def copied(url: str) -> Iterator[Path]:
 def _copy(system: AbstractFileSystem, url: str, files: Mapping[str, Path]) -> None:
     sizes = {path: system.size(path) for path in files}
     folder = next(iter(files.values())).parent if files else Path(tempfile.gettempdir())
-    room = min(shutil.disk_usage(folder).free - _SPARE_BYTES, MOST_BYTES)
+    room = min(room_bytes(folder), MOST_BYTES)
     size = sum(known or 0 for known in sizes.values())
     if size > room:
         raise _no_room(url, size, room)
@@ -133,7 +131,7 @@ def _copy(system: AbstractFileSystem, url: str, files: Mapping[str, Path]) -> No
 def _no_room(url: str, size: int, room: int) -> UsageError:
     return UsageError(
         f"{url} has at least {size} bytes of tables, but {tempfile.gettempdir()} has room for"
-        f" {max(0, room)} bytes",
+        f" {room} bytes",
         "set TMPDIR to a folder with more room",
     )
 

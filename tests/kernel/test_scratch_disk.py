@@ -1,10 +1,13 @@
 """The study's own disk: its requests are inserted into a scheduler, and nothing of that is left."""
 
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from tracer.free_space import free_bytes, room_bytes, spare_bytes
+from tracer.workloads.errors import JobError
 from tracer.workloads.studies import media, scheduler
 from tracer.workloads.studies.scratch import Scratch
 
@@ -93,3 +96,49 @@ def test_a_device_without_a_queue_is_left_alone(tmp_path):
     assert scheduler.current("1048:7") is None
     assert scheduler.set_inserting("1048:7", tmp_path) is None
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_image_leaves_half_of_the_room_and_the_spare_to_others(file_system):
+    mount, _ = file_system(256)
+    room = room_bytes(mount)
+    with Scratch(mount, 1 << 40, media.find_medium("disk")) as scratch:
+        size = scratch.image.stat().st_size
+        assert room // 4 < size <= room // 2
+        (scratch.mount / "all").write_bytes(bytes(size // 2))
+    assert free_bytes(mount) > spare_bytes(mount)
+
+
+def test_an_image_that_its_disk_has_no_room_for_any_more_is_not_mounted(file_system):
+    mount, _ = file_system(256)
+    with Scratch(mount, 1 << 40, media.find_medium("disk")):
+        pass
+    filler = mount / "filler"
+    with filler.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, free_bytes(mount) - (1 << 20))
+    with (
+        pytest.raises(JobError, match=r"scratch\.img: No space left"),
+        Scratch(mount, 1 << 40, media.find_medium("disk")),
+    ):
+        pytest.fail("it was mounted")
+    filler.unlink()
+    with Scratch(mount, 1 << 40, media.find_medium("disk")) as scratch:
+        assert os.path.ismount(scratch.mount)
+
+
+def test_a_disk_without_room_gets_no_image_and_no_part_of_one(file_system):
+    mount, _ = file_system(24)
+    with (
+        pytest.raises(JobError, match=r"scratch\.img: No space left"),
+        Scratch(mount, 1 << 40, media.find_medium("disk")),
+    ):
+        pytest.fail("it was mounted")
+    assert not list(mount.glob("scratch*"))
+
+
+def test_a_part_of_an_image_goes_if_the_file_system_cannot_be_made(tmp_path):
+    with (
+        pytest.raises(JobError, match=r"mkfs\.ext4 failed"),
+        Scratch(tmp_path, 4096, media.find_medium("disk")),
+    ):
+        pytest.fail("it was mounted")
+    assert not list(tmp_path.iterdir())

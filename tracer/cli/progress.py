@@ -21,6 +21,7 @@ from rich.text import Text
 from tracer.cli.main import say
 from tracer.probes.errors import TracerError
 from tracer.probes.text import printable
+from tracer.session.failures import SPACE
 from tracer.session.options import Listener, Status
 from tracer.sizes import show_size
 from tracer.targets import Target
@@ -34,6 +35,11 @@ _WHY = {
     "disk": "the disk is full",
     "error": "a file could not be read or written",
 }
+
+_LITTLE_SPACE = (
+    "tracer: the recording has ended, because its disk has little space left; a command goes on. "
+    "Free some space, or record to another disk (-o)"
+)
 
 
 class RecordingProgress(Listener):
@@ -86,10 +92,12 @@ class RecordingProgress(Listener):
             self._status.update(f"{status.elapsed_s:.0f} s, {show_size(status.bytes)} captured")
 
     def stopping(self, why: str) -> None:
-        """Prints why the recording ended."""
+        """Prints why the recording ended; with `quiet` as well if nobody asked for that end."""
         if self._status:
             self._status.stop()
-        if why not in ("command", "target") or self._console.is_terminal:
+        if why == SPACE:
+            say(_LITTLE_SPACE)
+        elif why not in ("command", "target") or self._console.is_terminal:
             self._console.print(f"{_WHY.get(why, why).capitalize()}; making the tables.")
 
     def decoding(self, done: int, pages: int) -> None:

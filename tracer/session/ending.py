@@ -10,9 +10,10 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from tracer.free_space import free_bytes, spare_bytes
 from tracer.session.arrivals import Arrivals
 from tracer.session.capture import Capture
-from tracer.session.failures import ended_by_error
+from tracer.session.failures import SPACE, ended_by_error
 from tracer.session.launch import Launch
 from tracer.session.marks import Marks
 from tracer.session.members import Members
@@ -31,6 +32,8 @@ from tracer.targets import Target
 _TICK_S = 0.25
 _GRACE_S = 10.0
 """Time in s that a command has to end after SIGTERM."""
+_TABLES_PART = 8
+"""The tables of a recording take less than this part of its captured bytes."""
 
 
 @dataclass
@@ -65,6 +68,7 @@ def until_the_end(running: Running) -> str:
     assert drain is not None
     begun = time.monotonic()
     gone, gone_since = "", 0.0
+    least = _bytes_to_leave(running.place)
     with _Ends(targets) as ends:
         while True:
             members.look()
@@ -82,6 +86,8 @@ def until_the_end(running: Running) -> str:
             written = drain.written + perf.written + running.sampler.written
             if drain.full or (options.max_bytes and written >= options.max_bytes):
                 return "size"
+            if free_bytes(running.place) < least + written // _TABLES_PART:
+                return SPACE
             if not gone and (gone := _gone(running, ends)):
                 gone_since = elapsed
             if gone and elapsed - gone_since >= options.linger_s:
@@ -99,6 +105,14 @@ def until_the_end(running: Running) -> str:
             readable = [*members.readable, *running.marks.readable, *running.arrivals.readable]
             readable += running.newcomers.readable
             signals.wait([*ends.awaited, *readable], left)
+
+
+def _bytes_to_leave(place: Path) -> int:
+    """Returns the free bytes of the disk below which the recording ends.
+
+    A recording begins however little is free, and then takes half of it.
+    """
+    return min(spare_bytes(place), free_bytes(place) // 2)
 
 
 def _let_in(running: Running) -> None:

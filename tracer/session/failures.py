@@ -7,8 +7,8 @@ from pathlib import Path
 
 from tracer.probes.errors import TracerError
 
-DISK, ERROR = "disk", "error"
-"""Values of `ended_by` in the manifest: no disk space, or another error of a file."""
+DISK, ERROR, SPACE = "disk", "error", "space"
+"""Values of `ended_by` in the manifest: a full disk, another error of a file, little space left."""
 
 _FULL = {
     errno.ENOSPC: ("the disk of {} is full", "free space"),

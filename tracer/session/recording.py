@@ -37,7 +37,7 @@ from tracer.session.description import (
 )
 from tracer.session.descriptors import Descriptors
 from tracer.session.ending import Running, end_command, let_end, until_the_end
-from tracer.session.failures import ended_by_error, unwritten
+from tracer.session.failures import SPACE, ended_by_error, unwritten
 from tracer.session.launch import Launch
 from tracer.session.libraries import open_libraries
 from tracer.session.marks import Marks, environment_for
@@ -153,7 +153,7 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
         made.remove_live_marks()
         manifest = _with_tables(running, manifest)
         status = 0
-        if launch is not None and manifest["ended_by"] in ("command", "size"):
+        if launch is not None and manifest["ended_by"] in ("command", "size", SPACE):
             status = let_end(launch, signals)
     return Outcome(options.output, manifest, status)
 

@@ -62,9 +62,10 @@ class Manifest(TypedDict):
     """The manifest.
 
     `state`: recording, captured (raw only) or finalized (with tables). `complete`: the recording
-    ended normally. `ended_by`: command, duration, signal, size, target, killed, import, disk (it
-    was full), error (of a file; see `failure`). `containers`: all that ran, from the Docker
-    daemon; absent without a daemon. `own_files`: inodes, by device, of the recorder's own files.
+    ended normally. `ended_by`: command, duration, signal, size, target, killed, import, space (the
+    disk had little left), disk (it was full), error (of a file; see `failure`). `containers`: all
+    that ran, from the Docker daemon; absent without one. `own_files`: inodes, by device, of the
+    recorder's own files.
     `vm`: the sysctls that control write-back. `backend_why`: the reason for the backend.
     `summed_up`: probes whose events the kernel counted. `unmarked`: parts of PyTorch that could
     not be marked, and why. `cuda_sync`: the command synchronized with the GPU at each automatic

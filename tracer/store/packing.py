@@ -25,6 +25,7 @@ import pyarrow as pa
 from pydantic import ConfigDict, Field, with_config
 from typing_extensions import TypedDict
 
+from tracer.free_space import room_bytes
 from tracer.probes.errors import BadTrace, PermissionMissing, UsageError
 from tracer.store import manifest as manifests
 from tracer.store.checked import Count, Listed, parsed, what_is_wrong
@@ -266,7 +267,7 @@ def _check_list(path: Path, members: list[Member], size: int, folder: Path) -> N
             f"{path} of {size} bytes claims to hold {total} bytes, which is too much",
             "do not trust it",
         )
-    if total > shutil.disk_usage(folder).free:
+    if total > room_bytes(folder):
         raise UsageError(
             f"{path} holds {total} bytes, and {folder.parent} has no room for them",
             "free space, or unpack elsewhere with -o",

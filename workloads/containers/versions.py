@@ -20,7 +20,10 @@ PACKAGES = ("torch", "torchvision", "transformers", "numpy", "pillow", "waitress
 """Packages that the jobs use."""
 
 _OURS = ("tracer/workloads", "tracer/phases")
-_FILES = ("tracer/__init__.py", "tracer/probes/__init__.py", "tracer/probes/errors.py")
+_FILES = (
+    *("tracer/__init__.py", "tracer/free_space.py"),
+    *("tracer/probes/__init__.py", "tracer/probes/errors.py"),
+)
 """Folders and files of our own code that jobs import."""
 _NOT_DEPLOYED = (
     *(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tracer.free_space import room_bytes
 from tracer.workloads.data.sets import DataRequest
 from tracer.workloads.errors import JobError
 
@@ -37,11 +37,11 @@ def alone(folder: Path) -> Iterator[None]:
 
 
 def check_space(folder: Path, needed: int) -> None:
-    """Raises JobError unless `needed` bytes are free at `folder`."""
-    free = shutil.disk_usage(folder).free
-    if needed > free:
+    """Raises JobError unless `folder` has room for `needed` bytes, and some for others."""
+    room = room_bytes(folder)
+    if needed > room:
         raise JobError(
-            f"the set needs {needed} bytes in {folder}, but only {free} are free",
+            f"the set needs {needed} bytes in {folder}, which has room for {room}",
             "use fewer --samples, or name another folder",
         )
 

@@ -31,7 +31,7 @@ def unpack_idx(packed: Path, target: Path, dimensions: int, room: int) -> None:
             expected = len(header) + math.prod(shape)
             if expected > room:
                 raise JobError(
-                    f"{packed} unpacks to {expected} bytes, but {room} are free at {target.parent}",
+                    f"{packed} unpacks to {expected} bytes; {target.parent} has room for {room}",
                     "name another --output folder",
                 )
             with open_anew(target) as file:

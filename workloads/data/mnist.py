@@ -6,12 +6,12 @@ set is drawn from the seed (`tracer.workloads.data.digits`).
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from tracer.free_space import room_bytes
 from tracer.workloads.data import digits, idx
 from tracer.workloads.data.folder import MEND, UNFINISHED, alone, check_space, choose
 from tracer.workloads.data.gzipped import unpack_idx
@@ -162,5 +162,5 @@ def _plain(folder: Path, unpacked: Path, name: str, dimensions: int) -> Path:
     target = unpacked / name
     with explained(f"cannot unpack {packed} to {target}", "name another --output folder"):
         unpacked.mkdir(parents=True, exist_ok=True)
-        unpack_idx(packed, target, dimensions, room=shutil.disk_usage(unpacked).free)
+        unpack_idx(packed, target, dimensions, room=room_bytes(unpacked))
     return target

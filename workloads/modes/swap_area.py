@@ -8,7 +8,6 @@ of ours, by which `restore` finds it after a kill, whichever loop device it has.
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import secrets
 import subprocess
@@ -16,6 +15,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+from tracer.free_space import require_room
 from tracer.workloads.errors import BrokenJobError, JobError, explained
 from tracer.workloads.modes.mechanism import ROOT, Before, Lacking, Mechanism, read, write
 
@@ -56,7 +56,7 @@ class SwapArea(Mechanism):
         with explained(f"cannot make a swap area in {folder}", "free some space in it"):
             fd = _nameless(folder)
             try:
-                _require_room(fd, int(value))
+                require_room(fd, int(value))
                 os.posix_fallocate(fd, 0, int(value))
                 file = f"/proc/self/fd/{fd}"
                 _run(["mkswap", "--uuid", self._uuid, file], fd)
@@ -112,16 +112,6 @@ class SwapReadahead(Mechanism):
     def restore(self, before: Before) -> None:
         """Sets the earlier value."""
         write(self._file, str(int(before["page_cluster"])))
-
-
-def _require_room(fd: int, size: int) -> None:
-    """Raises OSError if the file system of `fd` has less than `size` bytes left.
-
-    `posix_fallocate` would take all that is left first, and others would find the disk full.
-    """
-    room = os.fstatvfs(fd)
-    if room.f_bavail * room.f_frsize < size:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def _nameless(folder: Path) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import stat
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import psutil
 
+from tracer.free_space import free_bytes, room_bytes
 from tracer.workloads.errors import BrokenJobError, JobError, explained
 from tracer.workloads.studies import scheduler, throttle
 from tracer.workloads.studies.media import RAM, Medium
@@ -20,9 +22,14 @@ IMAGE = "scratch.img"
 MOUNT = "scratch"
 MEMORY = "memory"
 
-_MEND_FOLDER = "check that its folder exists and has room for a file of the size in --scratch"
+_MEND_FOLDER = "check that its folder exists, free some space there, or remove the image"
 _OF_MEMORY = 0.5
 """The share of the free memory that the medium `ram` may take."""
+_OF_ROOM = 0.5
+"""The share of a disk's room that an image may take. Traces and results may lie beside it."""
+_LEAST_BYTES = 16 << 20
+_BLOCK_BYTES = 512
+"""Unit of st_blocks."""
 
 
 class Scratch:
@@ -72,8 +79,10 @@ class Scratch:
                      f"/proc/self/fd/{memory}"],
                     (memory,),
                 )  # fmt: skip
-        if not self.image.exists():
-            with explained(f"cannot make {self.image}", _MEND_FOLDER):
+        with explained(f"cannot make or use {self.image}", _MEND_FOLDER):
+            if self.image.exists():
+                self._require_rest()
+            else:
                 self._make()
         self.mount.mkdir(mode=0o755, exist_ok=True)
         # By descriptor: other users may own the parent folders and replace the paths.
@@ -119,17 +128,36 @@ class Scratch:
             self.close()
             self.image.unlink()
 
+    def _require_rest(self) -> None:
+        """Raises OSError if the disk has no room for the blocks that the image still lacks."""
+        has = self.image.lstat()
+        if has.st_size - has.st_blocks * _BLOCK_BYTES > free_bytes(self.image.parent):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def _size_on(self, fd: int) -> int:
+        """Returns the bytes that an image on the disk of `fd` may have. Raises OSError."""
+        if self.medium.name == RAM:
+            return self._size
+        size = min(self._size, int(room_bytes(fd) * _OF_ROOM))
+        if size < min(self._size, _LEAST_BYTES):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return size
+
     def _make(self) -> None:
+        """Makes a sparse image, which the jobs fill."""
         part = self.image.with_suffix(".part")
         part.unlink(missing_ok=True)
         fd = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
-            os.truncate(fd, self._size)
+            os.truncate(fd, self._size_on(fd))
             make = ["mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0"]
             _run([*make, f"/proc/self/fd/{fd}"], (fd,))
+            part.rename(self.image)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
         finally:
             os.close(fd)
-        part.rename(self.image)
 
 
 def require_root() -> None:

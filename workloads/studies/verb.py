@@ -67,7 +67,11 @@ def run(
         ),
     ] = None,
     scratch: Annotated[
-        str, typer.Option(metavar="SIZE", help="Maximum size of the study's own file system.")
+        str,
+        typer.Option(
+            metavar="SIZE",
+            help="Size of the study's own file system; less if the disk has no room.",
+        ),
     ] = "20g",
 ) -> None:
     """Run a study. The same command resumes a study that was stopped.

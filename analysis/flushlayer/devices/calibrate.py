@@ -19,13 +19,12 @@ from typing import Any, Literal, get_args
 
 from tracer.analysis.flushlayer.devices import PAGE
 from tracer.digits import show_digits
+from tracer.free_space import room_bytes
 from tracer.probes.errors import FeatureMissing, PermissionMissing, TracerError, UsageError
 
 Kind = Literal["disk", "ssd", "nvm"]
 KINDS: dict[str, Kind] = {kind: kind for kind in get_args(Kind)}
 _LARGE = 128 << 10
-_SPARE = 64 << 20
-"""Bytes of a file system that a new file leaves to others."""
 _BLOCK = 512  # bytes: the unit of st_blocks
 _SLOWEST_PER_S = 1 << 20
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
@@ -156,7 +155,7 @@ def _check_target(target: Path, size: int, overwrite: bool) -> bool:
 
 
 def _require_room(folder: Path, more: int) -> None:
-    if more > 0 and shutil.disk_usage(folder).free < more + _SPARE:
+    if more > 0 and more > room_bytes(folder):
         raise UsageError(f"{folder} has no room for {more} bytes", "give a smaller size") from None
 
 

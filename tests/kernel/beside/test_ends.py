@@ -112,12 +112,45 @@ def test_the_size_limit_ends_the_recording_and_lets_the_command_go_on(tracer, lo
 
 def test_a_full_disk_is_said_and_what_was_captured_is_kept(tracer, load, file_system):
     mount, _ = file_system(8)
-    source = "import os\nfor _ in range(400009): os.getppid()\nprint('done')"
+    source = (
+        "import os\n"
+        f"with open('{mount}/fill', 'wb', buffering=0) as fill:\n"
+        "    try:\n"
+        "        while fill.write(bytes(4096)): pass\n"
+        "    except OSError: pass\n"
+        "for _ in range(400009): os.getppid()\n"
+        "print('done')\n"
+    )
     ran = tracer("record", *CALLS, "-o", mount / "x.trace", "--", *load(source), status=1)
     assert ran.out == "done\n"  # the job is not to blame
     assert "full" in ran.err
     assert "the captured data is kept" in ran.err
     (mount / "x.trace/raw/ftrace-target-cpu0.raw").stat()
+
+
+def test_a_recording_ends_while_the_disk_has_some_space_for_others(tracer, load, file_system):
+    mount, _ = file_system(64)
+    manifest, left = mount / "x.trace/manifest.json", 1 << 20
+    source = (
+        "import json, os, time\n"
+        "for _ in range(1000): os.getppid()\n"
+        f"room = os.statvfs('{mount}')\n"
+        f"with open('{mount}/fill', 'wb') as fill:\n"
+        f"    size = room.f_bavail * room.f_frsize - {left}\n"
+        "    os.posix_fallocate(fill.fileno(), 0, size)\n"
+        "until = time.monotonic() + 60\n"
+        f"while json.load(open('{manifest}'))['ended_by'] is None and time.monotonic() < until:\n"
+        "    time.sleep(0.05)\n"
+        "print('done')\n"
+    )
+    ran = tracer("record", *CALLS, "-q", "-o", mount / "x.trace", "--", *load(source))
+    assert ran.out == "done\n"
+    assert "its disk has little space left" in ran.err
+    with Trace(mount / "x.trace") as trace:
+        assert trace.manifest["ended_by"] == "space"
+        assert trace.manifest["complete"]
+        assert trace.connection.execute("SELECT count(*) FROM loss").fetchone() == (0,)
+        assert trace.connection.execute("SELECT count(*) FROM syscalls").fetchone()[0] > 1000
 
 
 def test_an_existing_trace_is_replaced_only_by_force(tracer, tmp_path):

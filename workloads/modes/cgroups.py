@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tracer.workloads.errors import JobError, explained
+from tracer.workloads.modes.controllers import CONTROL, switch_off
 from tracer.workloads.modes.mechanism import ROOT, Before, read, write
 
 PERIOD_US = 100_000
@@ -99,7 +100,7 @@ def plan(share: Share, name: str, root: Path = ROOT, memory: Memory | None = Non
 
     def cgroup(controller: str) -> tuple[Mount, dict[str, str]]:
         mount = find_mount(controller, root)
-        control = mount.path / "cgroup.subtree_control"
+        control = mount.path / CONTROL
         if mount.unified and controller not in read(control).split():
             enabled.append([str(control), controller])
         return mount, made.setdefault(str(mount.path / name), {})
@@ -179,12 +180,15 @@ def make(planned: Before) -> list[Path]:
 
 
 def remove(planned: Before) -> None:
-    """Removes the cgroups of a plan, and kills processes in them. Missing cgroups are no error."""
+    """Removes the cgroups of a plan, and kills processes in them. Missing cgroups are no error.
+
+    A controller that another program needs by now stays on.
+    """
     for folder in planned["made"]:
         _remove(Path(folder))
     for control, controller in planned["enabled"]:
-        if controller in read(Path(control)).split():
-            write(Path(control), f"-{controller}")
+        with explained(f"cannot switch {controller} off in {control}", "run as root"):
+            switch_off(Path(control).parent, controller)
 
 
 def entering(cgroups: list[Path], command: list[str]) -> list[str]:

@@ -20,6 +20,7 @@ from pathlib import Path
 from tracer.probes.proc import read_mounts
 from tracer.workloads.containers.limits import Speed
 from tracer.workloads.errors import BrokenJobError, JobError
+from tracer.workloads.modes.controllers import CONTROL, switch_off
 
 _V1 = {
     "read_bytes_per_s": "blkio.throttle.read_bps_device",
@@ -27,9 +28,9 @@ _V1 = {
     "read_iops": "blkio.throttle.read_iops_device",
     "write_iops": "blkio.throttle.write_iops_device",
 }
-_CONTROLLERS = {"io": ("io.max", ""), "memory": ("memory.max", "max")}
-"""Controllers of v2 that a limit needs: the file of a group's limit, and its content without one.
-The kernel attributes write-back to a group by its memory controller."""
+_CONTROLLERS = ("io", "memory")
+"""Controllers of v2 that a limit needs. The kernel attributes write-back to a group by its memory
+controller."""
 _ENABLED = "enabled-"
 """Start of the name of a group below the limited one, for a controller that we have enabled. Such a
 note survives a kill, and no other user can forge it."""
@@ -54,7 +55,7 @@ class Hierarchy:
     @property
     def control(self) -> Path:
         """The file with the controllers of v2 that groups below the root have."""
-        return self.root / "cgroup.subtree_control"
+        return self.root / CONTROL
 
     def own(self) -> Path:
         """Returns the folder of the group of this process."""
@@ -159,9 +160,7 @@ def take_down(key: Path, devices: Iterable[str]) -> None:
     with contextlib.suppress(OSError):
         _remove(group, enabled)
         for note in enabled:
-            controller = note.name.removeprefix(_ENABLED)
-            if not _limits_another(hierarchy, controller):
-                hierarchy.control.write_text(f"-{controller}")
+            switch_off(hierarchy.root, note.name.removeprefix(_ENABLED))
 
 
 def _remove(group: Path, enabled: Iterable[Path]) -> None:
@@ -182,12 +181,6 @@ def _remove(group: Path, enabled: Iterable[Path]) -> None:
             if error.errno != errno.EBUSY or time.monotonic() > deadline:
                 raise
             time.sleep(_ROUND_S)
-
-
-def _limits_another(hierarchy: Hierarchy, controller: str) -> bool:
-    """Returns whether a group below the root has a limit, which it would lose with a controller."""
-    file, none = _CONTROLLERS[controller]
-    return any(path.read_text().strip() != none for path in hierarchy.root.glob(f"*/{file}"))
 
 
 def _group(hierarchy: Hierarchy, key: Path) -> Path:

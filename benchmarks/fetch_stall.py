@@ -47,7 +47,7 @@ from PIL import Image
 from tracer.workloads.modes import cgroups
 from tracer.workloads.studies.media import find_medium
 from tracer.workloads.studies.others import others_cpu
-from tracer.workloads.studies.scratch import Scratch, drop_caches
+from tracer.workloads.studies.scratch import Scratch
 from tracer.workloads.studies.throttle import Throttle, take_down
 
 TRACER = [sys.executable, "-c", "from tracer.cli.main import main; main()"]
@@ -148,7 +148,7 @@ class Training:
 
     def _warm(self) -> None:
         """Empties the page cache, and brings in the libraries of the training."""
-        drop_caches()
+        self.scratch.drop_caches()
         code = "import tracer.workloads.train, torchvision.models, PIL.JpegImagePlugin"
         subprocess.run([sys.executable, "-c", code], check=False, stderr=subprocess.DEVNULL)
 

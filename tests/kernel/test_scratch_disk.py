@@ -142,3 +142,21 @@ def test_a_part_of_an_image_goes_if_the_file_system_cannot_be_made(tmp_path):
     ):
         pytest.fail("it was mounted")
     assert not list(tmp_path.iterdir())
+
+
+def cached(path):
+    """The bytes of a file that the page cache has, as fincore tells."""
+    command = ["fincore", "--bytes", "--noheadings", "--output", "RES", path]
+    return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def test_only_the_image_is_dropped_from_the_cache_before_its_disk_is_measured(tmp_path):
+    others = tmp_path / "others"
+    others.write_bytes(bytes(SIZE // 8))
+    with Scratch(tmp_path, SIZE, media.find_medium("disk")) as scratch:
+        (scratch.mount / "file").write_bytes(os.urandom(SIZE // 4))
+        subprocess.run(["sync", "-f", scratch.mount], check=True)
+        assert cached(scratch.image) > SIZE // 8
+        scratch.forget()
+        assert cached(scratch.image) < SIZE // 16
+        assert cached(others) == SIZE // 8

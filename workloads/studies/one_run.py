@@ -27,7 +27,7 @@ from tracer.workloads.options import CHECKPOINT
 from tracer.workloads.studies import media
 from tracer.workloads.studies.checkpoints import NO_TRAINING, Checkpoints
 from tracer.workloads.studies.others import others_cpu
-from tracer.workloads.studies.scratch import Scratch, drop_caches, fill_cache
+from tracer.workloads.studies.scratch import Scratch, fill_cache
 from tracer.workloads.studies.speeds import SpeedTest, require_as_fast, require_limited
 from tracer.workloads.studies.study import Factors, Run, Study
 from tracer.workloads.studies.throttle import Throttle
@@ -164,11 +164,11 @@ def _medium(job: Job, factors: Factors, scratch: Scratch) -> Iterator[dict[str, 
         test = None
         if medium.speed is not None:
             test = stack.enter_context(SpeedTest(scratch.mount, medium.speed))
-            drop_caches()
+            scratch.forget()
             beneath = test.measure()
             require_as_fast(beneath, medium.speed, "the disk under the medium")
         if factors.cache == "dropped":
-            drop_caches()
+            scratch.drop_caches()
         elif job.data is not None:
             fill_cache(job.data)
         if test is not None and medium.speed is not None:

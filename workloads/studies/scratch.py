@@ -108,6 +108,22 @@ class Scratch:
         """The device node, such as /dev/loop3."""
         return f"/dev/{Path('/sys/dev/block', self.device).resolve().name}"
 
+    def forget(self) -> None:
+        """Writes back the file system and its image, and drops the image's pages from the cache."""
+        _run(["sync", "--file-system", str(self.mount)])
+        with _held(self.image, os.O_RDONLY) as image:
+            os.fsync(image)
+            os.posix_fadvise(image, 0, 0, os.POSIX_FADV_DONTNEED)
+
+    def drop_caches(self) -> None:
+        """Does the same, and drops the machine's page cache, dentries and inodes.
+
+        Other file systems are not written back: one of them may be on a dead server.
+        """
+        self.forget()
+        with contextlib.suppress(PermissionError):
+            Path("/proc/sys/vm/drop_caches").write_text("3\n")
+
     def close(self) -> None:
         """Removes all mounts of the image, its loop devices, their limits and schedulers."""
         devices = list(_loop_devices(self.image)) if _is_own(self.image) else []
@@ -164,13 +180,6 @@ def require_root() -> None:
     """Raises JobError unless this process is root, which mounting needs."""
     if os.geteuid() != 0:
         raise JobError("a study mounts a file system of its own", "run it as root (sudo)")
-
-
-def drop_caches() -> None:
-    """Writes back dirty pages and drops the page cache, dentries and inodes."""
-    os.sync()
-    with contextlib.suppress(PermissionError):
-        Path("/proc/sys/vm/drop_caches").write_text("3\n")
 
 
 def fill_cache(folder: Path) -> None:

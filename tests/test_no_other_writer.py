@@ -24,6 +24,7 @@ WRITERS = {
 }
 KERNEL = {
     ("probes/backends/ftrace/instance.py", "remove"): "tracefs",
+    ("workloads/modes/controllers.py", "switch_off"): "cgroups",
     ("workloads/modes/mechanism.py", "write"): "sysfs",
     ("workloads/studies/scheduler.py", "_write"): "sysfs",
     **{

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from tracer.analysis.compare.evidence import one_sided
 from tracer.analysis.compare.groups import (
     Group,
     Grouping,
@@ -28,6 +29,7 @@ from tracer.analysis.compare.groups import (
 )
 from tracer.analysis.compare.measured import LARGEST, Measured, measured
 from tracer.analysis.compare.ratio import Values, ratio
+from tracer.analysis.compare.verdicts import KEYS, ROWS, judged
 from tracer.analysis.report.lost import lost_in_words
 from tracer.analysis.scale.mapping import results
 from tracer.analysis.scale.sources import Source, find_traces
@@ -36,19 +38,6 @@ from tracer.probes.errors import UsageError
 from tracer.store.manifest import recording
 from tracer.store.names import escaped
 from tracer.store.trace import Trace
-
-CHANGED, NOISE, UNTOLD, MISSING = "changed", "inside the noise", "not told", "not measured"
-"""Verdicts: beyond chance; explained by chance; too few runs for a test; no ratio."""
-
-LEVEL = 0.05
-_KEYS = ["topic", "measure", "unit"]
-
-ROWS = [
-    *_KEYS, "group", "base", "runs", "base_runs", "mean", "median", "base_mean", "base_median",
-    "ratio", "ratio_low", "ratio_high", "pairs", "method", "p", "p_corrected", "verdict", "why",
-    "weight", "score", "lossy",
-]  # fmt: skip
-"""Columns of `Comparison.rows`."""
 
 
 @dataclass(frozen=True)
@@ -196,7 +185,7 @@ def compared(
             )
         said += about_pairs(base, group, paired, identities)
         rows += _rows(values, runs, base, group, paired)
-    frame = _judged(pd.DataFrame(rows, columns=ROWS))
+    frame = judged(pd.DataFrame(rows, columns=ROWS))
     tests = int(frame["p"].notna().sum())
     return Comparison(grouping, list(runs), values, frame, tests, said, left_out)
 
@@ -237,8 +226,8 @@ def _about(runs: Sequence[Run], grouping: Grouping, identities: Sequence[Identit
 def _left_out(runs: Sequence[Run]) -> dict[str, int]:
     """Returns by topic the number of measures that are among the largest of no trace."""
     frames = [run.measured.frame for run in runs if len(run.measured.frame)]
-    found = pd.concat([frame[[*_KEYS, "leading"]] for frame in frames], ignore_index=True)
-    leads = found.groupby(_KEYS)["leading"].any()
+    found = pd.concat([frame[[*KEYS, "leading"]] for frame in frames], ignore_index=True)
+    leads = found.groupby(KEYS)["leading"].any()
     return dict(Counter(str(topic) for topic, *_ in leads.index[~leads.astype(bool)]))
 
 
@@ -263,19 +252,25 @@ def _values(runs: Sequence[Run], grouping: Grouping) -> pd.DataFrame:
     frame = pd.concat(parts, ignore_index=True)
     frame["value"] = pd.to_numeric(frame["value"], errors="coerce")
     frame = frame[np.isfinite(frame["value"].astype(float))]
-    frame = frame[frame.groupby(_KEYS)["leading"].transform("any")]
+    lacks = one_sided({number: runs[number].measured.lacks for number in of})
+    told_apart = zip(frame["evidence"], frame["trace"], strict=True)
+    frame = frame[[not evidence & lacks[number] for evidence, number in told_apart]]
+    frame = frame[frame.groupby(KEYS)["leading"].transform("any")]
     missing = []
-    for keys, one in frame[frame["absent"].notna()].groupby(_KEYS, sort=False):
+    for keys, one in frame[frame["absent"].notna()].groupby(KEYS, sort=False):
         topic = keys[0] if isinstance(keys, tuple) else keys
         for number in of:
             of_run = runs[number].measured
             if number in set(one["trace"]) or topic in of_run.whys or topic in of_run.cut:
                 continue
-            told = dict(zip(_KEYS, keys, strict=True)) | {"trace": number, "group": of[number]}
-            missing.append(told | {"value": one["absent"].iloc[0], "weight": 0.0})
+            if one["evidence"].iloc[0] & lacks[number]:
+                continue
+            told = dict(zip(KEYS, keys, strict=True)) | {"trace": number, "group": of[number]}
+            filled = {name: one[name].iloc[0] for name in ("absent", "evidence")}
+            missing.append(told | {"value": filled["absent"], "weight": 0.0} | filled)
     if missing:
-        frame = pd.concat([frame.drop(columns="absent"), pd.DataFrame(missing)], ignore_index=True)
-    return frame[[*_KEYS, "group", "trace", "value", "weight"]]
+        frame = pd.concat([frame, pd.DataFrame(missing)], ignore_index=True)
+    return frame[[*KEYS, "group", "trace", "value", "weight", "evidence"]]
 
 
 def _rows(
@@ -287,9 +282,9 @@ def _rows(
 ) -> list[dict[str, Any]]:
     rows = []
     lossy = _lossy([runs[number] for number in (*base.traces, *group.traces)])
-    for keys, one in values.groupby(_KEYS, sort=False):
+    for keys, one in values.groupby(KEYS, sort=False):
         by_trace = one.set_index("trace")["value"]
-        row = dict(zip(_KEYS, keys, strict=True)) | {"group": group.name, "base": base.name}
+        row = dict(zip(KEYS, keys, strict=True)) | {"group": group.name, "base": base.name}
         sides = [_of(by_trace, list(part.traces)) for part in (base, group)]
         couples = _couples(by_trace, paired)
         counted = sides if couples is None else couples
@@ -297,7 +292,8 @@ def _rows(
         row["weight"] = float(one["weight"].max())
         if not (len(sides[0]) and len(sides[1])):
             gone = group if len(sides[0]) else base
-            row["why"] = f"not in {gone.name}: {_why(runs, gone, str(row['topic']))}"
+            why = _why(runs, gone, str(row["topic"]), one["evidence"].iloc[0])
+            row["why"] = f"not in {gone.name}: {why}"
             rows.append(row)
             continue
         found = ratio(counted[0], counted[1], paired=couples is not None)
@@ -343,56 +339,12 @@ def _middle(prefix: str, values: Values) -> dict[str, Any]:
     }
 
 
-def _why(runs: Sequence[Run], group: Group, topic: str) -> str:
+def _why(runs: Sequence[Run], group: Group, topic: str, evidence: frozenset[str]) -> str:
     for number in group.traces:
         if (why := runs[number].measured.whys.get(topic)) is not None:
             return why
     if any(topic in runs[number].measured.cut for number in group.traces):
         return "it has too many names to compare all of them"
+    if lacked := evidence & {table for n in group.traces for table in runs[n].measured.lacks}:
+        return f"a trace has no table {', '.join(sorted(lacked))}"
     return "nothing of this kind was recorded"
-
-
-def _floats(column: pd.Series[Any], otherwise: float = np.nan) -> Values:
-    return np.asarray(pd.to_numeric(column).fillna(otherwise), np.float64)
-
-
-def _corrected(p: Values) -> Values:
-    """Returns p of many tests by Benjamini and Hochberg (1995), which bounds false discoveries."""
-    falling = np.argsort(-p, kind="stable")
-    rank = np.arange(len(p), 0, -1)
-    found = np.empty(len(p))
-    found[falling] = np.minimum.accumulate(p[falling] * len(p) / rank).clip(max=1)
-    return found
-
-
-def _judged(rows: pd.DataFrame) -> pd.DataFrame:
-    """Returns rows with corrected p, verdict and score, in order of verdict and score."""
-    if not len(rows):
-        return rows
-    p = pd.to_numeric(rows["p"])
-    corrected = pd.Series(np.nan, index=rows.index)
-    tested = p.notna()
-    if tested.any():
-        corrected[tested] = _corrected(p[tested].to_numpy(float))
-    rows["p_corrected"] = corrected
-    known = pd.to_numeric(rows["ratio"])
-    rows["verdict"] = np.select(
-        [known.isna(), ~tested, corrected < LEVEL], [MISSING, UNTOLD, CHANGED], NOISE
-    )
-    weight = _floats(rows["weight"], 0.0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        low, high, middle = (
-            np.log(_floats(rows[name])) for name in ("ratio_low", "ratio_high", "ratio")
-        )
-    # fmax ignores the missing end of an interval that is open to one side.
-    beyond = np.fmax(np.fmax(low, -high), 0.0)
-    # A ratio of 0 ranks as one of 1/e, so that it does not come first.
-    of_one = np.nan_to_num(np.abs(middle), nan=0.0, posinf=1.0)
-    # A ratio of 0 has no interval, also if it was tested.
-    alone = (rows["verdict"] == UNTOLD) | ((rows["verdict"] == CHANGED) & (known == 0))
-    rows["score"] = weight * np.where(alone, of_one, beyond)
-    order = {CHANGED: 0, UNTOLD: 1, NOISE: 2, MISSING: 3}
-    ranked = rows.assign(
-        _verdict=rows["verdict"].map(order), _score=-rows["score"], _size=-(weight * of_one)
-    ).sort_values(["_verdict", "_score", "_size", *_KEYS, "group"], ignore_index=True)
-    return ranked[ROWS]

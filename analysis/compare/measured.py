@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from tracer.analysis.compare.evidence import lacking, of_reason, of_wait
 from tracer.analysis.compare.known_events import require_event
 from tracer.analysis.findings.finding import ELSEWHERE
 from tracer.analysis.findings.window import of_jobs
@@ -60,6 +61,7 @@ class Row(NamedTuple):
     `weight` (0 to 1): the share of the job's time that it is about, as far as that is known.
     `absent`: its value in a trace that has the whole topic but not this measure. `leading`: it is
     one of the largest of its topic; a comparison shows the measures that lead in one of its traces.
+    `evidence`: tables that tell this measure from others of its topic.
     """
 
     topic: str
@@ -69,6 +71,7 @@ class Row(NamedTuple):
     weight: float
     absent: float | None = None
     leading: bool = True
+    evidence: frozenset[str] = frozenset()
 
 
 COLUMNS = list(Row._fields)
@@ -81,7 +84,8 @@ class Measured:
     `frame`: one row per measure, with the columns of `Row`. `whys`: topics that were not recorded,
     with the reason; other topics without a row have nothing to measure. `cut`: topics with too many
     names, of which the smallest were left out. `notes`: clauses on whose measures these are.
-    `length_s`: the length of the recording; None: not known.
+    `lacks`: tables of evidence that the trace lacks. `length_s`: the length of the recording; None:
+    not known.
     """
 
     frame: pd.DataFrame
@@ -89,6 +93,7 @@ class Measured:
     cut: frozenset[str] = frozenset()
     notes: tuple[str, ...] = ()
     length_s: float | None = None
+    lacks: frozenset[str] = frozenset()
 
 
 def measured(trace: Trace, dev: str | None = None) -> Measured:
@@ -109,7 +114,7 @@ def measured(trace: Trace, dev: str | None = None) -> Measured:
         rows += made
     frame = pd.DataFrame(rows, columns=COLUMNS)
     length_s = duration_s(trace.manifest)
-    return Measured(frame, whys, frozenset(cut), tuple(_notes(trace)), length_s)
+    return Measured(frame, whys, frozenset(cut), tuple(_notes(trace)), length_s, lacking(trace))
 
 
 def _notes(trace: Trace) -> list[str]:
@@ -245,7 +250,8 @@ def _flushed(topic: str, whose: str) -> Callable[[Trace, str | None], list[Row]]
         rows = [Row(topic, "all", "pages", total / jobs, ELSEWHERE)]
         for reason, pages in zip(frame["reason"], frame["pages"], strict=True):
             weight = ELSEWHERE * float(pages) / total if total else 0.0
-            rows.append(Row(topic, str(reason), "pages", float(pages) / jobs, weight, 0.0))
+            row = Row(topic, str(reason), "pages", float(pages) / jobs, weight, 0.0)
+            rows.append(row._replace(evidence=of_reason(str(reason))))
         return rows
 
     return make
@@ -326,6 +332,7 @@ def _path(trace: Trace, dev: str | None) -> list[Row]:
             one["ns"] / steps / 1e6,
             one["ns"] / total,
             0.0,
+            evidence=of_wait(str(one["kind"])),
         )
         for one in records(frame)
     ]

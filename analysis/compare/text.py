@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tracer.analysis.compare.comparison import CHANGED, MISSING, NOISE, UNTOLD, Comparison
+from tracer.analysis.compare.comparison import Comparison
 from tracer.analysis.compare.readable import readable
+from tracer.analysis.compare.verdicts import CHANGED, MISSING, NOISE, UNTOLD
 from tracer.analysis.report.tables import records
 from tracer.cli.output import console, print_table, safe, show
 

@@ -90,9 +90,10 @@ def reads(trace: Trace) -> list[Finding]:
 
     It is an upper bound on their waiting time, because nobody waits for read-ahead. The rest of a
     split read is queued since the whole read is. A read by a thread of the kernel counts, too,
-    unless it is known to be for others. The time for which a read is held back before it is queued
-    does not count. If several jobs train at once, the time is the sum over their processes. Needs
-    the tables block and processes.
+    unless it is known to be for others. One without a recorded completion lasts until the end of
+    the recording. The time for which a read is held back before it is queued does not count. If
+    several jobs train at once, the time is the sum over their processes. Needs the tables block and
+    processes.
     """
     over = window(trace)
     if over is None:
@@ -109,8 +110,11 @@ def reads(trace: Trace) -> list[Finding]:
         " FROM (SELECT tid, held_back, since, until, nr_sector,"
         f" max(until) OVER ({process}ORDER BY since, until"
         " ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS covered"
-        f" FROM {of_threads(asked, 'job OR kernel', ts='since')}"
-        f" WHERE operation = 'read' AND until >= issue_ns AND {over.holds('issue_ns')})"
+        f" FROM (SELECT * REPLACE (greatest(since, {over.start}) AS since, least(coalesce(until,"
+        f" {over.recorded}), {over.end}) AS until) FROM"
+        f" {of_threads(asked, 'job OR kernel', ts='since')}"
+        f" WHERE operation = 'read' AND coalesce(until, {over.recorded}) >= issue_ns"
+        f" AND since <= {over.end} AND coalesce(until, {over.recorded}) >= {over.start}))"
         " HAVING count(*) > 0",
     )
     if answer is None:

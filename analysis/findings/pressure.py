@@ -17,13 +17,17 @@ def waiting(
 
     The share is that of the target that waits most. If no target's share is known, it is that of
     the machine. `what`: words for the resource, followed by a remedy. `weighs`: weight of the share
-    in the ranking. Needs the table samples.
+    in the ranking. The time of a target begins at 0 again with a new cgroup, such as that of a
+    container that was started again. Needs the table samples.
     """
     answer = ask(
         trace,
-        "SELECT 100 * (max(value) - min(value)) / ((max(ts) - min(ts)) / 1e9) AS value, target"
-        f" FROM samples WHERE name = 'pressure_{resource}_some_time' AND isfinite(value)"
-        " GROUP BY target HAVING max(ts) > min(ts) ORDER BY target IS NULL, 1 DESC, target LIMIT 1",
+        "SELECT 100 * list_sum(list(grown ORDER BY ts)) / (sum(ns) / 1e9) AS value, target"
+        " FROM (SELECT target, ts, value - lag(value) OVER w AS grown,"
+        " ts::HUGEINT - lag(ts) OVER w AS ns FROM samples"
+        f" WHERE name = 'pressure_{resource}_some_time' AND isfinite(value)"
+        " WINDOW w AS (PARTITION BY target ORDER BY ts)) WHERE grown >= 0 GROUP BY target"
+        " HAVING sum(ns) > 0 ORDER BY target IS NULL, 1 DESC, target LIMIT 1",
     )
     if answer is None or answer.value <= 0:
         return []

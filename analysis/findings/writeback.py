@@ -101,28 +101,33 @@ def waited_for(trace: Trace) -> list[Finding]:
     """Returns the share of written data that a thread may have waited for, and the unknown share.
 
     Nobody waits for the flusher's pages, unless the kernel throttles writers meanwhile (see the
-    stalls). The recorder's own files do not count. The number is that of the whole machine; the
-    sentence also gives the targets' share. Needs the table block.
+    stalls). Pages that are written for an unknown reason may be waited for. The recorder's own
+    files do not count. The number is that of the whole machine; the sentence also gives the
+    targets' share. Needs the table block.
     """
     over = whole(trace)
     if over is None:
         return []
     flushes(trace)
+    perhaps = f"(reason IN {_WAITED_FOR} OR certainty = 'unknown')"
     answer = ask(
         trace,
-        f"SELECT 100 * coalesce(sum(pages) FILTER (reason IN {_WAITED_FOR}), 0) / sum(pages)"
-        " AS value, sum(pages) AS pages, count(*) AS bios,"
+        f"SELECT 100 * coalesce(sum(pages) FILTER ({perhaps}), 0) / sum(pages)"
+        " AS value, sum(pages) AS pages, count(*) AS bios, count(*) FILTER (certainty = 'unknown')"
+        f" AS unknown, count(*) FILTER (reason = 'other' AND NOT {perhaps}) AS by_calls,"
         f" sum(pages) FILTER ({_MINE}) AS target_pages, 100 * coalesce(sum(pages) FILTER"
-        f" ({_MINE} AND reason IN {_WAITED_FOR}), 0) / sum(pages) FILTER ({_MINE}) AS target_value"
+        f" ({_MINE} AND {perhaps}), 0) / sum(pages) FILTER ({_MINE}) AS target_value"
         " FROM flushes WHERE NOT own AND NOT below",
     )
     if answer is None:
         return []
     written = size(answer.number("pages") * _PAGE_BYTES)
+    unknown_too = ", or for an unknown reason" if answer.count("unknown") else ""
+    by_calls = " or by calls that need not wait for it" if answer.count("by_calls") else ""
     sentence = (
         f"up to {percent(answer.value)} of the {written} written to disks was waited for (fsync,"
-        " sync, direct I/O, journal): the rest was written in the"
-        f" background{_of_targets(trace, answer)}"
+        f" sync, direct I/O, journal{unknown_too}): the rest was written in the background"
+        f"{by_calls}{_of_targets(trace, answer)}"
     )
     weight = of_events(answer.value / 100, answer.number("bios"))
     found = [finding(trace, over, _MACHINE, "waited for", answer, sentence, "%", weight)]

@@ -8,9 +8,10 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from tracer.analysis.compare.comparison import CHANGED, MISSING, NOISE, UNTOLD, Comparison, Run
+from tracer.analysis.compare.comparison import Comparison, Run
 from tracer.analysis.compare.groups import Group
 from tracer.analysis.compare.readable import readable
+from tracer.analysis.compare.verdicts import CHANGED, MISSING, NOISE, UNTOLD
 from tracer.analysis.figures.comparison import ratios
 from tracer.analysis.page.base import TEMPLATES, render
 from tracer.analysis.page.summary import Tile

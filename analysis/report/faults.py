@@ -88,11 +88,13 @@ def _causes_of(trace: Trace) -> pd.DataFrame:
     return trace.sql(
         f"""
         SELECT t.comm, f.ip_file AS file, f.symbol, sum(f.faults)::BIGINT AS faults,
-            sum(f.minor)::BIGINT AS minor, sum(f.major)::BIGINT AS major
+            sum(f.minor)::BIGINT AS minor, sum(f.major)::BIGINT AS major,
+            sum(f.told)::BIGINT AS told
         FROM (
             SELECT tid, {moment(trace)} AS ts, ip_file, symbol, count(*) AS faults,
                 count(*) FILTER (kind = 'minor') AS minor,
-                count(*) FILTER (kind = 'major') AS major
+                count(*) FILTER (kind = 'major') AS major,
+                count(*) FILTER (kind != 'unknown') AS told
             FROM page_faults GROUP BY ALL
         ) f LEFT JOIN threads t ON {owns("t", "f")} GROUP BY ALL
         """
@@ -101,11 +103,13 @@ def _causes_of(trace: Trace) -> pd.DataFrame:
 
 def _causes(parts: pd.DataFrame) -> pd.DataFrame:
     found = parts.assign(percent=100.0 * parts["faults"] / parts["faults"].sum())
+    for kind in ("minor", "major"):
+        found[kind] = found[kind].astype("Int64").where(found["told"] > 0)
     return found.sort_values(
         ["faults", "comm", "file", "symbol"],
         ascending=[False, True, True, True],
         ignore_index=True,
-    )
+    ).drop(columns="told")
 
 
 FAULT_CAUSES = MergedTable(
@@ -131,6 +135,6 @@ FAULT_CAUSES = MergedTable(
 def fault_causes(trace: Trace) -> pd.DataFrame:
     """Returns page faults by task, file and function (Park & Bahn 2023, Table 8), most first.
 
-    `FAULT_CAUSES` has the columns.
+    `FAULT_CAUSES` has the columns. minor and major are null if no fault's kind is known.
     """
     return FAULT_CAUSES.of(trace)

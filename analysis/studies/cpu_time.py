@@ -44,9 +44,11 @@ def daemon_cpu_s(trace: Trace) -> float | None:
     found = trace.sql(
         """
         SELECT sum(s) AS s FROM (
-            SELECT max(value) - min(value) AS s FROM samples
-            WHERE name = 'cpu_time' AND list_contains(?::VARCHAR[], target)
-            GROUP BY target HAVING count(value) > 1
+            SELECT list_sum(list(grown ORDER BY ts)) AS s FROM (
+                SELECT target, ts, value - lag(value) OVER w AS grown
+                FROM samples WHERE name = 'cpu_time' AND list_contains(?::VARCHAR[], target)
+                WINDOW w AS (PARTITION BY target ORDER BY ts)
+            ) WHERE grown >= 0 GROUP BY target
         )
         """,
         daemons,

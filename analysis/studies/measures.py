@@ -153,7 +153,8 @@ def _faults(trace: Trace, dev: str | None) -> dict[str, Any]:
     make_threads(trace)
     frame = trace.sql(
         f"""
-        SELECT target, count(*) AS faults, count(*) FILTER (kind = 'major') AS major
+        SELECT target, count(*) AS faults,
+            if(bool_or(kind != 'unknown'), count(*) FILTER (kind = 'major'), NULL) AS major
         FROM page_faults f JOIN threads t ON {owns("t", "f")}
         WHERE target IS NOT NULL GROUP BY target
         """
@@ -161,9 +162,10 @@ def _faults(trace: Trace, dev: str | None) -> dict[str, Any]:
     jobs = [name for name in _jobs(trace) if name in frame.index]
     daemons = [name for name in _daemons(trace) if name in frame.index]
     of_jobs = frame.loc[jobs].sum()
+    told = bool(frame.loc[jobs, "major"].notna().all())
     found = {
         "faults": of_jobs["faults"] / len(jobs) if jobs else None,
-        "major_faults": of_jobs["major"] / len(jobs) if jobs else None,
+        "major_faults": of_jobs["major"] / len(jobs) if jobs and told else None,
     }
     if _daemons(trace):
         share = frame.loc[daemons, "faults"].sum() / of_jobs["faults"] if jobs else None

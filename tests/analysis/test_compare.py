@@ -10,9 +10,10 @@ from tests.support.compared import MS, S, make_repeats, make_times, row
 from tests.support.compared import make_run as run
 from tests.support.studies import EVIL
 from tests.support.traces import make_trace
-from tracer.analysis.compare.comparison import CHANGED, MISSING, NOISE, ROWS, UNTOLD, compare
+from tracer.analysis.compare.comparison import compare
 from tracer.analysis.compare.measured import MACHINES_PAGES, REQUESTS, TARGETS_PAGES, measured
 from tracer.analysis.compare.ratio import BOOTSTRAP, CONSTANT
+from tracer.analysis.compare.verdicts import CHANGED, MISSING, NOISE, ROWS, UNTOLD
 from tracer.analysis.figures.comparison import ratios
 from tracer.probes.errors import BadTrace, UsageError
 from tracer.store.trace import Trace

@@ -8,10 +8,11 @@ import pytest
 from scipy import stats
 
 from tests.support.compared import row
-from tracer.analysis.compare.comparison import CHANGED, NOISE, UNTOLD, Run, compared
+from tracer.analysis.compare.comparison import Run, compared
 from tracer.analysis.compare.measured import COLUMNS, Measured, Row
 from tracer.analysis.compare.ratio import BOOTSTRAP, PERMUTATION, ratio
 from tracer.analysis.compare.text import print_comparison
+from tracer.analysis.compare.verdicts import CHANGED, NOISE, UNTOLD
 from tracer.analysis.studies.identity import Identity
 
 

@@ -6,8 +6,9 @@ from tests.support.compared import make_run as run
 from tests.support.compared import row
 from tests.support.studies import make_study
 from tests.support.traces import make_trace
-from tracer.analysis.compare.comparison import UNTOLD, compare
+from tracer.analysis.compare.comparison import compare
 from tracer.analysis.compare.groups import Group, different_work, pairs, told
+from tracer.analysis.compare.verdicts import UNTOLD
 from tracer.analysis.studies.identity import Identity, identity
 from tracer.probes.errors import UsageError
 from tracer.store.trace import Trace

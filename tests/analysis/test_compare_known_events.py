@@ -5,9 +5,22 @@ import shutil
 import pytest
 
 from tests.support.compared import S, make_times, row
+from tests.support.findings import (
+    FLUSHER,
+    JBD2,
+    JOB,
+    PROCESSES,
+    call,
+    chain,
+    merged,
+    off,
+    phase,
+    start,
+)
 from tests.support.traces import make_trace
-from tracer.analysis.compare.comparison import MISSING, compare
-from tracer.analysis.compare.measured import REQUESTS, measured
+from tracer.analysis.compare.comparison import compare
+from tracer.analysis.compare.measured import MACHINES_PAGES, REQUESTS, measured
+from tracer.analysis.compare.verdicts import MISSING
 
 
 def of_requests(folder, requests, **manifest):
@@ -78,3 +91,55 @@ def test_faults_that_did_not_occur_are_0_and_unknown_kinds_are_not(tmp_path, kin
     rows = found.frame[found.frame["topic"] == "page faults"]
     assert dict(zip(rows["measure"], rows["value"], strict=True)) == measures
     assert "no step that began and ended" in found.whys["critical path"]
+
+
+def waiting_trace(folder, without=()):
+    """A trace of a step with an fsync, and of pages that the flusher and the fsync write."""
+    end = {**start(41, None), "event": "pages_written", "bdi": None}
+    tables = merged(
+        {
+            "processes": PROCESSES,
+            "phases": [phase("train", 0, 100), phase("step", 5, 25, step=0, epoch=0)],
+            "syscalls": [call("fsync", 10, 10)],
+            "off_cpu": [off(11, 8, state="D", waker=JBD2)],
+            "writeback": [start(39, "background"), end],
+        },
+        chain(JOB, JOB, 100, 12, 1000, 30),
+        chain(FLUSHER, JOB, 200, 40, 5000, 70),
+    )
+    for table in without:
+        del tables[table]
+    clock = {"name": "mono", "start_ns": 0, "end_ns": 100 * S}
+    make_trace(folder, tables, clock=clock).close()
+    return folder
+
+
+def test_a_reason_whose_evidence_one_trace_lacks_is_not_compared(tmp_path):
+    base = waiting_trace(tmp_path / "all.trace")
+    same = compare([base, waiting_trace(tmp_path / "same.trace")])
+    assert row(same, MACHINES_PAGES, "background")["ratio"] == 1
+    assert row(same, MACHINES_PAGES, "fsync")["ratio"] == 1
+
+    found = compare([base, waiting_trace(tmp_path / "less.trace", ["writeback"])])
+    background = row(found, MACHINES_PAGES, "background")
+    assert (background["base_mean"], background["verdict"]) == (70, MISSING)
+    assert background["why"] == "not in less: a trace has no table writeback"
+    for told in ("all", "fsync"):
+        assert row(found, MACHINES_PAGES, told)["ratio"] == 1
+    others = found.rows[found.rows["measure"] == "other"]
+    assert others.empty  # 70 pages of the second trace, since nobody knows of their reason
+
+    both = [waiting_trace(tmp_path / f"{name}.trace", ["writeback"]) for name in "ab"]
+    assert row(compare(both), MACHINES_PAGES, "other")["ratio"] == 1
+
+
+def test_a_kind_of_wait_whose_evidence_one_trace_lacks_is_not_compared(tmp_path):
+    base = waiting_trace(tmp_path / "all.trace")
+    found = compare([base, waiting_trace(tmp_path / "less.trace", ["file_writes", "syscalls"])])
+    path = found.rows[found.rows["topic"] == "critical path"].set_index("measure")
+    (sync,) = [name for name in path.index if name.startswith("sync")]
+    assert path.loc[sync, "base_mean"] == pytest.approx(8000)
+    assert path.loc[sync, "verdict"] == MISSING
+    assert path.loc[sync, "why"] == "not in less: a trace has no table file_writes, syscalls"
+    assert path.loc["run: own thread", "ratio"] == 1
+    assert not [name for name in path.index if name.startswith("other")]

@@ -11,7 +11,8 @@ from tests.support import drawn_pages
 from tests.support.compared import lossy, make_repeats
 from tests.support.recordings import EVIL
 from tests.support.traces import make_trace
-from tracer.analysis.compare.comparison import MISSING, NOISE, compare
+from tracer.analysis.compare.comparison import compare
+from tracer.analysis.compare.verdicts import MISSING, NOISE
 from tracer.analysis.page.comparison import comparison_page
 
 pytestmark = pytest.mark.slow

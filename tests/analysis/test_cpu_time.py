@@ -51,6 +51,14 @@ def test_the_daemons_time_is_what_it_used_during_the_recording(trace):
         assert table["task-clock", "job"] == 40 * S
 
 
+def test_the_daemons_time_begins_at_0_again_if_it_was_started_again(trace):
+    samples = [
+        sample("dockerd", s, value) for s, value in ((1, 23.5), (2, 23.9), (3, 0.1), (4, 0.3))
+    ]
+    with trace(samples) as found:
+        assert daemon_cpu_s(found) == pytest.approx(0.4 + 0.2)
+
+
 @pytest.mark.parametrize(
     "samples", [[], [sample("dockerd", 1, 23.5)], [sample("a", 1, 1.0), sample("a", 2, 2.0)]]
 )

@@ -72,7 +72,9 @@ def test_values_that_the_backend_lacks_are_null_not_zero(tmp_path):
     }
     with make_trace(tmp_path / "t", content) as trace:
         (row,) = tables.records(tables.page_faults(trace))
+        (cause,) = tables.records(tables.fault_causes(trace))
     assert (row["faults"], row["writes"], row["minor"], row["major"]) == (2, 2, None, None)
+    assert (cause["faults"], cause["minor"], cause["major"]) == (2, None, None)
 
 
 def test_faults_that_failed_are_neither_minor_nor_major(tmp_path):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tracer.analysis.compare.comparison import _corrected
+from tracer.analysis.compare.verdicts import corrected
 from tracer.analysis.statistics import t_beyond, t_quantile
 from tracer.probes.errors import FeatureMissing
 
@@ -42,4 +42,4 @@ def test_corrected_p_are_those_of_scipy() -> None:
     for size in (1, 2, 7, 500):
         p = draw.random(size) ** 3
         p[: size // 3] = p[0]  # ties
-        np.testing.assert_allclose(_corrected(p), stats.false_discovery_control(p, method="bh"))
+        np.testing.assert_allclose(corrected(p), stats.false_discovery_control(p, method="bh"))

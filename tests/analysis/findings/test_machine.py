@@ -65,6 +65,15 @@ def test_cpu_and_memory_that_are_short(found):
     assert by_topic["disk use"].value == 80
 
 
+def test_pressure_begins_at_0_again_with_another_cgroup(found, query_again):
+    """A container that was started again: 20 s of 50 s, then 5 s of 40 s; 10 s are not known."""
+    before = [sample(t, "pressure_cpu_some_time", 3600 + 0.4 * t, "job") for t in range(0, 51, 10)]
+    after = [sample(60 + t, "pressure_cpu_some_time", t / 8, "job") for t in range(0, 41, 10)]
+    pressure = found({"samples": [*before, *after]})["CPU pressure"]
+    assert pressure.value == pytest.approx(100 * (20 + 5) / (50 + 40))
+    query_again(pressure)
+
+
 @pytest.mark.parametrize("used", [4.0, 1.2345678901234567])
 def test_the_recorder_s_own_cost(found, used):
     by_topic = found({}, own_cost={"capture_cpu_s": used, "cpu_s": 60.0})

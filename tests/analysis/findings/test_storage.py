@@ -5,6 +5,7 @@ import pytest
 from tests.support.findings import (
     CONTAINERS,
     DEV,
+    FLUSHER,
     JBD2,
     JOB,
     LIMITED,
@@ -166,6 +167,19 @@ def test_one_target_has_no_tenants(found):
     assert "120.0 KiB" in by_topic["waited for"].sentence
 
 
+def test_pages_written_for_an_unknown_reason_may_have_been_waited_for(found, query_again):
+    """Without the probe of write-backs nobody tells why the flusher wrote."""
+    tables = merged(
+        {"processes": PROCESSES, "syscalls": [call("fsync", 10, 10)]},
+        chain(JOB, JOB, 100, 12, 1000, 30),
+        chain(FLUSHER, JOB, 200, 40, 5000, 70),
+    )
+    waited = found(tables)["waited for"]
+    assert waited.value == 100
+    assert "(fsync, sync, direct I/O, journal, or for an unknown reason)" in waited.sentence
+    query_again(waited)
+
+
 def test_time_in_the_queue_against_time_in_the_device(found):
     rows = [row for n in range(50) for row in request(n, 0.75, 0.25, n)]
     by_topic = found(
@@ -188,6 +202,29 @@ def test_reads_in_flight_at_the_same_time_count_once(found):
     rows += request(12, 1, 2, 9)
     tables = {"processes": PROCESSES, "phases": TRAIN, "block": sorted(rows, key=lambda r: r["ts"])}
     assert found(tables)["disk reads"].value == 50
+
+
+def test_a_read_without_a_completion_lasts_until_the_end_of_the_recording(found, query_again):
+    rows = [*request(10, 5, 15, 1), *request(40, 5, 10, 2)[:2]]
+    tables = {"processes": PROCESSES, "block": rows}  # the whole recording: 200 s
+    reads = found(tables)["disk reads"]
+    assert reads.value == 100 * (20 + 160) / 200
+    assert "(2 requests, 8.0 KiB)" in reads.sentence
+    query_again(reads)
+    tables["phases"] = TRAIN
+    assert found(tables)["disk reads"].value == 20 + 60
+
+
+def test_a_read_counts_for_the_part_of_it_that_lies_in_the_training(found):
+    rows = [*request(5, 2, 18, 1), *request(95, 2, 18, 2), *request(2, 1, 6, 3)]
+    rows += request(120, 1, 6, 4)
+    tables = {
+        "processes": PROCESSES, "phases": [phase("train", 10, 110)],
+        "block": sorted(rows, key=lambda row: row["ts"]),
+    }  # fmt: skip
+    reads = found(tables)["disk reads"]
+    assert reads.value == 15 + 15
+    assert "(2 requests, 8.0 KiB)" in reads.sentence
 
 
 def test_the_rest_of_a_split_read_waits_since_the_scheduler_took_it(found):

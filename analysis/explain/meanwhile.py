@@ -8,8 +8,11 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
+from tracer.analysis.views.calls_around import LATEST
 from tracer.analysis.views.request_data import make_request_data
 from tracer.analysis.views.requests import requests
+from tracer.probes.loss import OF_EVENTS
+from tracer.probes.schema import Scope
 from tracer.store.devices import Devices
 from tracer.store.trace import Trace
 
@@ -18,13 +21,23 @@ STORAGE = ("disk", "fault", "sync", "dirty")
 _SECTOR_BYTES = 512
 _MOST = 5
 
-# A wait for a known device asks for the disks that serve it; another one for all of them.
-_SERVED = """
+# A wait for a known device asks for the disks that serve it; another one for all of them. A request
+# without a recorded completion lasts until the end of the next loss, or else of the recording.
+_SERVED = f"""
 CREATE OR REPLACE TEMP TABLE served AS
+WITH gaps AS (
+    SELECT coalesce("to", {LATEST}) AS over FROM loss
+    WHERE {OF_EVENTS} AND NOT contains(stream, '{Scope.TARGET.value}')
+), unfinished AS (
+    SELECT r.row, coalesce(g.over, {LATEST}) AS until
+    FROM (FROM requests WHERE complete_ns IS NULL) r ASOF LEFT JOIN gaps g ON r.issue_ns <= g.over
+)
 SELECT s.number, r.row AS request, r.dev, r.operation, r.comm, r.tid = s.tid AS own, r.sector,
     r.nr_sector, r.queue_ns, r.issue_ns, r.pid
-FROM storage_waits s JOIN requests r
-    ON r.issue_ns < s.until AND r.complete_ns > s.ts AND (s.device IS NULL OR r.dev = s.device)
+FROM storage_waits s JOIN (
+    SELECT r.*, coalesce(complete_ns, u.until) AS until
+    FROM requests r LEFT JOIN unfinished u USING (row)
+) r ON r.issue_ns < s.until AND r.until > s.ts AND (s.device IS NULL OR r.dev = s.device)
 WHERE r.nr_sector >= 0
 """
 
@@ -57,6 +70,7 @@ def add_meanwhile(trace: Trace, segments: Sequence[dict[str, Any]]) -> None:
     if not chosen or "block" not in trace.tables:
         return
     requests(trace)
+    trace.empty_if_missing("loss")
     devices = Devices(trace.manifest)
     asked = [
         (number, one["tid"], one["ts"], one["ts"] + one["dur_ns"], device)

@@ -109,8 +109,18 @@ def _first_epoch(trace: Trace, over: Window) -> list[Finding]:
     return [finding(trace, over, _NO_EVENTS, "first epoch", answer, sentence, "times", weight)]
 
 
+def _joined(rows: str) -> str:
+    """Returns SQL for the times in which any row of a process lasts: pid, since, upto."""
+    before = "OVER (PARTITION BY pid ORDER BY since, upto ROWS BETWEEN UNBOUNDED PRECEDING AND"
+    return (
+        "SELECT pid, min(since) AS since, max(upto) AS upto FROM (SELECT *, sum(apart)"
+        f" {before} CURRENT ROW) AS number FROM (SELECT *, coalesce(since > max(upto) {before}"
+        f" 1 PRECEDING), true)::INT AS apart FROM ({rows}))) GROUP BY pid, number"
+    )
+
+
 def readers(trace: Trace) -> list[Finding]:
-    """Returns the share of the workers' loading time that is spent in read calls.
+    """Returns the share of the workers' loading time in which one of their threads reads.
 
     The rest is decoding, copying, or page faults of mapped files. Fetches that ended after the
     recording do not count. Needs the tables phases and syscalls.
@@ -119,16 +129,29 @@ def readers(trace: Trace) -> list[Finding]:
     if over is None:
         return []
     fetches = (
-        'SELECT tid, start, "end" FROM phases WHERE name = \'fetch\' AND "end" > start'
+        'SELECT pid, start::HUGEINT AS since, "end"::HUGEINT AS upto FROM phases'
+        " WHERE name = 'fetch' AND \"end\" > start"
         f' AND "end" <= {over.recorded} AND {over.holds("start")} AND pid IN {_WORKERS}'
     )
-    loading = f'(SELECT sum("end" - start) FROM ({fetches}))'
+    calls = (
+        "SELECT pid, ts::HUGEINT AS since, ts::HUGEINT + dur_ns AS upto FROM syscalls"
+        f" WHERE name IN {READ} AND dur_ns >= 0 AND pid IN {_WORKERS}"
+    )
+    loads = (
+        "SELECT *, sum(upto - since) OVER (PARTITION BY pid ORDER BY since) AS summed"
+        f" FROM ({_joined(fetches)})"
+    )
+    loading = f"(SELECT sum(upto - since) FROM ({_joined(fetches)}))"
+
+    def loaded(at: str, load: str) -> str:
+        return f"coalesce({load}.summed - greatest(0, {load}.upto - {at}), 0)"
+
     answer = ask(
         trace,
-        f"SELECT 100 * coalesce(sum(dur_ns), 0) / {loading} AS value, {loading} / {over.ns} AS"
-        f" share FROM (SELECT tid, ts, dur_ns FROM syscalls WHERE name IN {READ} AND dur_ns >= 0"
-        f" AND pid IN {_WORKERS}) c ASOF JOIN ({fetches}) f"
-        ' ON c.tid = f.tid AND c.ts >= f.start WHERE c.ts < f."end"',
+        f"SELECT 100 * coalesce(sum({loaded('c.upto', 'b')} - {loaded('c.since', 'a')}), 0)"
+        f" / {loading} AS value, {loading} / {over.ns} AS share FROM ({_joined(calls)}) c"
+        f" ASOF LEFT JOIN ({loads}) a ON c.pid = a.pid AND c.since >= a.since"
+        f" ASOF LEFT JOIN ({loads}) b ON c.pid = b.pid AND c.upto >= b.since",
     )
     if answer is None:
         return []

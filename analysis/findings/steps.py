@@ -58,15 +58,17 @@ def _computing(trace: Trace, over: Window) -> list[Finding]:
 def _overhead(trace: Trace, over: Window) -> list[Finding]:
     answer = ask(
         trace,
-        "SELECT 100 * sum(overhead_ns) / sum(total_ns) AS value, avg(overhead_ns) / 1e9 AS s"
+        "SELECT 100 * sum(overhead_ns) / sum(total_ns) AS value, avg(overhead_ns) / 1e9 AS s,"
+        " count(*) FILTER (checkpoint_ns IS NULL) AS unseen"
         f" FROM steps WHERE {over.steps}",
     )
     if answer is None or answer.value < _MUCH:
         return []
+    unseen = "saving checkpoints, which uprobes do not see, " if answer.count("unseen") else ""
     sentence = (
         f"{percent(answer.value)} of a minibatch's time is neither waiting for data nor computing"
-        f" ({seconds(answer.number('s'))} each), for example moving data, reading the loss, or"
-        " logging"
+        f" ({seconds(answer.number('s'))} each), for example moving data, reading the loss,"
+        f" {unseen}or logging"
     )
     waited = _gpu_overhead(trace, over)
     scopes: tuple[Scope, ...] = ()

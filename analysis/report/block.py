@@ -78,6 +78,7 @@ BLOCK_LATENCY = MergedTable(
     ),
     needs=("block",),
     keys=(*_KEYS, "part", "bucket"),
+    unknown=("errors",),
     parts=_parts,
     finish=_finish,
     note=QUANTILES,

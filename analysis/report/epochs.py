@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
+from tracer.analysis.views.calls_around import LATEST
 from tracer.analysis.views.epoch_passes import epoch_passes
 from tracer.analysis.views.reads import READS, reads
 from tracer.analysis.views.steps import steps
@@ -28,19 +29,24 @@ def epochs(trace: Trace, dev: str | None = None) -> pd.DataFrame:
     page_cache_bytes (of the machine, mean of the samples), residency_percent (of the named folders,
     mean), hit_percent and again_percent (of the pages of the files on `dev` that the targets used:
     those in the page cache; those that reclaim had taken out of it, so that they were read again).
-    Null: not recorded. Needs table phases.
+    Null: not recorded, or the recording has no whole epoch of this number: it began before the
+    recording, or ended after it. Its times are known all the same. Needs table phases.
     """
     view = steps(trace)
     present = set(trace.tables)
     for table in ("block", "samples"):
         trace.empty_if_missing(table)
+    clock = trace.manifest["clock"]
+    begin, end = clock["start_ns"], LATEST if clock["end_ns"] is None else clock["end_ns"]
     reading = "event = 'bio_queue' AND starts_with(rwbs, 'R')"
     frame = trace.sql(
         f"""
-        WITH epoch AS ({epoch_passes(_MARKS)}), spent AS (
+        WITH epoch AS (
+            SELECT *, start < {begin} OR ended > {end} AS partial FROM ({epoch_passes(_MARKS)})
+        ), spent AS (
             SELECT e.pid, e.epoch, e.pass, count(*) AS steps, sum(fetch_stall_ns) / 1e9 AS stall_s,
                 sum(compute_ns) / 1e9 AS compute_s,
-                sum(overhead_ns + checkpoint_ns) / 1e9 AS overhead_s
+                sum(overhead_ns + coalesce(checkpoint_ns, 0)) / 1e9 AS overhead_s
             FROM {view} s ASOF JOIN epoch e
                 ON s.pid = e.pid AND s.epoch = e.epoch
                 -- A fetch before the epoch belongs to its first step.
@@ -53,12 +59,12 @@ def epochs(trace: Trace, dev: str | None = None) -> pd.DataFrame:
             SELECT pid, epoch, pass, avg(value) FILTER (s.name = 'page_cache') AS page_cache_bytes,
                 avg(value) FILTER (s.name = 'residency') AS residency_percent
             FROM epoch JOIN samples s ON s.ts BETWEEN start AND ended AND s.target IS NULL
-            GROUP BY ALL
+            WHERE NOT partial GROUP BY ALL
         )
         SELECT e.epoch, count(DISTINCT e.pid) AS jobs, avg(p.steps) AS steps,
             avg(e.ended - e.start) / 1e9 AS epoch_s, avg(stall_s) AS stall_s,
             avg(compute_s) AS compute_s, avg(overhead_s) AS overhead_s,
-            avg(coalesce(r2.bytes, 0) - coalesce(r1.bytes, 0)) AS read_bytes,
+            avg(coalesce(r2.bytes, 0) - coalesce(r1.bytes, 0)) FILTER (NOT partial) AS read_bytes,
             avg(page_cache_bytes) AS page_cache_bytes,
             avg(residency_percent) AS residency_percent
         FROM epoch e LEFT JOIN spent p USING (pid, epoch, pass)
@@ -82,7 +88,7 @@ def _hits(trace: Trace, dev: str | None) -> pd.DataFrame:
             100 * sum(refaulted) / sum(accessed) AS again_percent
         FROM {reads(trace)}
         WHERE (target IS NOT NULL OR {of_everybody(trace)}) AND epoch IS NOT NULL
-            AND coalesce(dev = ?, true)
+            AND coalesce(dev = ?, true) AND NOT coalesce(partial, false)
         GROUP BY epoch HAVING sum(accessed) > 0
         """,
         dev,

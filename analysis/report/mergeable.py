@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import pandas as pd
 
 
-def added(every: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
-    """Merges rows with equal keys: extremes of columns min_... and max_..., sums of the others."""
+def added(every: pd.DataFrame, keys: Sequence[str], unknown: Collection[str] = ()) -> pd.DataFrame:
+    """Merges rows with equal keys: extremes of columns min_... and max_..., sums of the others.
+
+    A null is nothing to sum; in the columns `unknown`, a sum with a null is null.
+    """
     groups = every.groupby(list(keys), dropna=False, sort=False)
     found = {}
     for name in every.columns:
@@ -21,6 +24,8 @@ def added(every: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
             found[name] = groups[name].max()
         else:
             found[name] = groups[name].sum(min_count=1)
+            if name in unknown:
+                found[name] = found[name].where(groups[name].count() == groups.size())
     summed = pd.DataFrame(found).reset_index()[list(every.columns)]
     for name in keys:
         if every[name].dtype == object:  # grouping turns None into NaN

@@ -28,6 +28,8 @@ _PARTS = {
 }
 
 
+_KNOWN = "end to end, wait known"
+"""The length of the steps whose wait for the GPU is known: of these, the wait is a share."""
 _KEYS = ["stage", "part"]
 
 
@@ -35,11 +37,12 @@ def _parts(trace: Trace) -> pd.DataFrame:
     view = steps(trace)
     # The job may have been stopped, or at anything else, before it was attached to.
     whole = in_recording(trace)
+    known = "if(gpu_wait_ns IS NULL, NULL, total_ns)"
     return trace.sql(
         f"""
         SELECT stage, part, {buckets("ns")} FROM (
-            SELECT stage, unnest({list(_PARTS)}) AS part,
-                unnest([{", ".join(_PARTS.values())}]) AS ns
+            SELECT stage, unnest({[*_PARTS, _KNOWN]}) AS part,
+                unnest([{", ".join(_PARTS.values())}, {known}]) AS ns
             FROM {view} WHERE {whole}
         ) WHERE ns IS NOT NULL GROUP BY ALL
         """
@@ -49,8 +52,9 @@ def _parts(trace: Trace) -> pd.DataFrame:
 def _finish(parts: pd.DataFrame) -> pd.DataFrame:
     times = spread(parts, _KEYS).reset_index()
     of_cpu = ~times["part"].str.startswith("gpu ")
-    whole = times[times["part"] == WHOLE][["stage", "total"]]
-    times = times.merge(whole.rename(columns={"total": "end_to_end"}), on="stage", how="left")
+    of = times["part"].where(times["part"] == "wait for GPU", WHOLE).replace("wait for GPU", _KNOWN)
+    whole = times[["stage", "part", "total"]].set_axis(["stage", "of", "end_to_end"], axis=1)
+    times = times.assign(of=of).merge(whole, on=["stage", "of"], how="left")
     found = pd.DataFrame(
         {
             "stage": times["stage"],
@@ -62,6 +66,7 @@ def _finish(parts: pd.DataFrame) -> pd.DataFrame:
             "share": (times["total"] / times["end_to_end"]).where(of_cpu),
         }
     )
+    found = found[found["part"] != _KNOWN]
     place = {part: number for number, part in enumerate(_PARTS)}
     found = found.assign(last=found["stage"] != "train", place=found["part"].map(place))
     found = found.sort_values(["last", "stage", "place"], ignore_index=True)
@@ -78,7 +83,12 @@ STEP_TIMES = MergedTable(
         Column("mean_ms", "mean time", "mean ms"),
         Column("p50_ms", "median", "p50 ms"),
         Column("p99_ms", "99th percentile", "p99 ms"),
-        Column("share", "of the end-to-end time; null: in parallel to the CPU's", "share"),
+        Column(
+            "share",
+            "of the end-to-end time, of those steps whose part is known; null: in parallel to the"
+            " CPU's",
+            "share",
+        ),
     ),
     needs=("phases",),
     keys=(*_KEYS, "bucket"),

@@ -74,6 +74,8 @@ class MergedTable(ReportTable):
     keys: tuple[str, ...]
     """Columns that identify a row of the parts. Columns named min_... and max_... are extremes.
     All other columns are sums; null means that there was nothing to sum."""
+    unknown: tuple[str, ...] = ()
+    """Columns whose null means that the value is not known: the sum with another one is null."""
     parts: Callable[[Trace], pd.DataFrame]
     """Makes the parts of one trace, one row per key."""
     finish: Callable[[pd.DataFrame], pd.DataFrame]
@@ -85,7 +87,7 @@ class MergedTable(ReportTable):
 
     def together(self, parts: Iterable[pd.DataFrame]) -> pd.DataFrame:
         """Returns the merged parts of several traces. Merging is associative and commutative."""
-        return added(pd.concat(list(parts), ignore_index=True), self.keys)
+        return added(pd.concat(list(parts), ignore_index=True), self.keys, self.unknown)
 
 
 QUANTILES = "Quantiles are off by less than 1/128; those of few values are exact."

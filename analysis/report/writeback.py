@@ -109,6 +109,7 @@ FLUSHED_PAGES = MergedTable(
     ),
     needs=("block",),
     keys=("reason", "certainty"),
+    unknown=("target_pages",),
     parts=_flushed_of,
     finish=_flushed,
     note="Pages: of the whole machine. Targets': dirtied by targets, alone or with others. Own: the"

@@ -13,6 +13,7 @@ from tracer.analysis.views.phase_times import make_phase_times
 from tracer.analysis.views.view import View
 from tracer.probes.gpu_calls import TABLE as CALLS
 from tracer.probes.schema import Column, Type
+from tracer.store.outside import UPROBE
 from tracer.store.trace import Trace
 
 VIEW = "steps"
@@ -45,6 +46,13 @@ _OF_ENDED = ", ".join(
 _LASTS = """
 coalesce(s."end", if(s.tid IS NULL, s.until,
     least(lead(s.start) OVER (PARTITION BY s.pid, s.tid ORDER BY s.id), s.until)))
+"""
+
+# Uprobes see no checkpoints.
+_FROM_OUTSIDE = f"""
+CREATE OR REPLACE TEMP TABLE seen_from_outside AS
+SELECT pid FROM phases WHERE source != 'inferred' AND pid IS NOT NULL
+GROUP BY pid HAVING bool_and(source = '{UPROBE}')
 """
 
 _MARKED = f"""
@@ -175,7 +183,7 @@ WITH outer_part AS (
     FROM own GROUP BY id
 ), whole AS (
     SELECT s.* REPLACE ({_LASTS} AS until), least(s.start, coalesce(first, s.start)) AS begun,
-        {_OF_ENDED},
+        {_OF_ENDED}, s.pid IN (SELECT pid FROM seen_from_outside) AS outside,
         if(s."end" IS NOT NULL AND s.tid IS NOT NULL AND $recorded,
             if(w.id IS NULL, 0, w.ns), NULL) AS gpu_wait_ns
     FROM numbered_steps s LEFT JOIN sums USING (id) LEFT JOIN step_gpu_waits w USING (id)
@@ -183,7 +191,8 @@ WITH outer_part AS (
 SELECT whole.pid, whole.tid, whole.stage, whole.epoch, whole.step,
     begun AS start, whole."end", whole."end" - begun AS total_ns,
     fetch_ns AS fetch_stall_ns, forward_ns + backward_ns + optimizer_ns AS compute_ns,
-    forward_ns, backward_ns, optimizer_ns, checkpoint_ns,
+    forward_ns, backward_ns, optimizer_ns,
+    if(outside, nullif(checkpoint_ns, 0), checkpoint_ns) AS checkpoint_ns,
     whole."end" - begun - fetch_ns - forward_ns - backward_ns - optimizer_ns - checkpoint_ns
         AS overhead_ns,
     {", ".join(f"gpu_{n}_ns" for n in _COMPUTE)}, gpu_wait_ns,
@@ -194,7 +203,7 @@ FROM whole ORDER BY begun, whole.pid, whole.tid
 
 def _build(trace: Trace) -> None:
     make_phase_times(trace)
-    trace.execute(_MARKED)
+    trace.execute(_FROM_OUTSIDE, _MARKED)
     _keep_innermost(trace, "step_stages", _AROUND_SQL.format(names=_STAGES), "name")
     _keep_innermost(trace, "step_epochs", _AROUND_SQL.format(names="('epoch')"), "name")
     trace.execute(_NUMBERED)
@@ -263,7 +272,11 @@ STEPS = View(
         _time("forward_ns", "time in forward, without other parts nested in it"),
         _time("backward_ns", "time in backward, without other parts nested in it"),
         _time("optimizer_ns", "time in optimizer, without other parts nested in it"),
-        _time("checkpoint_ns", "time in checkpoint, without other parts nested in it"),
+        _time(
+            "checkpoint_ns",
+            "time in checkpoint, without other parts nested in it; null: not known, since uprobes "
+            "see none: it is in overhead_ns",
+        ),
         _time("overhead_ns", "the rest of the total"),
         _time(
             "gpu_forward_ns",

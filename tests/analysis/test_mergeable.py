@@ -46,3 +46,30 @@ def test_merging_one_trace_changes_nothing_and_two_copies_double_the_counts(trac
                 pd.testing.assert_series_equal(one * factor, two, check_names=False, rtol=1e-2)
                 checked += 1
     assert checked
+
+
+def test_pages_of_the_targets_are_not_known_if_those_of_one_trace_are_not(trace):
+    table = MERGED["flushed_pages"]
+    parts = table.parts(trace)
+    machine = parts.assign(target_pages=None)
+    machine = machine[machine["reason"] != "sync"].astype(parts.dtypes)
+    for order in ([parts, machine], [machine, parts]):
+        found = table.finish(table.together(order)).set_index(["reason", "certainty"])
+        alone = table.finish(parts).set_index(["reason", "certainty"])
+        unknown = found["target_pages"].isna()
+        assert unknown.any() and not unknown.all()
+        assert set(unknown.index[unknown]) == set(
+            zip(machine["reason"], machine["certainty"], strict=True)
+        )
+        known = found["target_pages"].dropna()
+        pd.testing.assert_series_equal(known, alone["target_pages"][known.index])
+
+
+def test_time_on_critical_paths_is_that_of_the_traces_with_steps():
+    table = MERGED["waits"]
+    row = {"target": "job", "kind": "sync", "whose": "kernel", "blamed": "jbd2", "unended": 0}
+    with_steps = pd.DataFrame([row | {"n": 2, "ns": 5e9, "path_ns": 3e9}])
+    without = pd.DataFrame([row | {"n": 1, "ns": 1e9, "path_ns": None}])
+    frames = [one.astype({"path_ns": "Float64"}) for one in (with_steps, without)]
+    (found,) = table.finish(table.together(frames)).to_dict("records")
+    assert (found["waits"], found["total_s"], found["path_s"]) == (3, 6, 3)

@@ -90,7 +90,7 @@ def test_an_epoch_is_what_it_waited_for_and_what_it_read(trace):
         bio(7 * S, 1, rwbs="W"),
         bio(7 * S, 9, dev="254:0", rwbs="R"),
     ]
-    found = epochs(trace({"phases": EPOCHS, "block": block}), DEV)
+    found = epochs(trace({"phases": EPOCHS, "block": block}, **clock(60)), DEV)
     assert found["epoch"].tolist() == [0, 1]
     assert found["epoch_s"].tolist() == [6, 4]
     assert found["stall_s"].tolist() == [2, 0.5]
@@ -100,12 +100,29 @@ def test_an_epoch_is_what_it_waited_for_and_what_it_read(trace):
     assert found["residency_percent"].isna().all()
 
 
+def test_reads_of_an_epoch_are_known_only_if_the_recording_has_all_of_it(trace):
+    """The recording lasts from 4 s to 14 s: it begins within epoch 0, and ends within epoch 2."""
+    last = [phase("epoch", 10, 15, epoch=2), phase("step", 10, 12, epoch=2, step=2)]
+    samples = [{"ts": s * S, "name": "page_cache", "value": 1.0 * s} for s in (5, 7, 11)]
+    tables = {
+        "phases": [*EPOCHS, *last],
+        "block": [bio(s * S, 1, 2, rwbs="R") for s in (5, 8, 12)],
+        "samples": samples,
+    }
+    found = epochs(trace(tables, clock={"name": "mono", "start_ns": 4 * S, "end_ns": 14 * S}), DEV)
+    assert found["epoch_s"].tolist() == [6, 4, 5]
+    assert found["read_bytes"].isna().tolist() == [True, False, True]
+    assert found["read_bytes"][1] == 8192
+    assert found["page_cache_bytes"].isna().tolist() == [True, False, True]
+    assert found["stall_s"].tolist()[:2] == [2, 0.5]
+
+
 def test_an_epoch_reads_once_what_a_mapped_device_reads_from_its_disk(trace):
     mapped = {"dev": "253:0", "bytes": 1 << 30, "on": ["8:0"]}
     disks = [{"dev": "8:0", "bytes": 1 << 40}, {"dev": "8:16", "bytes": 1 << 40}, mapped]
     places = (("253:0", 1), ("8:0", 257), ("8:16", 9))
     block = [bio(1 * S, page, 2, dev, "R") for dev, page in places]
-    made = trace({"phases": EPOCHS, "block": block}, disks=disks)
+    made = trace({"phases": EPOCHS, "block": block}, disks=disks, **clock(60))
     assert epochs(made)["read_bytes"].tolist() == [2 * 8192, 0]
     assert epochs(made, "8:0")["read_bytes"].tolist() == [8192, 0]
 
@@ -114,7 +131,7 @@ def test_epochs_that_begin_at_0_again_are_not_one_long_epoch(trace):
     again = [row | {"start": row["start"] + 100 * S, "end": row["end"] + 100 * S} for row in EPOCHS]
     rank = [phase("epoch", 1, 7, epoch=0, tid=8)]
     block = [bio(50 * S, 1, 3, rwbs="R"), bio(101 * S, 1, 2, rwbs="R")]
-    found = epochs(trace({"phases": [*EPOCHS, *again, *rank], "block": block}), DEV)
+    found = epochs(trace({"phases": [*EPOCHS, *again, *rank], "block": block}, **clock(200)), DEV)
     assert found["jobs"].tolist() == [1, 1]
     assert found["epoch_s"].tolist() == [6.5, 4]
     assert found["steps"].tolist() == [1, 1]
@@ -133,7 +150,7 @@ def test_an_epochs_memory_is_the_mean_of_its_samples(trace):
         {"ts": s * S, "name": "residency", "value": value, "unit": "%", "instance": "data"}
         for s, value in ((1, 10.0), (5, 30.0), (7, 100.0), (11, 50.0))
     ]
-    found = epochs(trace({"phases": EPOCHS, "samples": samples}))
+    found = epochs(trace({"phases": EPOCHS, "samples": samples}, **clock(60)))
     assert found["residency_percent"].tolist() == [20, 100]
 
 
@@ -164,10 +181,10 @@ def test_hits_of_an_epoch_are_of_the_targets_pages_on_the_device(trace):
     ]
     events = sorted([*own, *elsewhere, *neighbours], key=lambda one: one["ts"])
     tables = {"phases": EPOCHS, "processes": processes, "page_cache": events}
-    found = epochs(trace(tables), DEV)
+    found = epochs(trace(tables, **clock(60)), DEV)
     assert found["hit_percent"].tolist() == [0, 50]
     assert found["again_percent"].tolist() == [0, 50]
-    assert epochs(trace(tables))["hit_percent"].tolist() == [0, pytest.approx(100 / 3)]
+    assert epochs(trace(tables, **clock(60)))["hit_percent"].tolist() == [0, pytest.approx(100 / 3)]
     assert epochs(trace(tables), "8:0")["hit_percent"].isna().all()
 
 

@@ -48,6 +48,18 @@ def test_a_step_is_its_parts_and_what_is_left(tmp_path):
         }  # fmt: skip
 
 
+def test_uprobes_see_no_checkpoints_so_their_time_is_not_known(tmp_path):
+    seen = [row | {"source": "uprobe"} for row in STEP if row["name"] in ("fetch", "backward")]
+    inferred = [STEP[0] | {"source": "inferred"}]
+    other = [row | {"pid": 9, "tid": 9, "source": "automatic"} for row in STEP]
+    with make_trace(tmp_path / "t", {"phases": [*seen, *inferred, *other]}) as trace:
+        found = rows(trace, f"SELECT pid, checkpoint_ns, overhead_ns FROM {steps(trace)}")
+        parts = step_times(trace).set_index("part")
+    assert sorted(found) == [(7, None, 100 - 30 - 30), (9, 4, 13)]
+    assert parts.loc["checkpoint", "steps"] == 1
+    assert parts.loc["overhead", "steps"] == 2
+
+
 def test_parts_in_the_closure_of_an_optimizer_count_once(tmp_path):
     inside = [
         phase("step", 100, 200),

@@ -43,7 +43,12 @@ def steps_of(rows: list[Phase]) -> list[dict[str, Any]]:
     for row in rows:
         if row["tid"] is not None:
             threads[row["pid"], row["tid"]].append(row)
-    return [step for phases in threads.values() for step in steps_of_thread(phases)]
+    steps = [step for phases in threads.values() for step in steps_of_thread(phases)]
+    for step in steps:
+        sources = {row["source"] for row in rows if row["pid"] == step["pid"]} - {"inferred"}
+        if sources == {"uprobe"} and step["checkpoint_ns"] == 0:
+            step["checkpoint_ns"] = None  # uprobes see none
+    return steps
 
 
 def steps_of_thread(phases: list[Phase]) -> list[dict[str, Any]]:

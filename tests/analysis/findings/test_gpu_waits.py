@@ -3,6 +3,8 @@
 import pytest
 
 from tests.support.findings import GAP, JOB, PROCESSES, TRAIN, S, call, phase
+from tests.support.traces import make_trace
+from tracer.analysis.report.step_times import STEP_TIMES, step_times
 
 STEP = [
     *TRAIN,
@@ -75,3 +77,23 @@ def test_lost_events_of_the_driver_make_the_shares_incomplete(found, stream):
     )
     for topic in ("overhead", "waits for the GPU"):
         assert by_topic[topic].lossy == (stream == "ftrace-uprobes-cpu0"), topic
+
+
+def test_the_share_in_the_table_of_steps_is_of_the_steps_whose_wait_is_known(tmp_path):
+    """Each of ten steps of 10 s waits for 5 s; events of the driver are lost in the last five."""
+    tables = {
+        "processes": PROCESSES,
+        "phases": [*TRAIN, *(phase("step", 10 * n, 10 * n + 10, step=n) for n in range(10))],
+        "gpu_calls": [row for n in range(10) for row in gpu(10 * n + 2, 5)],
+        "loss": [{**GAP, "stream": "ftrace-uprobes-cpu0", "from": 50 * S, "to": 100 * S}],
+    }
+    clock = {"name": "mono", "start_ns": 0, "end_ns": 200 * S}
+    with make_trace(tmp_path / "t", tables, clock=clock) as trace:
+        found = step_times(trace).set_index("part")
+        both = STEP_TIMES.together([STEP_TIMES.parts(trace)] * 2)
+        twice = STEP_TIMES.finish(both).set_index("part")
+    for times, steps in ((found, 5), (twice, 10)):
+        assert times.loc["wait for GPU", "steps"] == steps
+        assert times.loc["wait for GPU", "share"] == pytest.approx(0.5)
+        assert times.loc["end to end", "share"] == 1
+    assert not [part for part in found.index if "known" in part]

@@ -111,6 +111,20 @@ def test_waiting_for_data_and_who_makes_one_wait(found):
     )
 
 
+def test_reads_of_a_workers_other_threads_count_once(found, query_again):
+    """Each fetch takes 5 s: two threads of a pool read in 3 s of it, and for another 0.5 s after."""
+    loads = [phase("fetch", 10 * n, 10 * n + 5, pid=WORKER, step=n) for n in range(10)]
+    pool = [
+        call("pread64", 10 * n + begin, long, WORKER) | {"tid": WORKER + thread}
+        for n in range(10)
+        for thread, begin, long in ((100, 1, 2), (101, 2, 1.5), (100, 4.5, 1))
+    ]
+    loaders = found({"phases": [*STEPS, *loads], "syscalls": pool})["loaders"]
+    assert loaders.value == pytest.approx(100 * (2.5 + 0.5) / 5)
+    assert "faster storage" in loaders.sentence
+    query_again(loaders)
+
+
 def test_thousands_of_times_are_told_without_an_exponent(found):
     phases = [
         phase(part, n, n + length, step=n, epoch=n // 5)

@@ -112,7 +112,7 @@ def test_waiting_for_data_and_who_makes_one_wait(found):
 
 
 def test_reads_of_a_workers_other_threads_count_once(found, query_again):
-    """Each fetch takes 5 s: two threads of a pool read in 3 s of it, and for another 0.5 s after."""
+    """Two threads of a pool read in 3 of the 5 s of each fetch, and for half a second after it."""
     loads = [phase("fetch", 10 * n, 10 * n + 5, pid=WORKER, step=n) for n in range(10)]
     pool = [
         call("pread64", 10 * n + begin, long, WORKER) | {"tid": WORKER + thread}

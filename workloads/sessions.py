@@ -133,8 +133,9 @@ def end_left(note: Path) -> None:
 
 
 def _end(process: subprocess.Popen[bytes], noted: Noted) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGTERM)  # a background job may ignore SIGINT
+    if process.poll() is None:  # later another group may have its number
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)  # a background job may ignore SIGINT
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(timeout=_PATIENCE_S)
     _kill(noted)

@@ -64,8 +64,11 @@ while True: signal.pause()
 class Dockerd:
     """A running daemon."""
 
-    def __init__(self, by_systemd: bool = False) -> None:
-        """Start it. RuntimeError, with its last words, where it does not come up."""
+    def __init__(self, by_systemd: bool = False, data: Path | None = None) -> None:
+        """Start it. RuntimeError, with its last words, where it does not come up.
+
+        `data`: the folder of its images and containers; None: one of its own.
+        """
         prefix = f"tracer-tests-{os.getpid()}-docker-"
         self.folder = Path(tempfile.mkdtemp(prefix=prefix, dir=roomy_place()))
         self.cgroup = f"/tracer-tests-{os.getpid()}"
@@ -73,7 +76,7 @@ class Dockerd:
         self._containers: list[docker.models.containers.Container] = []
         self._log = (self.folder / "log").open("w+")
         options = [
-            f"--data-root={self.folder}/data",
+            f"--data-root={data or self.folder / 'data'}",
             f"--exec-root={self.folder}/exec",
             f"--pidfile={self.folder}/pid",
             f"--cgroup-parent={self.cgroup}",

@@ -11,6 +11,8 @@ import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
+import psutil
+
 from tracer.probes.backends.backend import Backend, NoEvents, Together
 from tracer.probes.backends.choice import EBPF, FTRACE, NONE, PERF
 from tracer.probes.backends.drain import Drain, Source
@@ -22,10 +24,11 @@ from tracer.probes.backends.perf_events.backend import PerfBackend
 from tracer.probes.backends.perf_events.rings import FaultRings
 from tracer.probes.backends.uprobes import events
 from tracer.probes.backends.uprobes.backend import Uprobes
-from tracer.probes.errors import FeatureMissing, TargetGone, TracerError
+from tracer.probes.errors import FeatureMissing, TargetGone, TracerError, UsageError
 from tracer.probes.page_faults import TRACEPOINTS
 from tracer.probes.schema import Feed, Probe, Scope
 from tracer.session.guardian import Guardian
+from tracer.sizes import show_size
 from tracer.store.files import allow_open_files
 from tracer.store.manifest_parts import CaptureFacts, StreamFacts
 from tracer.targets import Target, threads_of
@@ -46,6 +49,18 @@ def default_kib(scope: Scope, cpus: int, memory_bytes: int) -> int:
     wanted = _KIB_TARGET if scope is Scope.TARGET else _KIB_MACHINE
     fair = memory_bytes // _MEMORY_SHARE // max(1, cpus) // 1024 // len(Scope)
     return max(256, min(wanted, fair))
+
+
+def _require_memory(kib: int, buffers: int) -> None:
+    """Raises UsageError if so many buffers take more than half of the available memory."""
+    wanted, available = kib * 1024 * buffers, psutil.virtual_memory().available
+    if wanted > available // 2:
+        fair = max(4, available // 4 // max(1, buffers) // 1024)
+        raise UsageError(
+            f"--buffer {show_size(kib * 1024)} takes {show_size(wanted)} of memory for {buffers}"
+            f" buffers, and {show_size(available)} are available",
+            f"give {fair // 1024}M or less" if fair >= 1024 else f"give {fair}K or less",
+        )
 
 
 class Capture:
@@ -78,6 +93,8 @@ class Capture:
         # Makers are not followed in a summary: their share could not be subtracted later.
         self.follows_makers = not summed_up
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        if kib is not None:
+            _require_memory(kib, len(cpus) * len({probe.scope for probe in probes}))
         sizes = {scope: kib or default_kib(scope, len(cpus), memory) for scope in Scope}
         allow_open_files(4 * (len(Scope) + 1) * len(cpus))
         self._backend: Backend

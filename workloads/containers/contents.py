@@ -69,8 +69,7 @@ def write_own(target: IO[bytes], dockerfile: str, kind: str) -> None:
 
 def write_base(target: IO[bytes]) -> None:
     """Writes everything except our own code as a tar. Raises JobError if something is missing."""
-    packages = {path: f"{LIBRARY}/{inside}" for path, inside in _package_files(deployed=True)}
-    files = _interpreter() | packages
+    files = _base_files()
     with tarfile.open(fileobj=target, mode="w|") as tar:
         for folder in _FOLDERS:
             entry = tarfile.TarInfo(folder)
@@ -84,6 +83,16 @@ def write_base(target: IO[bytes]) -> None:
             libraries.see(path)
         for library, there in libraries.needed():
             _add(tar, library, there)
+
+
+def base_bytes() -> int:
+    """Returns the size of the files of the base image, without the system's shared libraries."""
+    return sum(path.stat().st_size for path in _base_files())
+
+
+def _base_files() -> dict[Path, str]:
+    packages = {path: f"{LIBRARY}/{inside}" for path, inside in _package_files(deployed=True)}
+    return _interpreter() | packages
 
 
 def distributions() -> list[metadata.Distribution]:

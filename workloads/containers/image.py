@@ -14,10 +14,12 @@ import platform
 import sys
 import tempfile
 import threading
+from pathlib import Path
 from typing import Any
 
 from docker.errors import ContainerError, DockerException, ImageNotFound
 
+from tracer.free_space import room_bytes
 from tracer.workloads.containers import contents
 from tracer.workloads.containers.connection import Client, one_line, told
 from tracer.workloads.containers.engines import Engine
@@ -49,6 +51,7 @@ def ensure(client: Client, kind: str) -> str:
     base, name = tag(client.engine, BASE), tag(client.engine, kind)
     with told(client.engine, "make the image"):
         if not _there(client, base):
+            _require_room(client)
             _make_base(client, base)
         if not _there(client, name):
             _make_own(client, base, kind, name)
@@ -124,6 +127,19 @@ def _there(client: Client, name: str) -> bool:
     except ImageNotFound:
         return False
     return True
+
+
+def _require_room(client: Client) -> None:
+    """Raises BrokenJobError if the disk of an engine on this machine has no room for the base."""
+    root = Path(client.info().get("DockerRootDir") or "/nowhere")
+    if not str(client.api.base_url).startswith("http+docker:") or not root.is_dir():
+        return  # the engine is elsewhere
+    size, room = contents.base_bytes(), room_bytes(root)
+    if size > room:
+        raise BrokenJobError(
+            f"the image takes {size:,} bytes in {root}, which has room for {room:,}",
+            "free some space there (docker image prune shows images that nobody uses)",
+        )
 
 
 def _make_base(client: Client, name: str) -> None:

@@ -192,6 +192,7 @@ class TestReaders:
         (("-b", "lots", "--", "true"), 2, "not a size"),
         (("-b", "1", "--", "true"), 2, "out of range"),
         (("--max-size", "0", "--", "true"), 2, "leaves no room"),
+        (("--max-size", "64", "--", "true"), 2, "--max-size 64 (64 bytes) leaves no room"),
         (("--", "no-such-program"), 2, "no program 'no-such-program'"),
         (("--", "/etc"), 2, "no program"),
         (("-o", "missing/x.trace", "--", "true"), 2, "no folder"),

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 
 _WHAT, _LIMITS, _OUTPUT = "What to record", "How to record", "Output"
+_LEAST_TRACE_BYTES = 64 << 10
 """The groups of options on the help page, beside that of the targets."""
 
 
@@ -317,8 +318,11 @@ def record(
             raise UsageError(f"--buffer {buffer} is out of range", "give 4K to 64G")
     if max_size is not None:
         options.max_bytes = parse_size(max_size)
-        if options.max_bytes < 1:
-            raise UsageError(f"--max-size {max_size} leaves no room for a trace", "give e.g. 2G")
+        if options.max_bytes < _LEAST_TRACE_BYTES:
+            raise UsageError(
+                f"--max-size {max_size} ({options.max_bytes} bytes) leaves no room for a trace",
+                "give e.g. 2G",
+            )
     options.force = force
     options.backend = backend
     options.summary = summary

@@ -64,14 +64,21 @@ class CgroupReader:
 
     def __init__(self, folders: Iterable[Path]) -> None:
         self._folders = tuple(folders)
+        self._sources: dict[tuple[str, str | None], tuple[int, Path]] = {}
+        """The reader and the folder of each series. Cgroups of both versions tell of CPU time."""
 
     def read(self) -> list[Reading]:
         """Returns its values now; an empty list once the cgroup is gone."""
         found: list[Reading] = []
-        for folder in self._folders:
-            for read in _READS:
+        for number_of_read, read in enumerate(_READS):
+            for folder in self._folders:
+                source = number_of_read, folder
                 try:
-                    found += read(folder)
+                    found += [
+                        one
+                        for one in read(folder)
+                        if self._sources.setdefault(one[:2], source) == source
+                    ]
                 except NotAvailable:
                     continue  # a file of the other version, or of a disabled controller
         return found

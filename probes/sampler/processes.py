@@ -36,16 +36,17 @@ _OWN = (7, 9, 11, 12)
 fs/proc/array.c)."""
 _CHILDREN = (8, 10, 13, 14)
 """Indices of the same values for children that were waited for."""
-_START, _RSS = 19, 21
+_PARENT, _START, _RSS = 1, 19, 21
 
 
 @dataclass(frozen=True)
 class _Used:
-    """The use of a process: minor faults, major faults, ticks; resident pages."""
+    """The use of a process: minor faults, major faults, ticks; resident pages; its parent."""
 
     own: list[int]
     children: list[int]
     resident: int
+    parent: int
 
 
 _Key = tuple[int, int]
@@ -100,7 +101,8 @@ class Processes:
             return None
         try:
             own, children = ([int(fields[i]) for i in which] for which in (_OWN, _CHILDREN))
-            used = _Used(_joined(own), _joined(children), int(fields[_RSS]))
+            resident, parent = int(fields[_RSS]), int(fields[_PARENT])
+            used = _Used(_joined(own), _joined(children), resident, parent)
             return (pid, int(fields[_START])), used
         except (ValueError, IndexError):
             raise NotAvailable(f"{path} cannot be read") from None
@@ -130,14 +132,32 @@ class Processes:
 
     def _account_for_ended(self, now: dict[_Key, _Used]) -> None:
         """Keeps the use of ended processes, unless it was added to a parent in the target."""
-        for i in range(len(self._lost)):
-            gone = given = 0
-            for key, before in self._seen.items():
-                if key in now:
-                    given += now[key].children[i] - before.children[i]
-                else:
-                    gone += before.own[i] + before.children[i]
-            self._lost[i] += max(0, gone - given)
+        keys = {pid: (pid, start) for pid, start in self._seen}
+        gone: dict[_Key | None, list[int]] = {}
+        for key, used in self._seen.items():
+            if key not in now:
+                sums = gone.setdefault(self._heir(key, now, keys), [0, 0, 0])
+                for i in range(len(sums)):
+                    sums[i] += used.own[i] + used.children[i]
+        for heir, sums in gone.items():
+            given = [0, 0, 0]
+            if heir is not None:
+                # It may have waited for them after it was read: its next sample tells of them.
+                found = self._of(heir[0])
+                later = found[1] if found is not None and found[0] == heir else now[heir]
+                before = self._seen[heir].children
+                given = [new - old for new, old in zip(later.children, before, strict=True)]
+            for i in range(len(sums)):
+                self._lost[i] += max(0, sums[i] - given[i])
+
+    def _heir(self, key: _Key, now: dict[_Key, _Used], keys: dict[int, _Key]) -> _Key | None:
+        """Returns the nearest process above an ended one that runs; None: none of the target."""
+        above: _Key | None = key
+        for _ in range(len(keys)):
+            above = keys.get(self._seen[above].parent) if above is not None else None
+            if above is None or above in now:
+                return above
+        return None
 
     def last(self, usage: resource.struct_rusage) -> list[Reading]:
         """Returns the counters at the end of a command, from the use reported to its parent."""

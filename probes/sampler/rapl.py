@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 from tracer.probes.sampler.reading import (
@@ -23,21 +25,30 @@ ENERGY = Series(
 )
 _UJ = 1e-6
 _MOST_DOMAINS = 256
+_SLEEP_NS = 100_000_000
+
+
+def suspended_ns() -> int:
+    """Returns the time for which this machine has been suspended since its start."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.clock_gettime_ns(time.CLOCK_MONOTONIC)
 
 
 class Rapl(Reader):
     """A reader of /sys/class/powercap/intel-rapl:N, which AMD CPUs also have.
 
     Kernel: Documentation/power/powercap. Instance: the domain's name, with the package before the
-    name of a part (package-0/core). The counter wraps at max_energy_range_uj. A second wrap between
-    two samples is not noticed.
+    name of a part (package-0/core). The counter wraps at max_energy_range_uj, and it may begin
+    again at 0 while the machine is suspended. A second wrap between two samples is not noticed.
+    `suspended_ns` gives the time for which the machine has been suspended.
     """
 
     name = "rapl"
     series = (ENERGY,)
 
-    def __init__(self, root: Path = ROOT) -> None:
+    def __init__(self, root: Path = ROOT, suspended_ns: Callable[[], int] = suspended_ns) -> None:
         super().__init__(root)
+        self._suspended_ns = suspended_ns
+        self._slept_ns = suspended_ns()
         self._domains: dict[str, tuple[Path, int]] = {}
         self._last: dict[str, int] = {}
         self._added: dict[str, int] = {}
@@ -57,10 +68,12 @@ class Rapl(Reader):
     def read(self) -> list[Reading]:
         """Returns the energy of each domain in J."""
         found: list[Reading] = []
+        before, self._slept_ns = self._slept_ns, self._suspended_ns()
+        slept = self._slept_ns - before > _SLEEP_NS
         for name, (path, wraps_at) in self._domains.items():
-            value = number(path)
-            if value < self._last.get(name, 0):
-                self._added[name] = self._added.get(name, 0) + wraps_at
+            value, last = number(path), self._last.get(name, 0)
+            if value < last:
+                self._added[name] = self._added.get(name, 0) + (last if slept else wraps_at)
             self._last[name] = value
             found.append((ENERGY.name, name, (value + self._added.get(name, 0)) * _UJ))
         return found

@@ -19,6 +19,7 @@ def proc(tmp_path):
             old.unlink()
         (folder / f"self/task/{os.getpid()}").mkdir(parents=True, exist_ok=True)
         (folder / f"self/task/{os.getpid()}/children").touch()
+        parents = {child: int(name[1:]) for name, (*_, mine) in found.items() for child in mine}
         for name, (start, own, waited, children) in found.items():
             pid = int(name[1:])
             task = folder / f"{pid}/task/{pid}"
@@ -26,6 +27,7 @@ def proc(tmp_path):
             (task / "children").write_text(" ".join(map(str, children)))
             fields = [0] * 22
             fields[11], fields[13], fields[19], fields[21] = own, waited, start, 7
+            fields[1] = parents.get(pid, 0)
             line = f"{pid} (a) b) S {' '.join(map(str, fields[1:]))}\n"
             (folder / f"{pid}/stat").write_text(line)
         return tmp_path
@@ -74,3 +76,39 @@ def test_a_pid_that_is_used_again_is_another_process(proc):
     assert seen(tree.read_tree(1)) == (30, 1, 7)
     proc(p1=(100, 1000, 0, []))
     assert tree.read_tree(1) == []
+
+
+def test_children_that_a_process_waited_for_do_not_hide_a_child_of_another_one(proc):
+    """The main process waits for children that no sample saw; a process of `docker exec` ends."""
+    both = Processes(proc(p1=(5, 10, 0, []), p2=(6, 20, 0, [])))
+    both.read([1, 2])
+    proc(p1=(5, 10, 15, []))
+    assert seen(both.read([1])) == (10 + 15 + 20, 1, 7)
+
+
+def test_children_of_a_child_that_ended_are_charged_above_it(proc):
+    tree = Processes(proc(p1=(5, 10, 0, [2]), p2=(6, 20, 0, [3]), p3=(7, 30, 0, [])))
+    assert seen(tree.read_tree(1)) == (60, 3, 21)
+    proc(p1=(5, 10, 55, []))  # 2 waited for 3, and 1 waited for 2
+    assert seen(tree.read_tree(1)) == (65, 1, 7)
+
+
+class Late(Processes):
+    """An account that reads its processes while a child ends: after its parent, before itself."""
+
+    meanwhile = None
+
+    def _of(self, pid):
+        if pid == 2 and self.meanwhile is not None:
+            self.meanwhile()
+        return super()._of(pid)
+
+
+def test_a_child_that_ends_between_its_parents_look_and_its_own_counts_once(proc):
+    tree = Late(proc(p1=(5, 10, 0, [2]), p2=(6, 100, 0, [])))
+    assert seen(tree.read_tree(1)) == (110, 2, 14)
+    tree.meanwhile = lambda: proc(p1=(5, 10, 100, []))
+    assert seen(tree.read_tree(1)) == (110, 1, 7)
+    tree.meanwhile = None
+    assert seen(tree.read_tree(1)) == (110, 1, 7)
+    assert seen(tree.read_tree(1)) == (110, 1, 7)

@@ -17,7 +17,7 @@ from tracer.probes.sampler.frequency import Frequency
 from tracer.probes.sampler.gpu import Gpu
 from tracer.probes.sampler.jetson import Jetson
 from tracer.probes.sampler.pressure import Pressure
-from tracer.probes.sampler.rapl import Rapl
+from tracer.probes.sampler.rapl import Rapl, suspended_ns
 from tracer.probes.sampler.reading import NotAvailable
 
 TREES = ROOT / "fixtures/sysfs"
@@ -59,6 +59,40 @@ def test_a_rapl_counter_that_wraps_around_goes_on_growing(tree):
         joules.append(rapl.read()[0][2])
     first, *rest = joules
     assert [round(value - first, 6) for value in rest] == [1.0, 262_143.328850, 262_144.328850]
+
+
+def test_a_rapl_counter_that_begins_again_in_a_suspend_has_not_wrapped(tree):
+    root = tree("intel")
+    slept = [0]
+    rapl = Rapl(root, lambda: slept[0])
+    counter = root / POWERCAP / "intel-rapl:0/energy_uj"
+    joules = []
+    for microjoules, suspended in (
+        (5_000_000, 0),
+        (9_000_000, 0),
+        (2_000_000, 60),
+        (3_000_000, 60),
+    ):
+        counter.write_text(f"{microjoules}\n")
+        slept[0] = suspended * 10**9
+        joules.append(rapl.read()[0][2])
+    first, *rest = joules
+    assert [round(value - first, 6) for value in rest] == [4.0, 6.0, 7.0]
+    assert abs(suspended_ns() - suspended_ns()) < 10**8
+
+
+def test_the_cpu_time_of_a_cgroup_comes_from_one_hierarchy(tmp_path):
+    """The process joined the hierarchy of version 2 after it had used 100 s of CPU time."""
+    old, new = tmp_path / "cpuacct/job", tmp_path / "unified/job"
+    write(new / "cpu.stat", "usage_usec 2500000\n")
+    write(old / "cpuacct.usage", "102500000000\n")
+    for folders in ([old, new], [new, old]):
+        reader = CgroupReader(folders)
+        assert reader.read() == [("cgroup_cpu_time", None, 102.5)]
+        (old / "cpuacct.usage").rename(old / "gone")
+        assert reader.read() == []
+        (old / "gone").rename(old / "cpuacct.usage")
+    assert CgroupReader([new]).read() == [("cgroup_cpu_time", None, 2.5)]
 
 
 def test_a_counter_that_this_user_may_not_read_is_not_available_and_says_why(tree):

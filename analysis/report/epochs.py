@@ -29,8 +29,8 @@ def epochs(trace: Trace, dev: str | None = None) -> pd.DataFrame:
     page_cache_bytes (of the machine, mean of the samples), residency_percent (of the named folders,
     mean), hit_percent and again_percent (of the pages of the files on `dev` that the targets used:
     those in the page cache; those that reclaim had taken out of it, so that they were read again).
-    Null: not recorded, or the recording has no whole epoch of this number: it began before the
-    recording, or ended after it. Its times are known all the same. Needs table phases.
+    Null: not recorded. Of an epoch that began before the recording, or ended after it, only the
+    number is given, and the rest is null. Needs table phases.
     """
     view = steps(trace)
     present = set(trace.tables)
@@ -51,7 +51,7 @@ def epochs(trace: Trace, dev: str | None = None) -> pd.DataFrame:
                 ON s.pid = e.pid AND s.epoch = e.epoch
                 -- A fetch before the epoch belongs to its first step.
                 AND greatest(s.start, s."end" - 1) >= e.start
-            WHERE stage = 'train' AND total_ns IS NOT NULL GROUP BY ALL
+            WHERE stage = 'train' AND total_ns IS NOT NULL AND NOT partial GROUP BY ALL
         ), read AS (
             SELECT ts, sum(nr_sector) OVER (ORDER BY ts RANGE UNBOUNDED PRECEDING) * 512 AS bytes
             FROM block WHERE {reading} AND {bios_on_one_level(trace, dev, reading)}
@@ -62,7 +62,7 @@ def epochs(trace: Trace, dev: str | None = None) -> pd.DataFrame:
             WHERE NOT partial GROUP BY ALL
         )
         SELECT e.epoch, count(DISTINCT e.pid) AS jobs, avg(p.steps) AS steps,
-            avg(e.ended - e.start) / 1e9 AS epoch_s, avg(stall_s) AS stall_s,
+            avg(e.ended - e.start) FILTER (NOT partial) / 1e9 AS epoch_s, avg(stall_s) AS stall_s,
             avg(compute_s) AS compute_s, avg(overhead_s) AS overhead_s,
             avg(coalesce(r2.bytes, 0) - coalesce(r1.bytes, 0)) FILTER (NOT partial) AS read_bytes,
             avg(page_cache_bytes) AS page_cache_bytes,

@@ -27,13 +27,13 @@ from tracer.analysis.studies.chains import MEASURES as MEASURES_OF_CHAINS
 from tracer.analysis.studies.chains import chain_measures
 from tracer.analysis.studies.cpu_time import MEASURES as MEASURES_OF_CPU
 from tracer.analysis.studies.cpu_time import cpu_measures
+from tracer.analysis.studies.epoch_measures import epoch_energy, epoch_measures
 from tracer.analysis.studies.facts import Budget, Long, Number, Text, keep
 from tracer.analysis.studies.fault_functions import MEASURES as MEASURES_OF_CAUSES
 from tracer.analysis.studies.fault_functions import cause_measures, named_causes
 from tracer.analysis.studies.flush_layer import layer_curve, most_saved, run_writebacks
 from tracer.analysis.views.energy import all_of, energy, why_none
 from tracer.analysis.views.faults import FAULTS
-from tracer.analysis.views.steps import in_recording, steps
 from tracer.analysis.views.threads import make_threads, owns
 from tracer.probes.errors import BadTrace
 from tracer.store.checked import STRICT
@@ -283,54 +283,6 @@ def _steps(trace: Trace, dev: str | None) -> dict[str, Any]:
     }
 
 
-def _epochs(trace: Trace, dev: str | None) -> dict[str, Any]:
-    """Returns the epochs' measures of the first job; several jobs do the same work."""
-    view = steps(trace)
-    stalls = trace.sql(
-        f"""
-        SELECT avg(fetch_stall_ns) FILTER (epoch = 0) / 1e6 AS first,
-            avg(fetch_stall_ns) FILTER (epoch > 0) / 1e6 AS later
-        FROM {view} WHERE stage = 'train' AND {in_recording(trace)}
-        """
-    ).iloc[0]
-    epochs = trace.sql(
-        """
-        SELECT avg(s) AS mean, avg(s) FILTER (epoch > 0) AS later,
-            stddev_samp(s) FILTER (epoch > 0) AS spread
-        FROM (SELECT epoch, avg("end" - start) / 1e9 AS s FROM phases
-              WHERE name = 'epoch' AND "end" IS NOT NULL GROUP BY epoch)
-        """
-    ).iloc[0]
-    return {
-        "stall_first_epoch_ms": stalls["first"],
-        "stall_later_epochs_ms": stalls["later"],
-        "epoch_s": epochs["mean"],
-        "later_epoch_s": epochs["later"],
-        "epoch_spread": epochs["spread"] / epochs["later"] if epochs["later"] else None,
-    }
-
-
-def _epoch_energy(trace: Trace, dev: str | None) -> dict[str, Any]:
-    """Returns the energy of an epoch after the first: their mean power times their mean time."""
-    epochs = trace.sql(
-        """
-        SELECT min(start) AS since, max("end") AS until, avg("end" - start) / 1e9 AS s
-        FROM phases WHERE name = 'epoch' AND epoch > 0 AND "end" IS NOT NULL
-        """
-    ).iloc[0]
-    if pd.isna(epochs["s"]):
-        return {"epoch_energy_j_why": "no epoch after the first ended"}
-    try:
-        frame = energy(trace, between=(int(epochs["since"]), int(epochs["until"])))
-    except BadTrace as error:
-        return {"epoch_energy_j_why": str(error)}
-    if frame.empty:
-        short = "the epochs ended before there were two samples (--sample-hz)"
-        return {"epoch_energy_j_why": short if len(energy(trace)) else why_none(trace)}
-    whole = all_of(frame)
-    return {} if whole is None else {"epoch_energy_j": whole["mean_w"] * epochs["s"]}
-
-
 def _hot_pages(trace: Trace, dev: str | None) -> dict[str, Any]:
     """Returns the hottest pages' share of write-backs in the last quarter minus the first."""
     accesses = run_writebacks(trace, dev)
@@ -393,8 +345,8 @@ _MAKERS: _Makers = {
         "epoch_s",
         "later_epoch_s",
         "epoch_spread",
-    ): _epochs,
-    ("epoch_energy_j", "epoch_energy_j_why"): _epoch_energy,
+    ): epoch_measures,
+    ("epoch_energy_j", "epoch_energy_j_why"): epoch_energy,
     ("hot_share_growth",): _hot_pages,
     ("improvement",): _layer,
 }

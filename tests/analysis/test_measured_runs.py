@@ -182,13 +182,16 @@ def test_an_epoch_s_energy_is_the_mean_power_of_the_later_ones_times_their_time(
         {"ts": at * second, "name": "gpu_power", "instance": "0", "value": watts, "unit": "W"}
         for at, watts in ((1, 10.0), (4, 10.0), (5, 10.0), (7, 20.0), (11, 40.0), (20, 99.0))
     ]
-    with make_trace(tmp_path / "a", {"phases": epochs, "samples": power}) as trace:
+    clock = {"name": "mono", "start_ns": 0, "end_ns": 20 * second}
+    tables = {"phases": epochs, "samples": power}
+    with make_trace(tmp_path / "a", tables, clock=clock) as trace:
         found = of_trace(trace)
     assert found["epoch_energy_j"] == pytest.approx((20 * 2 + 40 * 4) / 6 * 3)
     assert found["epoch_energy_j_why"] is None
     why = {"not_available": {"rapl": "no domain", "gpu": "no driver", "jetson": "no rail"}}
     memory = [{"ts": 6 * second, "name": "memory_used", "value": 1.0, "unit": "bytes"}]
-    with make_trace(tmp_path / "b", {"phases": epochs, "samples": memory}, samples=why) as trace:
+    tables = {"phases": epochs, "samples": memory}
+    with make_trace(tmp_path / "b", tables, samples=why, clock=clock) as trace:
         found = of_trace(trace)
     assert found["epoch_energy_j"] is None
     assert found["epoch_energy_j_why"] == (

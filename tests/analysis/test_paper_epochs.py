@@ -28,7 +28,7 @@ def test_epochs_by_workers_leave_out_the_first_and_runs_that_differ_otherwise():
         for repeat in (0, 1)
         for number in (0, 1, 2)
     ]
-    rows += [epoch(1, batch_size=64)]
+    rows += [epoch(number, batch_size=64) for number in (0, 1)]
     found = prashanthi2022.stall_by_workers(pd.DataFrame(rows))
     assert found["workers"].tolist() == [0, 4]
     assert found["stall_s"].tolist() == [4.5, 2.5]
@@ -54,6 +54,21 @@ def test_epochs_by_medium_have_the_first_apart():
         ["hdd", "first", 24, 2], ["hdd", "later", 8, 2],
     ]  # fmt: skip
     assert prashanthi2022.stall_by_medium(pd.DataFrame(rows[:6])).empty
+
+
+def test_the_first_epoch_of_a_resumed_training_is_apart_too():
+    """It goes on with epoch 5; of another run, the recording has only a part of the first epoch."""
+    rows = [
+        epoch(number, repeat=repeat, stall_s=stall)
+        for repeat, stalls in enumerate(((10.0, 1.0, 1.0), (11.0, 1.0, 1.0)))
+        for number, stall in enumerate(stalls, 5)
+    ]
+    rows += [epoch(number, repeat=2, stall_s=stall) for number, stall in ((3, None), (4, 1.0))]
+    found = prashanthi2022.stall_by_epoch(pd.DataFrame(rows)).set_index("epoch")
+    assert found.loc["first", "stall_s"] == 10.5
+    assert found.loc["later", "stall_s"] == 1
+    spread = prashanthi2022.epoch_spread(pd.DataFrame(rows))
+    assert spread["spread_percent"].tolist() == [0]
 
 
 def test_the_first_epoch_s_stall_is_apart_and_what_is_not_known_is_null():

@@ -43,7 +43,7 @@ def stall_by_medium(epochs: pd.DataFrame, where: str = _HOST) -> pd.DataFrame:
         raise KeyError("medium")
     own = _alone(epochs, ["medium"], where)
     own = own[own.groupby(["model", "settings"])["medium"].transform("nunique") > 1]
-    own["epoch"] = (own["epoch"] > 0).map({False: "first", True: "later"})
+    own["epoch"] = later(own).map({False: "first", True: "later"})
     keys = ["model", "settings", "medium", "epoch"]
     found = over_runs(_of_a_run(own, keys, _TIMES), keys, _TIMES)
     return found.sort_values(keys, ignore_index=True)
@@ -76,7 +76,7 @@ def stall_by_epoch(epochs: pd.DataFrame, where: str = _HOST) -> pd.DataFrame:
     the page cache; null: not recorded), each with _low, _high; runs.
     """
     own = _alone(epochs, ["workers"], where)
-    own["epoch"] = (own["epoch"] > 0).map({False: "first", True: "later"})
+    own["epoch"] = later(own).map({False: "first", True: "later"})
     own["read_mb"] = pd.to_numeric(own["read_bytes"]) / 1e6
     own["page_cache_gb"] = pd.to_numeric(own["page_cache_bytes"]) / 1e9
     values = ["stall_s", "read_mb", "page_cache_gb", "residency_percent", "hit_percent"]
@@ -92,7 +92,7 @@ def epoch_spread(epochs: pd.DataFrame, where: str = _HOST) -> pd.DataFrame:
     deviation in per cent of the mean; null for fewer than two), each with _low, _high; runs.
     """
     own = _alone(epochs, [], where)
-    own = own[own["epoch"] > 0]
+    own = own[later(own)]
     keys = ["model", "settings"]
     of_run = own.groupby([*keys, "id"], dropna=False)["epoch_s"]
     found = of_run.mean().to_frame()
@@ -106,9 +106,17 @@ def epoch_times(epochs: pd.DataFrame, where: str = _HOST) -> pd.DataFrame:
     Columns: model, settings, id, epoch, epoch_s, of_mean_percent (epoch_s in per cent of the mean).
     """
     own = _alone(epochs, [], where)
-    own = own[own["epoch"] > 0]
+    own = own[later(own)]
     own["of_mean_percent"] = 100 * own["epoch_s"] / own.groupby("id")["epoch_s"].transform("mean")
     return own[["model", "settings", "id", "epoch", "epoch_s", "of_mean_percent"]]
+
+
+def later(epochs: pd.DataFrame) -> pd.Series[bool]:
+    """Returns which epochs are not the first of their run: a resumed training begins with others.
+
+    If the recording began within an epoch, that one is the first, and nothing of it is known.
+    """
+    return epochs["epoch"] > epochs.groupby("id")["epoch"].transform("min")
 
 
 def _alone(epochs: pd.DataFrame, by: Sequence[str], where: str) -> pd.DataFrame:
@@ -120,7 +128,7 @@ def _later_epochs(
     epochs: pd.DataFrame, by: str, where: str, more: Sequence[str] = ()
 ) -> pd.DataFrame:
     own = _alone(epochs, [by], where)
-    own = own[(own["epoch"] > 0) & own[by].notna()]
+    own = own[later(own) & own[by].notna()]
     own = own[own.groupby(["model", "settings"])[by].transform("nunique") > 1]
     own[by] = own[by].astype(int)
     for part in ("stall", "compute"):

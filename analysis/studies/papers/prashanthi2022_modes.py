@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from tracer.analysis.studies.papers.prashanthi2022 import PERCENTAGES, mode_times
+from tracer.analysis.studies.papers.prashanthi2022 import PERCENTAGES, later, mode_times
 from tracer.analysis.studies.power_modes import why_no_energy
 from tracer.analysis.studies.runs import DEFAULT_MODE, SETTINGS, UNLIMITED, is_usual
 from tracer.analysis.studies.spread import over_runs, settings
@@ -30,7 +30,7 @@ def parts_by_mode(epochs: pd.DataFrame, where: str = "host") -> pd.DataFrame:
     epochs; each with _low, _high over runs), runs.
     """
     own = _of_host(epochs, where, "power_mode")
-    own = own[own["epoch"] > 0]
+    own = own[later(own)]
     own = own[own.groupby(["model", "settings"])["power_mode"].transform("nunique") > 1]
     keys = ["model", "settings", "power_mode"]
     return _over_runs(own, keys, _TIMES)
@@ -49,7 +49,7 @@ def stall_by_memory(epochs: pd.DataFrame, where: str = "host") -> pd.DataFrame:
     own = _of_host(epochs, where, "memory")
     limited = own["memory"].notna().groupby([own["model"], own["settings"]]).transform("any")
     own = own[limited]
-    own["epoch"] = (own["epoch"] > 0).map({False: "first", True: "later"})
+    own["epoch"] = later(own).map({False: "first", True: "later"})
     own["read_mb"] = pd.to_numeric(own["read_bytes"]) / 1e6
     values = ["stall_s", "read_mb", "hit_percent", "again_percent"]
     return _over_runs(own, ["model", "settings", "memory", "epoch"], values)
@@ -97,6 +97,8 @@ def by_one_setting(runs: pd.DataFrame) -> pd.DataFrame:
         for keys, own in modes.groupby(["job", *others], dropna=False, sort=True):
             ordered = own[own[setting].notna()].sort_values(setting).to_dict("records")
             for low, high in itertools.pairwise(ordered):
+                if low[setting] == high[setting]:
+                    continue  # two modes of the same settings, such as the default and its name
                 rows.append(
                     {
                         "job": keys[0],

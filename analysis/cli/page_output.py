@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
@@ -17,18 +16,9 @@ def check_output(output: Path, force: bool, json: bool) -> None:
         if json:
             raise UsageError("--html - and --json both write to stdout", "name a file for the page")
         return
-    try:
-        is_folder = output.is_dir()
-    except OSError as error:
-        raise UsageError(f"cannot write {output}: {error.strerror}", "name another file") from None
-    if is_folder:
-        raise UsageError(f"{output} is a folder", "name a file for the page")
-    if os.path.lexists(output) and not force:
-        raise UsageError(f"{output} exists", "name another file, or give --force to replace it")
-    if not output.absolute().parent.is_dir():
-        raise UsageError(
-            f"there is no folder {output.absolute().parent}", "create the folder first"
-        )
+    from tracer.store.places import check_file
+
+    check_file(output, force)
 
 
 def write_page(text: str, output: Path) -> None:

@@ -18,6 +18,7 @@ from tracer.analysis.exchange.perfetto import PerfettoWriter
 from tracer.analysis.exchange.tables_out import write_tables
 from tracer.probes.errors import UsageError
 from tracer.store.files import create, make_folder
+from tracer.store.places import check_file, check_folder
 from tracer.store.trace import Trace
 
 FILES = ("perfetto", "chrome", "folded")
@@ -44,12 +45,10 @@ def export(
     if format not in FORMATS:
         raise UsageError(f"there is no format {format!r}", f"known: {', '.join(FORMATS)}")
     window = _window(trace, start_s, end_s)
-    if output.is_symlink() or (output.exists() and not force):
-        raise UsageError(f"{output} exists", "give another name with -o, or --force")
-    if output.exists() and output.is_dir() != (format in FOLDERS):
-        raise UsageError(f"{output} is not an output of a {format} export", "give another name")
-    if not output.absolute().parent.is_dir():
-        raise UsageError(f"there is no folder {output.absolute().parent}", "make it first")
+    if format in FOLDERS:
+        check_folder(output, force)
+    else:
+        check_file(output, force)
     building = output.absolute().parent / f".{output.name}.{os.getpid()}"
     _remove(building)
     try:

@@ -8,6 +8,8 @@ from tracer.analysis.findings.window import Window, whole
 from tracer.store.trace import Trace
 
 _SHORT = 80.0
+_LEAST_NS = 10**9
+"""The kernel counts CPU time in ticks of some milliseconds: less time says little."""
 _FOR = "a CPU (raise the CPU limit, add CPUs, or use fewer threads and workers)"
 
 
@@ -29,9 +31,9 @@ def _use(trace: Trace, over: Window) -> list[Finding]:
         return []
     answer = ask(
         trace,
-        f"SELECT 100 * (max(value) - min(value)) / ((max(ts) - min(ts)) / 1e9 * {cpus}) AS value"
-        " FROM samples WHERE name = 'cpu_time' AND target IS NULL AND isfinite(value)"
-        " HAVING max(ts) > min(ts)",
+        "SELECT least(100, 100 * (max(value) - min(value)) / ((max(ts) - min(ts)) / 1e9 *"
+        f" {cpus})) AS value FROM samples WHERE name = 'cpu_time' AND target IS NULL AND"
+        f" isfinite(value) HAVING max(ts)::HUGEINT - min(ts) >= {_LEAST_NS}",
     )
     if answer is None:
         return []

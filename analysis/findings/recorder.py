@@ -40,6 +40,12 @@ def cost(trace: Trace) -> list[Finding]:
     return [finding(trace, over, (), COST, answer, sentence, "%", answer.value / 100)]
 
 
+_AT_ITS_END = (
+    *("never read", "torn end", "recorder killed", "disk full", "not moved after an error"),
+)
+"""Causes of losses at the end of a recording, which no larger buffer prevents."""
+
+
 def losses(trace: Trace) -> list[Finding]:
     """Returns the share of the recording in which some stream of events has a gap.
 
@@ -52,10 +58,12 @@ def losses(trace: Trace) -> list[Finding]:
         trace,
         "SELECT 100 * sum(greatest(0, b - greatest(a, coalesce(before, a)))) /"
         f" {over.ns} AS value, count(*) AS gaps, sum(events) AS events,"
-        " count(*) FILTER (events IS NULL) AS unknown FROM (SELECT a, b, events, max(b) OVER"
+        " count(*) FILTER (events IS NULL) AS unknown,"
+        f" count(*) FILTER (cause NOT IN {_AT_ITS_END}) AS on_the_way"
+        " FROM (SELECT a, b, events, cause, max(b) OVER"
         " (ORDER BY a, b ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before FROM"
         f' (SELECT greatest(coalesce("from", {over.start}), {over.start}) AS a,'
-        f' least(coalesce("to", {over.end}), {over.end}) AS b, count AS events FROM loss'
+        f' least(coalesce("to", {over.end}), {over.end}) AS b, count AS events, cause FROM loss'
         f" WHERE {OF_EVENTS}))",
     )
     if answer is None:
@@ -67,9 +75,12 @@ def losses(trace: Trace) -> list[Finding]:
     elif unknown:
         said = f"more than {said}"
     where = "one gap" if gaps == 1 else f"{gaps:,} gaps"
+    mend = "use a larger buffer, -b, or fewer probes, -e"
+    if not answer.count("on_the_way"):
+        mend = "they were still in the buffers as the recording ended"
     sentence = (
         f"{said} were lost in {where} over {percent(answer.value)} of the recording:"
-        " counts in this time are too low (use a larger buffer, -b, or fewer probes, -e)"
+        f" counts in this time are too low ({mend})"
     )
     certainty = INFERRED if unknown else EXACT
     weight = max(answer.value / 100, 0.01)  # losses affect the other findings, so never last

@@ -29,6 +29,12 @@ def test_an_error_has_its_own_words_and_says_what_is_kept(number, ended_by, told
     assert ("full" in said) == (number == errno.ENOSPC)
 
 
+def test_a_folder_that_is_gone_keeps_nothing():
+    said = str(unwritten(Path("x.trace"), OSError(errno.ENOENT, os.strerror(errno.ENOENT))))
+    assert "x.trace was removed or replaced while it was recorded" in said
+    assert "kept" not in said
+
+
 def test_the_mend_is_of_the_error():
     limit = OSError(errno.EFBIG, os.strerror(errno.EFBIG))
     assert "ulimit -f" in str(unwritten(Path("x.trace"), limit))

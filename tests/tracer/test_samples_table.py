@@ -40,6 +40,20 @@ def test_a_rate_is_the_growth_over_the_true_time_between_two_readings(table):
     ]
 
 
+def test_the_last_reading_has_no_rate_if_it_follows_another_at_once(table):
+    """The kernel counts in ticks: 10 ms of CPU time within 2 ms say nothing."""
+    rows = table(
+        [1 * S, -1, [["cpu_time", None, 10.0]]],
+        [2 * S, -1, [["cpu_time", None, 11.0]]],
+        [2 * S + S // 500, -1, [["cpu_time", None, 11.01]]],
+        [3 * S, -1, [["cpu_time", None, 12.0]]],
+    )
+    assert [(row[0], row[4]) for row in rows if row[2] == "cpu_use"] == [
+        (2 * S, 100.0), (3 * S, 100.0),
+    ]  # fmt: skip
+    assert [row[4] for row in rows if row[2] == "cpu_time"] == [10, 11, 11.01, 12]
+
+
 def test_counters_of_targets_and_instances_are_kept_apart(table):
     rows = table(
         [1 * S, 0, [["cpu_time", None, 1.0]]],

@@ -30,6 +30,10 @@ def ended_by_error(error: OSError) -> str:
 
 def unwritten(folder: Path, error: OSError) -> TracerError:
     """Returns the error for the user: the state of the recording in `folder`, and the mend."""
+    if error.errno == errno.ENOENT:
+        return TracerError(
+            f"{folder} was removed or replaced while it was recorded", "record again, elsewhere"
+        )
     kept = f"see it with: tracer info {folder}"
     if error.errno in _FULL:
         what, mend = _FULL[error.errno]

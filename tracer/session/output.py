@@ -8,7 +8,7 @@ import os
 import shutil
 from pathlib import Path
 
-from tracer.probes.errors import BadTrace, PermissionMissing, TracerError, UsageError
+from tracer.probes.errors import PermissionMissing, TracerError
 from tracer.store import manifest as manifests
 from tracer.store.files import (
     as_invoking_user,
@@ -18,10 +18,8 @@ from tracer.store.files import (
     hold,
     invoking_user,
 )
-from tracer.store.finalize import EVENTS, LIVE_MARKS, LOSS, MARKS, RAW
-from tracer.store.trace import refuse_live
+from tracer.store.finalize import LIVE_MARKS, MARKS, RAW
 
-_LAYOUT = {manifests.FILE, RAW, EVENTS, LOSS}
 _WHILE_RECORDING = 0o711
 """Mode of the folder: others may pass through to the folder of the live marks."""
 _DEPTH = 3
@@ -30,28 +28,6 @@ _MOST_INODES = 200_000
 """Most inodes listed as the recorder's own. Further or deeper ones count as the targets' files."""
 _MOST_REMOVED = 2_000_000
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
-def check(path: Path, force: bool) -> None:
-    """Raises UsageError for a path that holds something else or a trace without `force`."""
-    if path.is_symlink() or (path.exists() and not path.is_dir()):
-        raise UsageError(f"{path} exists and is not a trace", "give another name with -o")
-    if path.exists():
-        if not _is_trace_or_empty(path):
-            raise UsageError(f"{path} exists and is not a trace", "give another name with -o")
-        if not force:
-            raise UsageError(f"{path} exists", "give another name with -o, or --force")
-        with contextlib.suppress(BadTrace):
-            refuse_live(path, manifests.read(path))
-    elif not (parent := path.absolute().parent).is_dir():
-        raise UsageError(f"there is no folder {parent}", f"make it first: mkdir -p {parent}")
-
-
-def _is_trace_or_empty(path: Path) -> bool:
-    """Returns whether --force may remove the folder: it contains only the files of a trace."""
-    entries = {entry.name for entry in path.iterdir() if not entry.name.startswith(f".{EVENTS}.")}
-    # A recorder that was killed at once leaves only the raw folder.
-    return entries <= {RAW} or (manifests.FILE in entries and entries <= _LAYOUT)
 
 
 class Output:

@@ -17,9 +17,9 @@ from tracer.probes.opens import PROBE as OPENS
 from tracer.probes.page_cache import ACCESSES
 from tracer.probes.page_cache import PROBE as PAGE_CACHE
 from tracer.probes.syscalls import PROBE as SYSCALLS
-from tracer.session import output
 from tracer.session.options import Options
 from tracer.session.sampler import check as check_sampling
+from tracer.store.places import check_trace
 from tracer.targets.engines import AUTO as ENGINES_AUTO
 from tracer.targets.target import Target
 
@@ -83,7 +83,7 @@ def plan(options: Options) -> Plan:
     check_sampling(options.sample_hz, options.residency)
     if options.baseload and not options.sample_hz:
         raise UsageError("--baseload records samples only", "leave out --sample-hz 0")
-    output.check(options.output, options.force)
+    check_trace(options.output, options.force)
     return Plan(choice, probes, summed_up, targets, refused)
 
 

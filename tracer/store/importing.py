@@ -17,6 +17,7 @@ from tracer.probes.schema import Table
 from tracer.store import manifest as manifests
 from tracer.store.files import make_folder
 from tracer.store.manifest_parts import Clock, Imported, TableFacts
+from tracer.store.places import check_trace
 from tracer.store.tables import TableWriter, write_table
 from tracer.version import VERSION
 
@@ -48,12 +49,9 @@ class Source:
 
 def check_output(folder: Path, force: bool) -> Path:
     """Returns the folder in which to build the trace `folder`. Raises UsageError if that fails."""
-    if folder.is_symlink() or (folder.exists() and not force):
-        raise UsageError(f"{folder} exists", "give another name with -o, or --force")
     if folder.exists() and not (folder / manifests.FILE).is_file():
         raise UsageError(f"{folder} exists and is not a trace", "give another name with -o")
-    if not folder.absolute().parent.is_dir():
-        raise UsageError(f"there is no folder {folder.absolute().parent}", "make it first")
+    check_trace(folder, force)
     return folder.absolute().parent / f".{folder.name}.{os.getpid()}"
 
 

@@ -31,6 +31,7 @@ from tracer.store import manifest as manifests
 from tracer.store.checked import Count, Listed, parsed, what_is_wrong
 from tracer.store.files import create, make_folder, open_regular
 from tracer.store.importing import check_output, put_in_place
+from tracer.store.places import check_file
 from tracer.store.trace import ALL_TABLES, Trace
 
 SUFFIX = ".tar.zst"
@@ -77,10 +78,7 @@ def pack(folder: Path, output: Path, raw: bool = False, force: bool = False) -> 
     `raw` includes the raw streams, from which tables can be made again. Raises UsageError if
     `output` exists and `force` is not given, or if the trace is still being recorded.
     """
-    if output.is_symlink() or output.is_dir() or (output.exists() and not force):
-        raise UsageError(f"{output} exists", "give another name with -o, or --force")
-    if not output.absolute().parent.is_dir():
-        raise UsageError(f"there is no folder {output.absolute().parent}", "make it first")
+    check_file(output, force)
     Trace(folder).close()  # finalizes a killed recorder's data and checks the tables
     members = [_member(folder, name) for name in _files(folder, raw)]
     listed = json.dumps({"pack": VERSION, "members": members}).encode()

@@ -16,6 +16,8 @@ from tracer.store.tables import TableWriter, batch_of
 
 FILE = "samples.jsonl"
 _BATCH = 1 << 16
+_LEAST_PERIODS = 0.25
+"""Least time for a rate, in periods of sampling."""
 
 _Row = tuple[int, str | None, str, str | None, float, str]
 
@@ -27,7 +29,8 @@ def decode(raw: Path, manifest: Manifest, building: Path) -> dict[str, TableFact
     writer = TableWriter(TABLE, building)
     try:
         rows: list[_Row] = []
-        for row in _rows(raw / FILE, [target["name"] for target in manifest["targets"]]):
+        names = [target["name"] for target in manifest["targets"]]
+        for row in _rows(raw / FILE, names, _LEAST_PERIODS / manifest["samples"]["hz"]):
             rows.append(row)
             if len(rows) == _BATCH:
                 writer.add(batch_of(TABLE, rows))
@@ -39,10 +42,12 @@ def decode(raw: Path, manifest: Manifest, building: Path) -> dict[str, TableFact
     return {TABLE.name: {"rows": writer.rows, "bytes": writer.path.stat().st_size}}
 
 
-def _rows(path: Path, targets: list[str]) -> Iterator[_Row]:
-    """Yields each reading and, for a counter, its rate since the previous reading.
+def _rows(path: Path, targets: list[str], least_s: float) -> Iterator[_Row]:
+    """Yields each reading and, for a counter, its rate since an earlier reading.
 
-    A counter that has decreased was reset and yields no rate.
+    That is the last one at least `least_s` seconds before: the last reading of a recording may
+    follow another one at once, and many counters count in steps. A counter that has decreased was
+    reset and yields no rate.
     """
     before: dict[tuple[int, str, str | None], tuple[int, float]] = {}
     for ts, number, readings in _lines(path):
@@ -57,6 +62,8 @@ def _rows(path: Path, targets: list[str]) -> Iterator[_Row]:
             if series.rate is None:
                 continue
             then, less = before.get((number, name, instance), (ts, value))
+            if value >= less and 0 < ts - then < least_s * 1e9:
+                continue
             before[number, name, instance] = ts, value
             if ts > then and value >= less:
                 rate = (value - less) / ((ts - then) / 1e9) * series.rate.scale

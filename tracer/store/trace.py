@@ -341,7 +341,7 @@ def refuse_live(folder: Path, manifest: Manifest) -> None:
     ):
         raise UsageError(
             f"{folder} is still being recorded by process {pid}",
-            f"stop that first: kill -INT {pid}",
+            f"stop that first: kill {pid}",
         )
 
 

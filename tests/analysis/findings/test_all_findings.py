@@ -47,6 +47,15 @@ def first_cell(folder, query, capsys):
     return next(iter(json.loads(capsys.readouterr().out)[0].values()))
 
 
+def test_events_left_in_the_buffers_at_the_end_need_no_larger_ones(found, query_again):
+    end = {"stream": "ftrace-target", "cpu": 0, "count": 9, "from": 190 * S, "to": None}
+    lost = found({"loss": [{**end, "cause": "never read"}]})["losses"]
+    assert "(they were still in the buffers as the recording ended)" in lost.sentence
+    query_again(lost)
+    both = [{**end, "cause": "never read"}, {**end, "cause": "buffer overrun"}]
+    assert "(use a larger buffer, -b" in found({"loss": both})["losses"].sentence
+
+
 def test_losses_are_a_finding_and_mark_what_they_touch(found):
     gaps = [{**GAP, "from": 20 * S, "to": 60 * S}, {**GAP, "from": 50 * S, "to": 70 * S}]
     tables = {

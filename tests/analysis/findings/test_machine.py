@@ -78,3 +78,11 @@ def test_pressure_begins_at_0_again_with_another_cgroup(found, query_again):
 def test_the_recorder_s_own_cost(found, used):
     by_topic = found({}, own_cost={"capture_cpu_s": used, "cpu_s": 60.0})
     assert by_topic["own cost"].value == pytest.approx(used / 4)  # of 200 s of two CPUs
+
+
+def test_the_use_of_the_cpus_is_not_told_of_a_moment_and_is_never_above_all_of_them(found):
+    """The kernel counts in ticks, so a share of a short time may be anything."""
+    short = [sample(t, "cpu_time", 3 * t) for t in (0, 0.1)]
+    assert "CPU use" not in found({"samples": short})
+    longer = [sample(t, "cpu_time", 2.01 * t) for t in (0, 100)]
+    assert found({"samples": longer})["CPU use"].value == 100

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from tests.conftest import tracer_command
+from tests.conftest import ROOT, tracer_command
 from tests.support.recorder import CALLS, guardian_of, ours
 from tests.support.waiting import wait_for, wait_for_rounds
 from tracer.probes.kernel import process_start_time
@@ -151,6 +151,23 @@ def test_a_recording_ends_while_the_disk_has_some_space_for_others(tracer, load,
         assert trace.manifest["complete"]
         assert trace.connection.execute("SELECT count(*) FROM loss").fetchone() == (0,)
         assert trace.connection.execute("SELECT count(*) FROM syscalls").fetchone()[0] > 1000
+
+
+@pytest.mark.parametrize("verb", ["unpack", "import"])
+def test_a_recording_is_not_replaced_while_it_runs(tracer, recorder, loop, tmp_path, verb):
+    tracer("pack", ROOT / "fixtures/lenet.trace", "-o", "other.tar.zst")
+    other = ROOT / "fixtures/exchange/load.blkparse.txt"
+    process = recorder(*CALLS, "-p", loop.pid)
+    wait_for_rounds(loop.pid, 200)
+    source = "other.tar.zst" if verb == "unpack" else other
+    ran = tracer(verb, source, "-o", "x.trace", "--force", status=2)
+    assert f"is still being recorded by process {process.pid}" in ran.err
+    assert f"kill {process.pid}" in ran.err
+    process.terminate()  # as `kill` does
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    with Trace(tmp_path / "x.trace") as trace:
+        assert trace.manifest["ended_by"] == "signal"
 
 
 @pytest.mark.parametrize("backend", ["ftrace", "ebpf", "perf"])

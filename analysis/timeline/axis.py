@@ -9,6 +9,8 @@ from tracer.store.trace import Trace
 MOST_BINS = 2000
 _NICE = (1, 2, 5)
 _EVENT_TABLES = ("syscalls", "page_faults", "writeback", "dirty", "block", "phases", "samples")
+_LONGEST_NS = 1 << 60
+"""No interval is longer: sums of times do not overflow."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,16 @@ class Axis:
     def within(self, column: str) -> str:
         """Returns an SQL condition: a time lies on the axis."""
         return f"{column} BETWEEN {self.start_ns} AND {self.end_ns}"
+
+    def ended(self, start: str, ns: str) -> str:
+        """Returns SQL for the end of an interval, at most that of the axis."""
+        return f"{start} + least({ns}, {self.end_ns} - {start})"
+
+    def overlaps(self, start: str, ns: str) -> str:
+        """Returns an SQL condition: a part of an interval lies on the axis; it may begin before."""
+        earliest = self.start_ns - _LONGEST_NS
+        begun = f"{start} BETWEEN {earliest} AND {self.end_ns} AND {ns} >= 0"
+        return f"{begun} AND {self.ended(start, ns)} >= {self.start_ns}"
 
     def bin(self, column: str) -> str:
         """Returns SQL for the number of the bin of a time on the axis."""

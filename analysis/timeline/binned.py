@@ -54,9 +54,9 @@ def cover_query(axis: Axis, intervals: str) -> str:
         for at, sign in (("start", "1"), ("until", "-1"))
     )
     return (
-        f"WITH spans AS NOT MATERIALIZED (SELECT coalesce(series, '{UNKNOWN}') AS series, start,"
-        f" start + least(ns, {axis.end_ns} - start) AS until"
-        f" FROM ({intervals}) WHERE {axis.within('start')} AND ns >= 0)"
+        f"WITH spans AS NOT MATERIALIZED (SELECT coalesce(series, '{UNKNOWN}') AS series,"
+        f" greatest(start, {axis.start_ns}) AS start, {axis.ended('start', 'ns')} AS until"
+        f" FROM ({intervals}) WHERE {axis.overlaps('start', 'ns')})"
         " SELECT bin, series, sum(n)::DOUBLE AS opened, sum(ns)::DOUBLE AS ns,"
         " coalesce(sum(whole_ns) FILTER (n > 0), 0)::DOUBLE AS amount"
         f" FROM ({edges}) GROUP BY ALL"
@@ -67,9 +67,9 @@ def covered(trace: Trace, axis: Axis, intervals: str) -> pd.DataFrame:
     """Returns the mean number of open intervals of each series in each bin.
 
     `intervals`: a query for series, start and ns (null: not known; such rows do not count).
-    Intervals are cut at the end of the axis. An interval counts in each of its bins with the
+    Intervals are cut at both ends of the axis. An interval counts in each of its bins with the
     fraction of the bin that it covers. The sum over all bins times the width of a bin is the sum of
-    all lengths.
+    all lengths on the axis.
 
     Columns: from_s, to_s, and one per series, the series with the most time first.
     """

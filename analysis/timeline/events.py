@@ -174,6 +174,6 @@ def _once_a_thread(axis: Axis, intervals: str) -> str:
         "PARTITION BY tid, CASE WHEN tid IS NULL THEN pid END"
         " ORDER BY start, until DESC, series = 'fetch' DESC, series"
         " ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before"
-        f" FROM (SELECT *, start + least(ns, {axis.end_ns} - start) AS until FROM ({intervals})"
-        f" WHERE {axis.within('start')} AND ns >= 0)) WHERE until > coalesce(before, start)"
+        f" FROM (SELECT *, {axis.ended('start', 'ns')} AS until FROM ({intervals})"
+        f" WHERE {axis.overlaps('start', 'ns')})) WHERE until > coalesce(before, start)"
     )

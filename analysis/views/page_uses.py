@@ -154,7 +154,7 @@ CREATE OR REPLACE TEMP VIEW {VIEW} AS
 SELECT u.ts, nullif(u.pid, 0) AS pid, nullif(u.tid, 0) AS tid, u.by_pid, u.by_tid, f.dev, f.ino,
     -- A file that was made after this use has the number of the one that was used.
     if(n.born_ns > u.ts, NULL, n.path) AS path,
-    {", ".join(f"u.{name}" for name in COUNTS)},
+    $counts,
     CASE WHEN u.evicted + u.removed > 0 THEN if(u.brought_by = 0, u.target, b.target) END
         AS brought_by,
     $inferred AS inferred, u.comm, u.role, u.target, u.container, u.phase, u.stage, u.epoch, u.step,
@@ -214,7 +214,11 @@ def _build(trace: Trace) -> None:
     uses = chain(_used(tracking, events), [_unplaced(trace)] if inferred else [])
     trace.append(_EVENTS, _numbered(uses))
     make_in_context(trace, _EVENTS, IN_CONTEXT, passes=True)
-    trace.execute(_MADE.replace("$inferred", str(inferred)))
+    evidence = {"disk_bytes": "block", "wait_ns": "off_cpu"}
+    missing = {name for name, table in evidence.items() if table not in trace.tables}
+    known = (f"NULL::BIGINT AS {n}" if n in missing else f"u.{n}" for n in COUNTS)
+    made = _MADE.replace("$counts", ", ".join(known))
+    trace.execute(made.replace("$inferred", str(inferred)))
 
 
 def _with_accesses(trace: Trace, files: FileNumbers, others: NDArray[np.void]) -> NDArray[np.void]:

@@ -31,10 +31,6 @@ def _build(trace: Trace) -> None:
     page_uses(trace)
     partial_epochs(trace)
     trace.execute(_SQL)
-    if "block" not in trace.tables:
-        trace.execute(f"UPDATE {VIEW} SET disk_bytes = NULL")
-    if "off_cpu" not in trace.tables:
-        trace.execute(f"UPDATE {VIEW} SET wait_ns = NULL")
 
 
 def _sum(name: str) -> Column:

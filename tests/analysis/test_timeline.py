@@ -107,7 +107,7 @@ def test_a_call_counts_in_each_bin_with_the_time_that_it_covers(tmp_path):
 
 
 spans = st.lists(
-    st.tuples(st.sampled_from("abcdefgh"), st.integers(0, S - 1), st.integers(0, 2 * S)),
+    st.tuples(st.sampled_from("abcdefgh"), st.integers(-S, S - 1), st.integers(0, 2 * S)),
     min_size=1,
     max_size=40,
 )
@@ -121,11 +121,11 @@ def test_no_time_is_lost_or_made_when_intervals_are_cut_into_bins(tmp_path_facto
     with made(tmp_path_factory.mktemp("spans"), syscalls=rows) as trace:
         frame = covered(trace, TENTHS, query)
         events = counted(trace, TENTHS, "SELECT ts, name AS series, dur_ns AS amount FROM syscalls")
-    inside = sum(min(ns, S - 1 - ts) for _, ts, ns in spans)
+    inside = sum(max(0, min(ts + ns, S - 1) - max(ts, 0)) for _, ts, ns in spans)
     assert frame.drop(columns=["from_s", "to_s"]).to_numpy().sum() / 10 * S == pytest.approx(
         inside, abs=1
     )
-    whole = sum(ns for _, _, ns in spans)
+    whole = sum(ns for _, ts, ns in spans if ts >= 0)
     assert events.drop(columns=["from_s", "to_s"]).to_numpy().sum() == pytest.approx(whole)
     assert (frame.to_numpy() >= 0).all()
 
@@ -194,6 +194,14 @@ def test_a_thread_that_waits_counts_once_at_a_time(tmp_path):
     assert by_bin(lane.frame, "dirty throttling") == pytest.approx({7: 0.2})
     ms = queried.groupby("series")["amount"].sum() / MS
     assert ms.round().to_dict() == {"dirty throttling": 20, "fetch": 150, "read": 100, "sync": 300}
+
+
+def test_a_wait_that_began_before_the_recording_is_drawn_from_its_start(tmp_path):
+    step = {"start": -400 * MS, "end": 350 * MS, "pid": 1, "tid": 1}
+    phases = [step | {"name": "step"}, step | {"name": "fetch", "end": 250 * MS}]
+    with made(tmp_path, phases=phases) as trace:
+        lane = stalls(trace, TENTHS)
+    assert by_bin(lane.frame, "fetch") == pytest.approx({0: 1, 1: 1, 2: 0.5})
 
 
 def test_without_calls_stalls_are_fetches_alone_and_that_is_said(tmp_path):

@@ -76,22 +76,27 @@ def saving_left(runs: pd.DataFrame) -> Compared:
 
     The whole saving (hard disk minus the machine's disk) is that of the first epoch, from the
     dropped cache, without workers. The remaining saving is that of the later epochs with four
-    workers. Both are summed over the models, because some models have no stall to save.
+    workers. Both are summed over the models, because some models have no stall to save. A model of
+    which one of the two is not known counts in neither sum.
     """
+    measures = {"whole": ("stall_first_epoch_ms", 0), "kept": ("stall_later_epochs_ms", 4)}
+    train = runs[runs["mode"] == "train"]
+    same = [name for name in FACTORS if name in train and name not in ("medium", "workers")]
 
-    def saved(measure: str, workers: int) -> pd.Series[float]:
-        own = select(runs[runs["mode"] == "train"], {"workers": workers, "cache": "dropped"})
-        same = [name for name in FACTORS if name in own and name != "medium"]
+    def saved(measure: str, workers: int) -> pd.DataFrame:
+        own = select(train, {"workers": workers, "cache": "dropped"})
         both = select(own, {"medium": "hdd"}).merge(
             select(own, {"medium": "disk"}), on=same, suffixes=("", " to")
         )
-        found = both[measure] - both[f"{measure} to"]
-        return found.groupby(both["repeat"]).sum(min_count=1)
+        return both[same].assign(saved=both[measure] - both[f"{measure} to"])
 
-    whole = saved("stall_first_epoch_ms", 0)
-    kept = saved("stall_later_epochs_ms", 4)[lambda left: left.index.isin(whole.index)]
-    whole = whole.reindex(kept.index)
-    return Compared(np.asarray((kept / whole)[whole > 0], np.float64), "repeats")
+    whole, kept = (saved(*one) for one in measures.values())
+    both = whole.merge(kept, on=same, suffixes=("_whole", "_kept"))
+    known = both.dropna(subset=["saved_whole", "saved_kept"])
+    sums = known.groupby("repeat")[["saved_whole", "saved_kept"]].sum()
+    sums = sums[sums["saved_whole"] > 0]
+    left = sums["saved_kept"] / sums["saved_whole"]
+    return Compared(np.asarray(left, np.float64), "repeats")
 
 
 def slowdown_of_containers(runs: pd.DataFrame) -> Compared:

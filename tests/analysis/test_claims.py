@@ -167,6 +167,14 @@ def test_the_time_that_a_faster_disk_saves_is_summed_over_models(left_ms, expect
     # Each repeat adds a tenth of its number to the stall of either model.
     assert (found.value, found.values) == (pytest.approx((left_ms + 0.2) / 100), 3)
     assert found.verdict == expected
+    # A model without the second sum, since its runs failed, is in neither.
+    failed = [
+        {**row, "model": "alexnet", "stall_first_epoch_ms": row["stall_first_epoch_ms"] + 500}
+        for row in rows
+        if row["model"] == "mobilenet" and not (row["workers"] == 4 and row["medium"] == "hdd")
+    ]
+    found = verdict("J4", pd.DataFrame([*rows, *failed]))
+    assert (found.value, found.values) == (pytest.approx((left_ms + 0.2) / 100), 3)
     alike = pd.DataFrame(rows).assign(stall_first_epoch_ms=10.0)
     assert verdict("J4", alike).verdict == claims.UNMEASURED
 

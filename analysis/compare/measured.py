@@ -342,8 +342,8 @@ _OF_STUDIES: dict[str, tuple[tuple[str, str, str], ...]] = {
     "CPU": (
         ("cpu_s", "CPU time of a job", "s"),
         ("cpu_use_percent", "use of the machine's CPUs", "%"),
-        ("gpu_use_percent", "use of the GPU", "%"),
     ),
+    "GPU": (("gpu_use_percent", "use of the GPU", "%"),),
     "memory": (("memory_used_bytes", "most memory of the machine in use", "bytes"),),
     "energy": (("energy_j", "energy", "J"),),
 }

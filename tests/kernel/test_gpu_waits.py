@@ -235,7 +235,7 @@ def test_a_fifo_is_not_opened(tmp_path):
 def test_a_machine_without_the_library_says_so(tmp_path):
     asked = ("record", "-e", "gpu_calls", "-o", tmp_path / "x.trace", "--", "true")
     run_tracer(*asked, env=without())
-    why = "no target runs its library"
+    why = "no target ran its library as the recording began"
     assert answers(tmp_path / "x.trace", "info")["missing"]["gpu_calls"] == [why]
     asked = run_tracer("query", tmp_path / "x.trace", "FROM gpu_waits", status=None)
     assert asked.status

@@ -130,7 +130,7 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
         )
         manifest = first_manifest(options, probes, targets, capture, plan.choice.why)
         for absent in set(options.probes) & SUBJECTS.keys() - libraries.keys():
-            manifest["capture"]["missing"][absent] = ["no target runs its library"]
+            manifest["capture"]["missing"][absent] = [_NO_LIBRARY]
         if plan.summed_up:
             manifest["summed_up"] = plan.summed_up
         if options.stacks:
@@ -156,6 +156,9 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
         if launch is not None and manifest["ended_by"] in ("command", "size", SPACE):
             status = let_end(launch, signals)
     return Outcome(options.output, manifest, status)
+
+
+_NO_LIBRARY = "no target ran its library as the recording began"
 
 
 @contextmanager

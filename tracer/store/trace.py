@@ -18,6 +18,7 @@ from tracer.probes.errors import BadTrace, PermissionMissing, UsageError
 from tracer.probes.kernel import boot_id, process_alive
 from tracer.probes.loss import TABLE as LOSS_TABLE
 from tracer.probes.schema import Scope
+from tracer.probes.torch_calls import TABLE as TORCH_CALLS
 from tracer.store import manifest as manifests
 from tracer.store.checked import encoded
 from tracer.store.database import ROW_GROUP, connect
@@ -51,6 +52,8 @@ SELECT unnest({[scope.value for scope in Scope]}) AS stream, -1 AS cpu,
 
 def _mend_of(table: str) -> str:
     """Returns the way to get a table that a trace lacks."""
+    if table == TORCH_CALLS.name:  # its library is looked for in processes that run
+        return f"record a training that runs already: tracer record -e {table} -p PID"
     option = ALL_TABLES[table].option or (f"-e {table}" if table in PROBES else "")
     if option:
         return f"record it: tracer record {option} ..."

@@ -118,7 +118,7 @@ class Spans:
             if kind == BEGIN | AUTOMATIC:
                 thread.fact(ts, name, epoch, step)
             elif kind == END | AUTOMATIC:
-                thread.end_fact(ts, name)
+                thread.end_fact(ts, name, step)
             elif kind == BEGIN:
                 thread.begin(ts, name, epoch, step)
             elif kind == END:
@@ -305,9 +305,12 @@ class _Thread:
             latest.append(span)
         return span
 
-    def end_fact(self, ts: int, name: str) -> None:
-        """Ends a fact that PyTorch marked."""
-        for span in self._facts.close(ts, name):
+    def end_fact(self, ts: int, name: str, step: int) -> None:
+        """Ends a fact that PyTorch marked. `step` may be known only now."""
+        closed = self._facts.close(ts, name)
+        if closed and step != ABSENT:
+            closed[0].step = step
+        for span in closed:
             if self.helps and self._process.helped(span):
                 self._helped.add(span)
             self._process.computed(span)

@@ -165,3 +165,21 @@ def test_a_worker_s_fetch_has_the_number_of_the_step_that_uses_it(marked, data):
         made += [(step, *around)]
     assert made == [(step, step) for step in range(STEPS)]
     assert data != "out of order" or int(used[0][-1]) != 0
+
+
+SCRIPTS["in hooks"] = f"""
+# As on a GPU, where PyTorch calls the hooks on a thread of its own.
+from concurrent.futures import ThreadPoolExecutor
+other = ThreadPoolExecutor(1)
+for weights in model.parameters():
+    own = torch.optim.SGD([weights])
+    weights.register_post_accumulate_grad_hook(lambda _, own=own: other.submit(own.step).result())
+for x, y in loader({STEPS}): criterion(model(x), y).backward()
+"""
+
+
+def test_an_optimizer_for_each_weight_in_the_backward_makes_no_training_of_its_own(marked):
+    rows, _ = marked("in hooks")
+    assert len({row["tid"] for row in rows}) == 1
+    counts = {name: len(of(rows, name)) for name in ("train", "step", "backward", "optimizer")}
+    assert counts == {"train": 1, "step": STEPS, "backward": STEPS, "optimizer": 0}

@@ -87,10 +87,29 @@ class Found:
     learns: bool = False
     measured: set[bytes] = field(default_factory=set)
     """Names of phases with measured GPU times."""
-    leading: set[int] = field(default_factory=set)
-    """Threads that fetch or learn."""
+    working: set[int] = field(default_factory=set)
+    """Threads that fetch, or begin a backward while no other thread runs one."""
+    learning: set[int] = field(default_factory=set)
+    """Threads that run backwards or steps of optimizers."""
     said: set[str] = field(default_factory=set)
     """Names that its script marks, among the names asked for."""
+    _backwards: Counter[int] = field(default_factory=Counter)
+    """Number of open backwards by thread."""
+
+    @property
+    def leading(self) -> set[int]:
+        """Threads that train or infer. Other threads may help them.
+
+        PyTorch's own threads help a backward on GPUs: they call hooks, which may make steps of
+        optimizers, and compute checkpointed parts of the model again. So threads that only make
+        steps of optimizers lead if there are no others.
+        """
+        return self.working or self.learning
+
+    @property
+    def helping(self) -> set[int]:
+        """Threads that learn, but only to help others."""
+        return self.learning - self.leading
 
     def note(self, records: Records, asked: Collection[str]) -> None:
         """Adds the facts about some marks in order of time."""
@@ -98,6 +117,7 @@ class Found:
             return
         self.last = max(self.last, int(records["ts"][-1]))
         kinds = records["kind"]
+        self._note_backwards(records[records["name"] == b"backward"])
         measured = np.isin(kinds, (MEASURED, MEASURED | AUTOMATIC))
         if measured.any() and len(self.measured) < _MOST_MEASURED:
             self.measured.update(np.unique(records["name"][measured])[:_MOST_MEASURED].tolist())
@@ -112,8 +132,19 @@ class Found:
             works = facts["step"][facts["name"] == b"worker"]
             if len(works):
                 self.serves = 0 if works[-1] == ABSENT else int(works[-1])
-            leads = facts["tid"][learns | (facts["name"] == b"fetch")]
-            self.leading |= set(np.unique(leads).tolist())
+            self.learning |= set(np.unique(facts["tid"][learns]).tolist())
+            self.working |= set(np.unique(facts["tid"][facts["name"] == b"fetch"]).tolist())
+
+    def _note_backwards(self, records: Records) -> None:
+        for tid, kind in zip(records["tid"].tolist(), records["kind"].tolist(), strict=True):
+            if kind == BEGIN | AUTOMATIC:
+                self._backwards[tid] += 1
+                if len(self._backwards) == 1:
+                    self.working.add(tid)
+            elif kind == END | AUTOMATIC and tid in self._backwards:
+                self._backwards[tid] -= 1
+                if not self._backwards[tid]:
+                    del self._backwards[tid]
 
     def add(self, other: Found) -> None:
         """Adds the facts about other marks."""
@@ -122,7 +153,8 @@ class Found:
         self.serves = self.serves if other.serves is None else other.serves
         self.learns |= other.learns
         self.measured |= other.measured
-        self.leading |= other.leading
+        self.working |= other.working
+        self.learning |= other.learning
         self.said |= other.said
 
 

@@ -150,6 +150,7 @@ class _Process:
 
     def __init__(self, process: Marked, made: _Made) -> None:
         self._learns = process.found.learns
+        self._helping = process.found.helping
         self._made = made
         self._emit = partial(made.inferred, said=_marked_by(process))
         self._loops: dict[int, Loop] = {}
@@ -166,6 +167,12 @@ class _Process:
         """Takes facts that PyTorch marked."""
         if self._worker is not None:
             self._worker.add(spans)
+            return
+        if tid in self._helping:
+            for span in spans:
+                span.epoch = span.step = None
+                span.source = AUTOMATIC
+                self._emit(span)
             return
         loop = self._loops.get(tid)
         if loop is None:

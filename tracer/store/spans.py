@@ -87,7 +87,7 @@ class Spans:
     def __init__(
         self, pid: int, takes: Takes, leading: Collection[int], measured: Collection[bytes]
     ) -> None:
-        """`leading` are the threads that fetch or learn. If there are any, other threads help them.
+        """`leading` are the threads that train or infer. If there are any, others help them.
 
         `measured` are names of phases with measured GPU times.
         """

@@ -8,9 +8,10 @@ import threading
 
 import pytest
 
-from tests.support.phases import marks_file, read_phases
+from tests.support.phases import marks_file, read_phases, read_table
 from tracer import phases
-from tracer.phases.format import AUTOMATIC, BEGIN, END, RECORD_BYTES
+from tracer.phases.format import AUTOMATIC, BEGIN, END, RECORD_BYTES, STOPPED
+from tracer.store.phases import write_phases
 
 
 @pytest.fixture
@@ -125,6 +126,50 @@ def test_a_folder_that_is_gone_does_not_disturb_the_job(tmp_path):
     with phases.phase("train"):
         pass
     assert not phases.enabled()
+
+
+NO_MORE = """
+from tracer import phases
+import resource
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))  # the next file would be larger
+phases.begin("train")
+for s in range(101):
+    with phases.phase("step", step=s): pass
+    if s == 29: phases.begin("own")
+phases.end("train")
+assert not phases.enabled()
+"""
+
+
+def test_marks_without_room_for_the_next_file_end_there_and_say_so(tmp_path):
+    environment = {**os.environ, phases.MARKS_ENV: str(tmp_path)}
+    subprocess.run([sys.executable, "-c", NO_MORE], env=environment, check=True)
+    (building := tmp_path / "building").mkdir()
+    _, lost = write_phases(tmp_path, 0, None, building)
+    assert lost == {"processes stopped to make marks: their next file could not be made": 1}
+    rows = read_table(building)
+    names = [row["name"] for row in rows]
+    assert {name: names.count(name) for name in names} == {"train": 1, "step": 31, "own": 1}
+    steps = [row["end"] for row in rows if row["name"] == "step"]
+    ends = [row["end"] for row in rows if row["name"] != "step"]
+    assert steps == sorted(steps)
+    assert ends == [steps[-1]] * 2
+    assert steps[-2] < steps[-1]
+
+
+@pytest.mark.parametrize("stops", ["script", "torch"])
+def test_a_writer_that_stops_ends_its_own_phases_only(tmp_path, stops):
+    """PyTorch's writer and the script's write in one process and do not know each other."""
+    script = [(1, BEGIN, 5, 5, b"epoch", 3, -1), (9, END, 5, 5, b"epoch", 0, 0)]
+    facts = [(2, BEGIN | AUTOMATIC, 5, 5, b"backward", -1, -1),
+             (8, END | AUTOMATIC, 5, 5, b"backward", -1, -1)]  # fmt: skip
+    marks = {"script": script, "torch": facts}
+    marks[stops][1:] = [(5, STOPPED, 5, 6, b"", -1, -1)]
+    marks_file(tmp_path, *script, process="5-1")
+    marks_file(tmp_path, *facts, process="5-2")
+    ends = {row["name"]: row["end"] for row in read(tmp_path)}
+    expected = {"script": (5, 8), "torch": (9, 5)}[stops]
+    assert (ends["epoch"], ends["backward"]) == expected
 
 
 def test_marks_survive_sigkill_up_to_the_last(tmp_path):

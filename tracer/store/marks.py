@@ -23,6 +23,7 @@ from tracer.phases.format import (
     NAME_BYTES,
     NOTE_SUFFIX,
     RECORD_BYTES,
+    STOPPED,
     SUFFIX,
 )
 from tracer.store.files import read_bounded
@@ -58,6 +59,7 @@ _RECORD = np.dtype(
 )
 assert _RECORD.itemsize == RECORD_BYTES
 _KINDS = [kind | of_torch for kind in (BEGIN, END, MEASURED) for of_torch in (0, AUTOMATIC)]
+_KINDS.append(STOPPED)
 
 Records = np.ndarray[Any, Any]
 """Marks, as fields of `_RECORD`."""
@@ -177,10 +179,19 @@ class _Series:
     parents: dict[int, int]
 
     def records(self, lost: Counter[str] | None = None) -> Iterator[Records]:
-        """Yields its marks in order of time, about one file at once; counts omissions in `lost`."""
+        """Yields its marks in order of time, about one file at once; counts omissions in `lost`.
+
+        The epoch of the mark STOPPED is 1 if the script made marks before it, else 0. Its step
+        is 1 if PyTorch did, else 0.
+        """
         held = np.empty(0, _RECORD)
+        wrote: set[int] = set()
         for path in self.paths:
             records = self._read(path, lost)
+            stopped = records["kind"] == STOPPED
+            wrote.update(np.unique(records["kind"][~stopped] & AUTOMATIC).tolist())
+            records["epoch"][stopped] = 0 in wrote
+            records["step"][stopped] = AUTOMATIC in wrote
             if len(held) and len(records):
                 # Threads mark concurrently: a file's first mark may be older than the previous one.
                 ready = int(np.searchsorted(held["ts"], records["ts"].min(), side="right"))
@@ -206,6 +217,8 @@ class _Series:
         if others := int(np.count_nonzero(sane & ~own)):
             lost["marks left out: they name another process than the file does"] += others
         kept: Records = records[sane & own]
+        if stops := int(np.count_nonzero(kept["kind"] == STOPPED)):
+            lost["processes stopped to make marks: their next file could not be made"] += stops
         if self.threads is not None:
             self._rename(kept, self.threads)
         return kept

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tracer.phases.format import ABSENT, AUTOMATIC, BEGIN, END
+from tracer.phases.format import ABSENT, AUTOMATIC, BEGIN, END, STOPPED
 
 COMPUTE = ("forward", "backward", "optimizer")
 LEARNS = ("backward", "optimizer")
@@ -123,6 +123,9 @@ class Spans:
                 thread.begin(ts, name, epoch, step)
             elif kind == END:
                 thread.end(ts, name)
+            elif kind == STOPPED:
+                for one in sorted(self._threads.values(), key=lambda one: not one.helps):
+                    one.stop(ts, script=bool(epoch), facts=bool(step))
             else:
                 thread.measure(ts, epoch, step, name)
         # Move the threads seen now to the end.
@@ -318,6 +321,13 @@ class _Thread:
         if not self._facts:
             self._hand_on_facts(self._within)
             self._within = []
+
+    def stop(self, ts: int, script: bool, facts: bool) -> None:
+        """Ends what is open: no more marks of the script, or facts, follow."""
+        while script and (phase := self._open.inner) is not None:
+            self.end(ts, phase.name)
+        while facts and (fact := self._facts.inner) is not None:
+            self.end_fact(ts, fact.name, ABSENT)
 
     def _end_outermost(self) -> None:
         """Ends a fact that an exception left open, at the start of the first fact within it."""

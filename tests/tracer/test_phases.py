@@ -1,5 +1,6 @@
 """Marks: what is written is what is read, whoever writes it and however it ends."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -66,6 +67,42 @@ def test_an_end_closes_what_was_left_open_inside(folder):
         "train": True,
         "forward": True,
     }
+
+
+def test_phases_that_overlap_without_nesting_end_too_early_and_are_counted(folder):
+    async def task(name):
+        with phases.phase(name):
+            await asyncio.sleep(0)  # the other task's turn
+
+    async def both():
+        await asyncio.gather(task("a"), task("b"))
+
+    asyncio.run(both())
+    (building := folder / "building").mkdir()
+    _, lost = write_phases(folder, 0, None, building)
+    first, second = read_table(building)
+    assert first["start"] < second["start"] < second["end"] == first["end"]
+    assert list(lost.values()) == [1]
+
+
+def test_an_overlapping_phase_is_counted_once_and_one_left_open_is_not(tmp_path):
+    marks_file(
+        tmp_path,
+        *(
+            (ts, kind, 5, 5, name, -1, -1)
+            for ts, kind, name in [
+                *((10, BEGIN, b"a"), (20, BEGIN, b"b"), (30, END, b"a"), (90, END, b"b")),
+                *((91, END, b"b"), (92, BEGIN, b"a"), (93, BEGIN, b"c"), (94, END, b"a")),
+                *((95, BEGIN, b"c"), (96, END, b"c"), (97, END, b"c")),
+            ]
+        ),
+    )
+    (building := tmp_path / "building").mkdir()
+    _, lost = write_phases(tmp_path, 0, None, building)
+    assert list(lost.values()) == [1]
+    assert [(row["name"], row["end"]) for row in read_table(building)] == [
+        *(("a", 30), ("b", 30), ("a", 94), ("c", 94), ("c", 96)),
+    ]
 
 
 def test_more_marks_than_a_chunk_holds(folder):

@@ -98,8 +98,8 @@ class Spans:
         """Open computations of the leading threads, in order of their start."""
         self._ended = (-1, -1)
         """End of the latest of them, and the first start among those with that end."""
-        self.begun = 0
-        """Number of spans begun."""
+        self.begun = self.cut = 0
+        """Numbers of spans begun, and of the script's phases that ended after the one around."""
         self._leading = leading
         self._threads: dict[int, _Thread] = {}
         self._names: dict[bytes, str] = {}
@@ -249,6 +249,8 @@ class _Thread:
         self._pid, self._tid = process.pid, tid
         self._open = _Stack()
         """Phases of the script."""
+        self._cut: set[str] = set()
+        """Names of phases that ended with the phase around them and have not begun again."""
         self._facts = _Stack()
         self._within: list[Span] = []
         """Facts since the time when none was open."""
@@ -272,14 +274,21 @@ class _Thread:
         span = self._span(ts, name, False)
         span.epoch = epoch if epoch != ABSENT else around.epoch if around else None
         span.step = step if step != ABSENT else around.step if around else None
+        self._cut.discard(name)
         given_up = self._open.push(span)
         if given_up is not None:
             self._hand_on(given_up)
 
     def end(self, ts: int, name: str) -> None:
         """Ends the innermost phase of this name and the phases left open inside it."""
-        for span in self._open.close(ts, name):
+        closed = self._open.close(ts, name)
+        for span in closed:
             self._hand_on(span)
+        if not closed and name in self._cut:
+            self._cut.remove(name)
+            self._process.cut += 1
+        if len(self._cut) < _MOST_OPEN:
+            self._cut.update(span.name for span in closed[1:])
 
     def fact(self, ts: int, name: str, epoch: int, step: int) -> None:
         """Begins a fact that PyTorch marked."""

@@ -291,15 +291,19 @@ def _install_data(torch: ModuleType) -> None:
     weave(_utils.fetch._MapDatasetFetcher.fetch, work, worked)
     weave(_utils.fetch._IterableDatasetFetcher.fetch, work, worked)
 
+    process_data = dataloader._MultiProcessingDataLoaderIter._process_data
+    # Before PyTorch 2.6, this function itself counts the batch that it is called for.
+    counted = int("_rcvd_idx" not in process_data.__code__.co_names)
+
     def received(iterator: Any) -> bool:
         # Batches are numbered in the order in which workers are asked for them. An exception or
         # a worker's end takes a number, too, so the count of batches would be another one.
         state = iterator.__dict__
-        number = state.get("_rcvd_idx", 0) - 1
+        number = state.get("_rcvd_idx", -1) - counted
         if not state.get("_in_order", True):
             # The calling function holds the number in its local variable `idx`.
             number = sys._getframe(2).f_locals.get("idx")
         _nesting.batch = number if isinstance(number, int) and number >= 0 else ABSENT
         return False
 
-    weave(dataloader._MultiProcessingDataLoaderIter._process_data, received, given=["self"])
+    weave(process_data, received, given=["self"])

@@ -64,10 +64,12 @@ def _marks(folder: Path) -> dict[str, float]:
 _WOVEN: list[Callable[..., Any]] = [
     torch.nn.Module._wrapped_call_impl,
     torch.autograd.backward,
+    torch.autograd.profiler.record_function.__exit__,
     dataloader.DataLoader.__iter__,
     dataloader._BaseDataLoaderIter.__init__,
     dataloader._BaseDataLoaderIter._reset,
     dataloader._BaseDataLoaderIter.__next__,
+    dataloader._MultiProcessingDataLoaderIter._process_data,
     _utils.fetch._BaseDatasetFetcher.__init__,
     _utils.fetch._IterableDatasetFetcher.fetch,
 ]

@@ -1,5 +1,6 @@
 """Marks: what is written is what is read, whoever writes it and however it ends."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -8,9 +9,10 @@ import threading
 
 import pytest
 
-from tests.support.phases import marks_file, read_phases
+from tests.support.phases import marks_file, read_phases, read_table
 from tracer import phases
-from tracer.phases.format import AUTOMATIC, BEGIN, END, RECORD_BYTES
+from tracer.phases.format import AUTOMATIC, BEGIN, END, RECORD_BYTES, STOPPED
+from tracer.store.phases import write_phases
 
 
 @pytest.fixture
@@ -65,6 +67,42 @@ def test_an_end_closes_what_was_left_open_inside(folder):
         "train": True,
         "forward": True,
     }
+
+
+def test_phases_that_overlap_without_nesting_end_too_early_and_are_counted(folder):
+    async def task(name):
+        with phases.phase(name):
+            await asyncio.sleep(0)  # the other task's turn
+
+    async def both():
+        await asyncio.gather(task("a"), task("b"))
+
+    asyncio.run(both())
+    (building := folder / "building").mkdir()
+    _, lost = write_phases(folder, 0, None, building)
+    first, second = read_table(building)
+    assert first["start"] < second["start"] < second["end"] == first["end"]
+    assert list(lost.values()) == [1]
+
+
+def test_an_overlapping_phase_is_counted_once_and_one_left_open_is_not(tmp_path):
+    marks_file(
+        tmp_path,
+        *(
+            (ts, kind, 5, 5, name, -1, -1)
+            for ts, kind, name in [
+                *((10, BEGIN, b"a"), (20, BEGIN, b"b"), (30, END, b"a"), (90, END, b"b")),
+                *((91, END, b"b"), (92, BEGIN, b"a"), (93, BEGIN, b"c"), (94, END, b"a")),
+                *((95, BEGIN, b"c"), (96, END, b"c"), (97, END, b"c")),
+            ]
+        ),
+    )
+    (building := tmp_path / "building").mkdir()
+    _, lost = write_phases(tmp_path, 0, None, building)
+    assert list(lost.values()) == [1]
+    assert [(row["name"], row["end"]) for row in read_table(building)] == [
+        *(("a", 30), ("b", 30), ("a", 94), ("c", 94), ("c", 96)),
+    ]
 
 
 def test_more_marks_than_a_chunk_holds(folder):
@@ -125,6 +163,50 @@ def test_a_folder_that_is_gone_does_not_disturb_the_job(tmp_path):
     with phases.phase("train"):
         pass
     assert not phases.enabled()
+
+
+NO_MORE = """
+from tracer import phases
+import resource
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))  # the next file would be larger
+phases.begin("train")
+for s in range(101):
+    with phases.phase("step", step=s): pass
+    if s == 29: phases.begin("own")
+phases.end("train")
+assert not phases.enabled()
+"""
+
+
+def test_marks_without_room_for_the_next_file_end_there_and_say_so(tmp_path):
+    environment = {**os.environ, phases.MARKS_ENV: str(tmp_path)}
+    subprocess.run([sys.executable, "-c", NO_MORE], env=environment, check=True)
+    (building := tmp_path / "building").mkdir()
+    _, lost = write_phases(tmp_path, 0, None, building)
+    assert lost == {"processes stopped to make marks: their next file could not be made": 1}
+    rows = read_table(building)
+    names = [row["name"] for row in rows]
+    assert {name: names.count(name) for name in names} == {"train": 1, "step": 31, "own": 1}
+    steps = [row["end"] for row in rows if row["name"] == "step"]
+    ends = [row["end"] for row in rows if row["name"] != "step"]
+    assert steps == sorted(steps)
+    assert ends == [steps[-1]] * 2
+    assert steps[-2] < steps[-1]
+
+
+@pytest.mark.parametrize("stops", ["script", "torch"])
+def test_a_writer_that_stops_ends_its_own_phases_only(tmp_path, stops):
+    """PyTorch's writer and the script's write in one process and do not know each other."""
+    script = [(1, BEGIN, 5, 5, b"epoch", 3, -1), (9, END, 5, 5, b"epoch", 0, 0)]
+    facts = [(2, BEGIN | AUTOMATIC, 5, 5, b"backward", -1, -1),
+             (8, END | AUTOMATIC, 5, 5, b"backward", -1, -1)]  # fmt: skip
+    marks = {"script": script, "torch": facts}
+    marks[stops][1:] = [(5, STOPPED, 5, 6, b"", -1, -1)]
+    marks_file(tmp_path, *script, process="5-1")
+    marks_file(tmp_path, *facts, process="5-2")
+    ends = {row["name"]: row["end"] for row in read(tmp_path)}
+    expected = {"script": (5, 8), "torch": (9, 5)}[stops]
+    assert (ends["epoch"], ends["backward"]) == expected
 
 
 def test_marks_survive_sigkill_up_to_the_last(tmp_path):

@@ -72,6 +72,64 @@ def test_a_helper_s_forward_that_ends_with_its_leader_s_is_a_part_of_that(tmp_pa
     assert {row["tid"] for row in read_phases(tmp_path)} == {5}
 
 
+def counted(rows):
+    names = [(row["tid"], row["name"]) for row in rows]
+    return {name: names.count(name) for name in names}
+
+
+TWO_STEPS = {(5, "train"): 1, (5, "epoch"): 1, (5, "step"): 2, (5, "forward"): 2, (5, "fetch"): 2,
+             (5, "backward"): 2, (5, "optimizer"): 2}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "help",
+    [[*fact(56, 58, O, tid=6)], [*fact(55, 58, C, tid=6), *fact(59, 62, B, tid=6)]],
+    ids=["hooks that make steps", "reentrant checkpoints"],
+)
+def test_a_thread_of_pytorch_s_that_learns_within_a_backward_is_no_second_training(tmp_path, help):
+    """On GPUs, PyTorch's own threads run backward: they call hooks and compute anew."""
+    begin, end = fact(54, 70, B)
+    fetch = fact(50, 52, F, epoch=1 << 20, step=1)
+    second = [*fetch, *fact(53, 53, C), begin, *help, end, *fact(71, 72, O)]
+    marks_file(tmp_path, *a_step(0), *second)
+    rows = read_phases(tmp_path)
+    assert counted(rows) == TWO_STEPS
+    assert numbers(rows, "step") == [(0, 0, 0), (50, 0, 1)]
+
+
+def test_an_optimizer_s_step_on_another_thread_is_no_second_training(tmp_path):
+    """It steps while nobody computes; it is a phase without numbers."""
+    marks_file(
+        tmp_path, *a_step(0), *fact(15, 17, O, tid=6), *a_step(20, batch=1), *fact(40, 41, O, tid=6)
+    )
+    rows = read_phases(tmp_path)
+    assert counted(rows) == {**TWO_STEPS, (6, "optimizer"): 2}
+    own = [row for row in rows if row["tid"] == 6]
+    assert [(row["epoch"], row["step"], row["source"]) for row in own] == [
+        (None, None, "automatic"),
+        (None, None, "automatic"),
+    ]
+
+
+def test_threads_that_only_make_steps_lead_if_there_are_no_others(tmp_path):
+    marks_file(tmp_path, *fact(1, 2, O), *fact(3, 4, O, tid=6), *fact(5, 6, O))
+    assert counted(read_phases(tmp_path)) == {
+        (5, "train"): 1,
+        (5, "step"): 1,
+        (5, "optimizer"): 2,
+        (6, "train"): 1,
+        (6, "step"): 1,
+        (6, "optimizer"): 1,
+    }
+
+
+def test_two_threads_that_train_at_once_both_lead(tmp_path):
+    one, other = ([*fact(at, at + 4, B, tid=tid)] for at, tid in ((10, 5), (12, 6)))
+    begins, ends = zip(one, other, strict=True)
+    marks_file(tmp_path, *begins, *ends, *fact(20, 22, B, tid=6))
+    assert {row["tid"] for row in read_phases(tmp_path) if row["name"] == "train"} == {5, 6}
+
+
 def test_a_phase_that_ends_when_a_step_begins_was_before_it(tmp_path):
     marks_file(tmp_path, *a_step(0), *fact(10, 10, b"checkpoint"), *a_step(10, batch=1))
     rows = read_phases(tmp_path)

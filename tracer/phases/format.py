@@ -9,12 +9,15 @@ last byte is not COMMITTED was never finished, and readers skip it. Integers are
         12     4  tid
         16     8  epoch     ABSENT if the mark has none
         24     8  step      ABSENT if the mark has none
-        32     1  kind      BEGIN, END or MEASURED; with AUTOMATIC if PyTorch made the mark
+        32     1  kind      BEGIN, END or MEASURED, with AUTOMATIC if PyTorch made the mark; STOPPED
         33    30  name      UTF-8, padded with zeros
         63     1  COMMITTED
 
 A MEASURED record belongs to the thread's phase `name` that was open at time `epoch` (ns): the GPU
 took `step` ns for that phase.
+
+A STOPPED record is the last one of its writer, which could not make its next file. Each file has
+a slot for it.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ NAME_BYTES = 30
 BEGIN = 1
 END = 2
 MEASURED = 3
+STOPPED = 4
 AUTOMATIC = 0x80
 COMMITTED = 0xA5
 ABSENT = -(1 << 63)

@@ -20,6 +20,7 @@ from .format import (
     NAME_BYTES,
     RECORD,
     RECORD_BYTES,
+    STOPPED,
     SUFFIX,
 )
 
@@ -59,7 +60,7 @@ class _Sink:
         self._begun = time.monotonic_ns()
         """Time in ns. The pid and this time identify the process in the names of its files."""
         self._chunks = 0
-        # Mapping, slot counter and number of slots change together, in one assignment.
+        # Mapping, slot counter and number of slots for marks change together, in one assignment.
         self.current: tuple[mmap.mmap | None, Callable[[], int], int] = (None, lambda: 0, 0)
 
     def _map_chunk(self) -> None:
@@ -75,7 +76,8 @@ class _Sink:
         finally:
             os.close(fd)
         self._chunks += 1
-        self.current = (chunk, itertools.count().__next__, records)
+        # The last slot is for the mark that there is no next chunk.
+        self.current = (chunk, itertools.count().__next__, records - 1)
 
     def slot(self) -> tuple[mmap.mmap, int]:
         """Returns a mapping and the number of a record in it that no other mark uses."""
@@ -87,6 +89,14 @@ class _Sink:
             with self._lock:
                 if self.current[0] is chunk:
                     self._map_chunk()
+
+    def stop(self) -> None:
+        """Marks that no more marks follow, in the slot kept for that."""
+        chunk, _, last = self.current
+        if chunk is not None:
+            pid, tid = _thread.ids
+            at = last * RECORD_BYTES
+            _pack(chunk, at, _now(), pid, tid, ABSENT, ABSENT, STOPPED, b"", COMMITTED)
 
 
 class _Thread(threading.local):
@@ -106,7 +116,8 @@ def enabled() -> bool:
 def enable(folder: str) -> None:
     """Keeps marks from now on, in `folder`.
 
-    If the folder cannot be written, the first mark silently disables all further marks.
+    If a file cannot be made there, all further marks are disabled. The file before it, if there
+    is one, says so.
     """
     global _sink
     _sink = _Sink(folder)
@@ -131,6 +142,7 @@ def mark(kind: int, name: bytes, epoch: int, step: int) -> None:
             chunk, number = sink.slot()
         except OSError:
             # The disk is full or the folder is gone. The training job must go on.
+            sink.stop()
             _sink = None
             return
     pid, tid = _thread.ids

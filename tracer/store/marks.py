@@ -23,6 +23,7 @@ from tracer.phases.format import (
     NAME_BYTES,
     NOTE_SUFFIX,
     RECORD_BYTES,
+    STOPPED,
     SUFFIX,
 )
 from tracer.store.files import read_bounded
@@ -58,6 +59,7 @@ _RECORD = np.dtype(
 )
 assert _RECORD.itemsize == RECORD_BYTES
 _KINDS = [kind | of_torch for kind in (BEGIN, END, MEASURED) for of_torch in (0, AUTOMATIC)]
+_KINDS.append(STOPPED)
 
 Records = np.ndarray[Any, Any]
 """Marks, as fields of `_RECORD`."""
@@ -87,10 +89,29 @@ class Found:
     learns: bool = False
     measured: set[bytes] = field(default_factory=set)
     """Names of phases with measured GPU times."""
-    leading: set[int] = field(default_factory=set)
-    """Threads that fetch or learn."""
+    working: set[int] = field(default_factory=set)
+    """Threads that fetch, or begin a backward while no other thread runs one."""
+    learning: set[int] = field(default_factory=set)
+    """Threads that run backwards or steps of optimizers."""
     said: set[str] = field(default_factory=set)
     """Names that its script marks, among the names asked for."""
+    _backwards: Counter[int] = field(default_factory=Counter)
+    """Number of open backwards by thread."""
+
+    @property
+    def leading(self) -> set[int]:
+        """Threads that train or infer. Other threads may help them.
+
+        PyTorch's own threads help a backward on GPUs: they call hooks, which may make steps of
+        optimizers, and compute checkpointed parts of the model again. So threads that only make
+        steps of optimizers lead if there are no others.
+        """
+        return self.working or self.learning
+
+    @property
+    def helping(self) -> set[int]:
+        """Threads that learn, but only to help others."""
+        return self.learning - self.leading
 
     def note(self, records: Records, asked: Collection[str]) -> None:
         """Adds the facts about some marks in order of time."""
@@ -98,6 +119,7 @@ class Found:
             return
         self.last = max(self.last, int(records["ts"][-1]))
         kinds = records["kind"]
+        self._note_backwards(records[records["name"] == b"backward"])
         measured = np.isin(kinds, (MEASURED, MEASURED | AUTOMATIC))
         if measured.any() and len(self.measured) < _MOST_MEASURED:
             self.measured.update(np.unique(records["name"][measured])[:_MOST_MEASURED].tolist())
@@ -112,8 +134,19 @@ class Found:
             works = facts["step"][facts["name"] == b"worker"]
             if len(works):
                 self.serves = 0 if works[-1] == ABSENT else int(works[-1])
-            leads = facts["tid"][learns | (facts["name"] == b"fetch")]
-            self.leading |= set(np.unique(leads).tolist())
+            self.learning |= set(np.unique(facts["tid"][learns]).tolist())
+            self.working |= set(np.unique(facts["tid"][facts["name"] == b"fetch"]).tolist())
+
+    def _note_backwards(self, records: Records) -> None:
+        for tid, kind in zip(records["tid"].tolist(), records["kind"].tolist(), strict=True):
+            if kind == BEGIN | AUTOMATIC:
+                self._backwards[tid] += 1
+                if len(self._backwards) == 1:
+                    self.working.add(tid)
+            elif kind == END | AUTOMATIC and tid in self._backwards:
+                self._backwards[tid] -= 1
+                if not self._backwards[tid]:
+                    del self._backwards[tid]
 
     def add(self, other: Found) -> None:
         """Adds the facts about other marks."""
@@ -122,7 +155,8 @@ class Found:
         self.serves = self.serves if other.serves is None else other.serves
         self.learns |= other.learns
         self.measured |= other.measured
-        self.leading |= other.leading
+        self.working |= other.working
+        self.learning |= other.learning
         self.said |= other.said
 
 
@@ -145,10 +179,19 @@ class _Series:
     parents: dict[int, int]
 
     def records(self, lost: Counter[str] | None = None) -> Iterator[Records]:
-        """Yields its marks in order of time, about one file at once; counts omissions in `lost`."""
+        """Yields its marks in order of time, about one file at once; counts omissions in `lost`.
+
+        The epoch of the mark STOPPED is 1 if the script made marks before it, else 0. Its step
+        is 1 if PyTorch did, else 0.
+        """
         held = np.empty(0, _RECORD)
+        wrote: set[int] = set()
         for path in self.paths:
             records = self._read(path, lost)
+            stopped = records["kind"] == STOPPED
+            wrote.update(np.unique(records["kind"][~stopped] & AUTOMATIC).tolist())
+            records["epoch"][stopped] = 0 in wrote
+            records["step"][stopped] = AUTOMATIC in wrote
             if len(held) and len(records):
                 # Threads mark concurrently: a file's first mark may be older than the previous one.
                 ready = int(np.searchsorted(held["ts"], records["ts"].min(), side="right"))
@@ -174,6 +217,8 @@ class _Series:
         if others := int(np.count_nonzero(sane & ~own)):
             lost["marks left out: they name another process than the file does"] += others
         kept: Records = records[sane & own]
+        if stops := int(np.count_nonzero(kept["kind"] == STOPPED)):
+            lost["processes stopped to make marks: their next file could not be made"] += stops
         if self.threads is not None:
             self._rename(kept, self.threads)
         return kept

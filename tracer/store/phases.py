@@ -35,6 +35,7 @@ _ALIKE = (("train", "epoch", "step"), ("eval", "inference"))
 _ROWS = 1 << 16
 _MOST_MEMORY = "128MB"
 _THREADS = 2
+_CUT = "phases end too early: they ended after the phase around them, and phases of a thread nest"
 _DEPTHS = {name: n for n, name in enumerate(("train", "epoch", "eval", "inference", "step"))}
 """Order of phases that begin and end together: the outer ones come first."""
 _FOREVER = 1 << 62
@@ -62,8 +63,8 @@ def write_phases(
 ) -> tuple[int, Counter[str]]:
     """Writes the table of the phases that overlap the recording.
 
-    Returns their number, and counts of left-out marks by a phrase that follows the number. Raises
-    OSError if the phases cannot be written or sorted.
+    Returns their number, and counts of faults by a phrase that follows the number. Raises OSError
+    if the phases cannot be written or sorted.
 
     The sources are every marks file in `folder` and, for processes without marks there, the table
     `torch_calls` in `building`. The phases are also written to `building`. `names` are the
@@ -77,7 +78,7 @@ def write_phases(
         made = _Made(rows, processes, calls)
         # Workers last: their fetches get their numbers from the processes that use them.
         for process in sorted(processes, key=lambda process: process.found.serves is not None):
-            made.add(process)
+            lost += made.add(process)
         made.add_calls(calls)
         return _write_sorted(rows, building, made.epochs), lost
     finally:
@@ -101,14 +102,15 @@ class _Made:
         self.numbered: dict[tuple[int, int], _Numbered] = {}
         """Phases of scripts in processes that uprobes have seen, too."""
 
-    def add(self, process: Marked) -> None:
-        """Takes the marks of a process."""
+    def add(self, process: Marked) -> Counter[str]:
+        """Takes the marks of a process. Returns counts of its faults by a phrase as above."""
         taken = _Process(process, self)
         found = process.found
         spans = Spans(process.pid, taken, found.leading, found.measured)
         for records in process.records():
             spans.add(records)
         spans.finish()
+        return Counter({_CUT: spans.cut} if spans.cut else {})
 
     def script(self, span: Span) -> None:
         """Takes a phase of a script."""
@@ -150,6 +152,7 @@ class _Process:
 
     def __init__(self, process: Marked, made: _Made) -> None:
         self._learns = process.found.learns
+        self._helping = process.found.helping
         self._made = made
         self._emit = partial(made.inferred, said=_marked_by(process))
         self._loops: dict[int, Loop] = {}
@@ -166,6 +169,12 @@ class _Process:
         """Takes facts that PyTorch marked."""
         if self._worker is not None:
             self._worker.add(spans)
+            return
+        if tid in self._helping:
+            for span in spans:
+                span.epoch = span.step = None
+                span.source = AUTOMATIC
+                self._emit(span)
             return
         loop = self._loops.get(tid)
         if loop is None:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tracer.phases.format import ABSENT, AUTOMATIC, BEGIN, END
+from tracer.phases.format import ABSENT, AUTOMATIC, BEGIN, END, STOPPED
 
 COMPUTE = ("forward", "backward", "optimizer")
 LEARNS = ("backward", "optimizer")
@@ -87,7 +87,7 @@ class Spans:
     def __init__(
         self, pid: int, takes: Takes, leading: Collection[int], measured: Collection[bytes]
     ) -> None:
-        """`leading` are the threads that fetch or learn. If there are any, other threads help them.
+        """`leading` are the threads that train or infer. If there are any, others help them.
 
         `measured` are names of phases with measured GPU times.
         """
@@ -98,8 +98,8 @@ class Spans:
         """Open computations of the leading threads, in order of their start."""
         self._ended = (-1, -1)
         """End of the latest of them, and the first start among those with that end."""
-        self.begun = 0
-        """Number of spans begun."""
+        self.begun = self.cut = 0
+        """Numbers of spans begun, and of the script's phases that ended after the one around."""
         self._leading = leading
         self._threads: dict[int, _Thread] = {}
         self._names: dict[bytes, str] = {}
@@ -118,11 +118,14 @@ class Spans:
             if kind == BEGIN | AUTOMATIC:
                 thread.fact(ts, name, epoch, step)
             elif kind == END | AUTOMATIC:
-                thread.end_fact(ts, name)
+                thread.end_fact(ts, name, step)
             elif kind == BEGIN:
                 thread.begin(ts, name, epoch, step)
             elif kind == END:
                 thread.end(ts, name)
+            elif kind == STOPPED:
+                for one in sorted(self._threads.values(), key=lambda one: not one.helps):
+                    one.stop(ts, script=bool(epoch), facts=bool(step))
             else:
                 thread.measure(ts, epoch, step, name)
         # Move the threads seen now to the end.
@@ -246,6 +249,8 @@ class _Thread:
         self._pid, self._tid = process.pid, tid
         self._open = _Stack()
         """Phases of the script."""
+        self._cut: set[str] = set()
+        """Names of phases that ended with the phase around them and have not begun again."""
         self._facts = _Stack()
         self._within: list[Span] = []
         """Facts since the time when none was open."""
@@ -269,14 +274,21 @@ class _Thread:
         span = self._span(ts, name, False)
         span.epoch = epoch if epoch != ABSENT else around.epoch if around else None
         span.step = step if step != ABSENT else around.step if around else None
+        self._cut.discard(name)
         given_up = self._open.push(span)
         if given_up is not None:
             self._hand_on(given_up)
 
     def end(self, ts: int, name: str) -> None:
         """Ends the innermost phase of this name and the phases left open inside it."""
-        for span in self._open.close(ts, name):
+        closed = self._open.close(ts, name)
+        for span in closed:
             self._hand_on(span)
+        if not closed and name in self._cut:
+            self._cut.remove(name)
+            self._process.cut += 1
+        if len(self._cut) < _MOST_OPEN:
+            self._cut.update(span.name for span in closed[1:])
 
     def fact(self, ts: int, name: str, epoch: int, step: int) -> None:
         """Begins a fact that PyTorch marked."""
@@ -305,9 +317,12 @@ class _Thread:
             latest.append(span)
         return span
 
-    def end_fact(self, ts: int, name: str) -> None:
-        """Ends a fact that PyTorch marked."""
-        for span in self._facts.close(ts, name):
+    def end_fact(self, ts: int, name: str, step: int) -> None:
+        """Ends a fact that PyTorch marked. `step` may be known only now."""
+        closed = self._facts.close(ts, name)
+        if closed and step != ABSENT:
+            closed[0].step = step
+        for span in closed:
             if self.helps and self._process.helped(span):
                 self._helped.add(span)
             self._process.computed(span)
@@ -315,6 +330,13 @@ class _Thread:
         if not self._facts:
             self._hand_on_facts(self._within)
             self._within = []
+
+    def stop(self, ts: int, script: bool, facts: bool) -> None:
+        """Ends what is open: no more marks of the script, or facts, follow."""
+        while script and (phase := self._open.inner) is not None:
+            self.end(ts, phase.name)
+        while facts and (fact := self._facts.inner) is not None:
+            self.end_fact(ts, fact.name, ABSENT)
 
     def _end_outermost(self) -> None:
         """Ends a fact that an exception left open, at the start of the first fact within it."""

@@ -13,7 +13,7 @@ from tests.fuzz.parts import joined, mutated_parts, parted
 from tests.fuzz.target import target
 from tests.fuzz.targets.rings import FIXTURES
 from tests.support.phases import read_phases
-from tracer.phases.format import ABSENT, AUTOMATIC, BEGIN, COMMITTED, END, MEASURED, RECORD
+from tracer.phases.format import ABSENT, AUTOMATIC, BEGIN, COMMITTED, END, MEASURED, RECORD, STOPPED
 from tracer.store import listed
 from tracer.store.lists import MarkFacts
 from tracer.store.marks import NAMES, read_notes
@@ -22,7 +22,7 @@ _NAMES = (
     b"train", b"epoch", b"step", b"fetch", b"forward", b"backward", b"optimizer", b"worker",
     b"data_load", b"checkpoint", b"eval", b"inference", b"zero_grad", b"iter", b"\xff\x1b", b"",
 )  # fmt: skip
-_KINDS = (BEGIN, END, BEGIN, END, MEASURED, 0, 7)
+_KINDS = (BEGIN, END, BEGIN, END, MEASURED, STOPPED, 0, 7)
 
 
 def _int64(value: int) -> int:

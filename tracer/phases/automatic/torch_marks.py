@@ -5,7 +5,8 @@ forward calls are inferred when the recording is finalized (`tracer.store.traini
 
     name        from                               epoch          step
     data_load   DataLoader.__iter__
-    fetch       the DataLoader's iterator          iteration      batch in it: 0, 1, ...
+    fetch       the DataLoader's iterator          iteration
+    ... its end                                                   batch, if a worker made it
     exhausted   ... inside a fetch that found the end
     worker      a worker's first fetch             iteration      pid of the process it serves
     fetch       a worker, in its own process       iteration      batch that it makes
@@ -41,11 +42,15 @@ _ITERATION = "_tracer_iteration"
 
 
 class _Nesting(threading.local):
-    """Flags of this thread: true inside a call of which only the outermost is marked."""
+    """State of this thread. Flags are true inside a call of which only the outermost is marked."""
 
     def __init__(self) -> None:
         self.computing = False
         self.moving = False
+        self.stepping = 0
+        """Number of optimizers that make a step."""
+        self.batch = ABSENT
+        """Number of the batch that the current fetch returns, if a worker made the batch."""
 
 
 _nesting = _Nesting()
@@ -59,6 +64,7 @@ def install(torch: ModuleType) -> list[str]:
         "modules": lambda: _install_modules(torch, gpu),
         "autograd": lambda: _install_autograd(torch, gpu),
         "optimizer": lambda: _install_optimizers(torch, gpu),
+        "an optimizer's step that raises": lambda: _install_failed_steps(torch, gpu),
         "files": lambda: _install_files(torch),
         "data": lambda: _install_data(torch),
     }
@@ -73,6 +79,8 @@ def install(torch: ModuleType) -> list[str]:
 _BEGIN = BEGIN | AUTOMATIC
 _END = END | AUTOMATIC
 _mark = marks.mark
+_STEP = "Optimizer.step#"
+"""Beginning of PyTorch's names for the steps of optimizers."""
 
 
 def _begin(name: bytes, epoch: int = ABSENT, step: int = ABSENT) -> bool:
@@ -91,16 +99,37 @@ def _install_optimizers(torch: ModuleType, gpu: GpuTimes) -> None:
 
     def before(optimizer: object, args: object, kwargs: object) -> None:
         if not compiling():
+            _nesting.stepping += 1
             gpu.begin(b"optimizer")
             _mark(_BEGIN, b"optimizer", ABSENT, ABSENT)
 
     def after(optimizer: object, args: object, kwargs: object) -> None:
         if not compiling():
-            gpu.end(b"optimizer")
-            _mark(_END, b"optimizer", ABSENT, ABSENT)
+            _end_step(gpu)
 
     optimizer.register_optimizer_step_pre_hook(before)
     optimizer.register_optimizer_step_post_hook(after)
+
+
+def _install_failed_steps(torch: ModuleType, gpu: GpuTimes) -> None:
+    """Marks the end of an optimizer's step that raises: PyTorch calls no hook after it.
+
+    PyTorch leaves the step's `record_function` in any case. A `try` around the step itself would
+    change what torch.compile compiles.
+    """
+
+    def leave(record: Any, error: object) -> bool:
+        if error is not None and _nesting.stepping > 0 and record.name.startswith(_STEP):
+            _end_step(gpu)
+        return False
+
+    weave(torch.autograd.profiler.record_function.__exit__, leave, given=["self", "exc_type"])
+
+
+def _end_step(gpu: GpuTimes) -> None:
+    _nesting.stepping -= 1
+    gpu.end(b"optimizer")
+    _mark(_END, b"optimizer", ABSENT, ABSENT)
 
 
 def _install_modules(torch: ModuleType, gpu: GpuTimes) -> None:
@@ -221,13 +250,17 @@ def _install_data(torch: ModuleType) -> None:
     weave(dataloader._BaseDataLoaderIter._reset, begun_anew, given=["self"])
 
     def fetch(iterator: Any) -> bool:
-        state = iterator.__dict__
-        return _begin(b"fetch", state.get(_ITERATION, ABSENT), state.get("_num_yielded", ABSENT))
+        _nesting.batch = ABSENT
+        return _begin(b"fetch", iterator.__dict__.get(_ITERATION, ABSENT))
+
+    def fetched() -> None:
+        batch, _nesting.batch = _nesting.batch, ABSENT
+        _mark(_END, b"fetch", ABSENT, batch)
 
     weave(
         dataloader._BaseDataLoaderIter.__next__,
         fetch,
-        lambda: _end(b"fetch"),
+        fetched,
         lambda: _mark(_BEGIN, b"exhausted", ABSENT, ABSENT),
         given=["self"],
     )
@@ -257,3 +290,20 @@ def _install_data(torch: ModuleType) -> None:
     weave(_utils.fetch._BaseDatasetFetcher.__init__, fetcher_made, given=["self"])
     weave(_utils.fetch._MapDatasetFetcher.fetch, work, worked)
     weave(_utils.fetch._IterableDatasetFetcher.fetch, work, worked)
+
+    process_data = dataloader._MultiProcessingDataLoaderIter._process_data
+    # Before PyTorch 2.6, this function itself counts the batch that it is called for.
+    counted = int("_rcvd_idx" not in process_data.__code__.co_names)
+
+    def received(iterator: Any) -> bool:
+        # Batches are numbered in the order in which workers are asked for them. An exception or
+        # a worker's end takes a number, too, so the count of batches would be another one.
+        state = iterator.__dict__
+        number = state.get("_rcvd_idx", -1) - counted
+        if not state.get("_in_order", True):
+            # The calling function holds the number in its local variable `idx`.
+            number = sys._getframe(2).f_locals.get("idx")
+        _nesting.batch = number if isinstance(number, int) and number >= 0 else ABSENT
+        return False
+
+    weave(process_data, received, given=["self"])

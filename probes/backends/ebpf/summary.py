@@ -38,6 +38,8 @@ class Hook:
 HOOKS = (
     Hook("syscalls", "raw_syscalls:sys_enter", "call_begins", ("id",), raw="sys_enter"),
     Hook("syscalls", "raw_syscalls:sys_exit", "call_ends", ("ret",), raw="sys_exit"),
+    Hook("syscalls", "sched:sched_process_exit", "thread_ends", ()),
+    Hook("syscalls", "sched:sched_process_exec", "thread_executes", ("old_pid",)),
     Hook("block", "block:block_rq_issue", "request_issued", ("dev", "sector")),
     Hook(
         "block",

@@ -41,7 +41,7 @@ class _Process:
     target: str | None = None
     role: str | None = None
     first: _Thread | None = None
-    """Its first thread, if that has ended before others."""
+    """The first thread, if it has ended before others."""
 
 
 @dataclass

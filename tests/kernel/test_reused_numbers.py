@@ -77,7 +77,7 @@ def test_a_number_that_is_used_again_is_another_process(record, load, file_syste
 
 @pytest.mark.parametrize("backend", ["ftrace", "ebpf"])
 def test_a_process_whose_other_thread_executes_a_program_is_one_row(record, load):
-    """That thread takes over the number of the first one, which the kernel ends before."""
+    """The kernel ends the first thread and gives its number to the one that calls exec."""
     source = """
         import os, threading
         for _ in range(23):

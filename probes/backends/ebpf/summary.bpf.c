@@ -125,8 +125,9 @@ static __always_inline int thread_ends(void *ctx)
 // A thread that calls execve takes over the number of its process's first thread, which has ended.
 static __always_inline int thread_executes(void *ctx, int old_at)
 {
-    u32 tid = bpf_get_current_pid_tgid(), old = 0;
-    bpf_probe_read_kernel(&old, sizeof(old), ctx + old_at);
+    u64 argument = 0;
+    bpf_probe_read_kernel(&argument, sizeof(argument), ctx + old_at);
+    u32 tid = bpf_get_current_pid_tgid(), old = argument;
     if (old == tid)
         return PASS_ON;
     struct begun *begun = calls_begun.lookup(&old);

@@ -119,8 +119,8 @@ class ProcessRows:
         What a daemon makes is the daemon, too.
         """
         if "cgroups" in target:
-            parent = self._alive.get(process.ppid or 0)
-            made = parent is not None and parent.process.target == target["name"]
+            parent = self._processes.get(process.ppid or 0)
+            made = parent is not None and parent.target == target["name"]
         else:
             made = process.pid != target["pid"] and target["role"] == "target"
         return "child" if made else target["role"]

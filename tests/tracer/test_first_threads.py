@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from tests.support.pages import Page, exited, format_text, newtask, payload, raw_trace
+from tests.support.pages import Page, attached, exited, format_text, newtask, payload, raw_trace
 from tracer.analysis.views.threads import make_threads
 from tracer.store.trace import Trace
 
@@ -90,3 +90,14 @@ def test_a_new_process_of_the_number_is_another_one(lives):
         (100, 8, "new", END, None),
         (101, 7, "job", THREAD_BIRTH, None),
     ]
+
+
+def test_a_process_of_a_target_whose_first_thread_has_ended_makes_children(tmp_path):
+    page = born().event(25, attached(1, 100, 0, b"/job")).event(FIRST_ENDS, exited(100))
+    page.event(EXECED, newtask(101, 102, b"child", 0))
+    places = [{"hierarchy": 0, "path": "/job"}]
+    target = {"name": "job", "role": "target", "kind": "cgroup", "pid": 0, "cgroups": places}
+    raw_trace(tmp_path / "t", {0: [page]}, formats=FORMATS, targets=[target])
+    with Trace(tmp_path / "t") as trace:
+        found = trace.rows("SELECT tid, role FROM processes WHERE target = 'job' ORDER BY tid")
+    assert found == [(100, "target"), (101, "target"), (102, "child")]

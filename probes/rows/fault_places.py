@@ -48,6 +48,10 @@ class FaultPlaces:
         self._gaps_seen = 0
         self._gaps: list[Gap] = context.gaps
         self._known_from: dict[int, int] = {}
+        self._threads: dict[int, set[int]] = {}
+        """Living threads of each process of which all are known."""
+        for tid, pid, *_ in context.manifest.get("threads", []):
+            self._threads.setdefault(pid, set()).add(tid)
         for pid, ts, maps in context.manifest.get("maps", []):
             self._known_from[pid] = ts
             self._spaces.snapshot(
@@ -75,6 +79,7 @@ class FaultPlaces:
         if lost > self._gaps_seen:
             self._gaps_seen = lost
             self._spaces.forget()
+            self._threads.clear()
         what = np.full(len(types), -1, np.int8)
         pid = batch.pid[of_probe].copy()
         steps = Steps(
@@ -161,28 +166,44 @@ class FaultPlaces:
         what: NDArray[np.int8],
         pid: NDArray[np.int32],
     ) -> None:
-        """Execs, and exits of whole processes, after which a space is empty."""
-        for label in ("exec", "exit"):
+        """Execs, and exits of the last threads of processes, after which a space is empty."""
+        found: list[tuple[int, str, int, int]] = []
+        for label in ("fork", "exec", "exit"):
             rows = self._rows(label, types)
-            if not len(rows):
-                continue
-            event_format = self._formats[label]
-            owner, _ = columns.integers(batch, of_probe[rows], event_format.field("pid"))
-            tid, _ = columns.integers(batch, of_probe[rows], event_format.field("tid"))
-            ends = rows if label == "exec" else rows[owner == tid]
-            pid[rows] = owner
-            what[ends] = CLEAR
+            owner, tid = self._values(label, batch, of_probe[rows], "pid", "tid")
+            if label != "fork":
+                pid[rows] = owner
+            each = zip(rows.tolist(), owner.tolist(), tid.tolist(), strict=True)
+            found += [(row, label, process, thread) for row, process, thread in each]
+        for row, label, process, thread in sorted(found):
+            if label == "exec" or (label == "fork" and thread == process):
+                self._threads[process] = {thread}
+            threads = self._threads.get(process, set())
+            if label == "fork":
+                threads.add(thread)
+            elif label == "exit" and threads:
+                threads.discard(thread)
+                if not threads:
+                    del self._threads[process]
+                    what[row] = CLEAR
+            if label == "exec":
+                what[row] = CLEAR
+
+    def _values(
+        self, label: str, batch: Batch, rows: NDArray[np.int64], *names: str
+    ) -> list[NDArray[np.int64]]:
+        """Fields of the records of a kind in these rows."""
+        event_format = self._formats.get(label)
+        if event_format is None:
+            return [np.empty(0, np.int64) for _ in names]
+        return [columns.integers(batch, rows, event_format.field(name))[0] for name in names]
 
     def _forks(
         self, batch: Batch, of_probe: NDArray[np.int64], types: NDArray[np.uint16]
     ) -> list[tuple[int, int, int]]:
         """(position, parent, child) of each new process."""
         rows = self._rows("fork", types)
-        if not len(rows):
-            return []
-        event_format = self._formats["fork"]
-        child, _ = columns.integers(batch, of_probe[rows], event_format.field("pid"))
-        parent, _ = columns.integers(batch, of_probe[rows], event_format.field("ppid"))
+        child, parent = self._values("fork", batch, of_probe[rows], "pid", "ppid")
         return [
             (row, p, c)
             for row, p, c in zip(rows.tolist(), parent.tolist(), child.tolist(), strict=True)

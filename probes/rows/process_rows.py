@@ -40,6 +40,8 @@ class _Process:
     cgroup: str | None = None
     target: str | None = None
     role: str | None = None
+    first: _Thread | None = None
+    """The first thread, if it has ended before others."""
 
 
 @dataclass
@@ -90,6 +92,9 @@ class ProcessRows:
     def _add(self, thread: _Thread) -> None:
         self._close(thread.tid, None)
         self._alive[thread.tid] = thread
+        before = self._processes.get(thread.process.pid)
+        if before is not None and before is not thread.process:
+            self._end_first(before)
         self._processes[thread.process.pid] = thread.process
         thread.process.threads.add(thread.tid)
 
@@ -114,8 +119,8 @@ class ProcessRows:
         What a daemon makes is the daemon, too.
         """
         if "cgroups" in target:
-            parent = self._alive.get(process.ppid or 0)
-            made = parent is not None and parent.process.target == target["name"]
+            parent = self._processes.get(process.ppid or 0)
+            made = parent is not None and parent.target == target["name"]
         else:
             made = process.pid != target["pid"] and target["role"] == "target"
         return "child" if made else target["role"]
@@ -190,14 +195,24 @@ class ProcessRows:
             self._belongs(process, int(batch.target[row]))
 
     def _rename(self, batch: Batch, row: int, fields: dict[str, Any]) -> None:
-        tid = _tid(fields, "pid") if "pid" in fields else int(batch.tid[row])
-        if tid is not None:
-            self._thread(tid, int(batch.pid[row])).comm = str(fields.get("newcomm", ""))
+        by, pid = int(batch.tid[row]), int(batch.pid[row])
+        tid = _tid(fields, "pid") if "pid" in fields else by
+        if tid is None:
+            return
+        process = self._processes.get(pid)
+        if process is not None and process.first is not None and tid == pid != by:
+            # Another thread of the process names the first one, which has ended.
+            thread = process.first
+        else:
+            thread = self._thread(tid, pid)
+        thread.comm = str(fields.get("newcomm", ""))
 
     def _exec(self, batch: Batch, row: int, fields: dict[str, Any]) -> None:
         # The thread that called exec lives on as the process's first thread.
         old, new = _tid(fields, "old_pid"), _tid(fields, "pid")
         if old is not None and old != new:
+            if new is not None:
+                self._thread(new, int(batch.pid[row]))
             self._close(old, int(batch.ts[row]))
 
     def _exit(self, batch: Batch, row: int, fields: dict[str, Any]) -> None:
@@ -209,9 +224,15 @@ class ProcessRows:
     def _thread(self, tid: int, pid: int) -> _Thread:
         if tid not in self._alive:
             process = self._process(pid, None)
+            thread = _Thread(tid, None, "", None, process)
             if not process.threads:
                 self._belongs(process, self._membership.first_target(pid))
-            self._add(_Thread(tid, None, "", None, process))
+            elif process.first is not None and tid == pid:
+                # A thread that calls exec takes over the number and the age of the first one, which
+                # has ended before (`de_thread` of fs/exec.c).
+                thread, process.first = process.first, None
+                thread.end = None
+            self._add(thread)
         return self._alive[tid]
 
     def _close(self, tid: int, end: int | None) -> None:
@@ -223,7 +244,18 @@ class ProcessRows:
         if not process.threads and self._processes.get(process.pid) is process:
             del self._processes[process.pid]
         thread.end = end
+        if process.threads and end is not None and tid == process.pid:
+            process.first = thread
+            return
+        if not process.threads:
+            self._end_first(process)
         self._ended.append(self._row(thread))
+
+    def _end_first(self, process: _Process) -> None:
+        """The first thread of a process does not live on by an exec."""
+        if process.first is not None:
+            self._ended.append(self._row(process.first))
+            process.first = None
 
     def _row(self, thread: _Thread) -> dict[str, Any]:
         process = thread.process
@@ -256,6 +288,8 @@ class ProcessRows:
         """Rows of all threads that still live."""
         self._ended += map(self._row, self._alive.values())
         self._alive = {}
+        for process in self._processes.values():
+            self._end_first(process)
         return self._emit() if self._ended else None
 
     def _emit(self) -> pa.RecordBatch:

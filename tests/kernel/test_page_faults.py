@@ -83,6 +83,22 @@ KILLED = """
         os.wait()
 """
 
+# The first thread ends, by a system call alone, before another one writes.
+ALONE = """
+    import ctypes, mmap, os, threading
+    fd = os.open("{path}", os.O_RDWR)
+    m = mmap.mmap(fd, 4096 * 19, flags=mmap.MAP_PRIVATE)
+    def write():
+        state = "R"
+        while state != "Z":
+            with open(f"/proc/{{os.getpid()}}/stat") as stat:
+                state = stat.read().rpartition(")")[2].split()[0]
+        for page in range(19): m[page * 4096] = 1
+        os._exit(0)
+    threading.Thread(target=write).start()
+    ctypes.CDLL(None).pthread_exit(None)
+"""
+
 RUNNING = """
 import mmap, os, sys
 def mapped(path):
@@ -115,12 +131,13 @@ def recorded(record_loads, tmp_path_factory, backend):
         perf=folder / "perf.csv",
         shared=folder / "shared.dat",
         short=folder / "short.dat",
+        alone=folder / "alone.dat",
         before=folder / "before.dat",
         later=folder / "later.dat",
     )
     for path, size in (
         (files.shared, 4096 * 23), (files.short, 1), (files.before, 4096 * 31),
-        (files.later, 4096 * 31),
+        (files.later, 4096 * 31), (files.alone, 4096 * 19),
     ):  # fmt: skip
         path.write_bytes(bytes(size))
     running = RUNNING.format(before=files.before, later=files.later)
@@ -144,6 +161,7 @@ def recorded(record_loads, tmp_path_factory, backend):
             "shared": SHARED.format(anonymous=ANONYMOUS, cold=COLD, path=files.written),
             "inherited": INHERITED.format(path=files.shared),
             "killed": KILLED.format(path=files.short),
+            "alone": ALONE.format(path=files.alone),
             "let go": LET_GO.format(pid=process.pid),
         }
         try:
@@ -261,6 +279,18 @@ def test_a_child_inherits_its_parents_mappings(recorded):
         str(recorded.files.shared),
     )
     assert found == [(recorded.pid("inherited"), "write", 7 * 23, 7)]
+
+
+@every_backend
+def test_mappings_outlive_the_first_thread(recorded):
+    found = recorded.rows(
+        "SELECT file, count(*) FROM page_faults WHERE access = 'write' AND pid = ? AND tid != pid "
+        'AND ts > (SELECT end_ns FROM processes WHERE tid = ?) AND "user" GROUP BY 1',
+        recorded.pid("alone"),
+        recorded.pid("alone"),
+    )
+    assert (str(recorded.files.alone), 19) in found
+    assert None not in dict(found)
 
 
 @every_backend

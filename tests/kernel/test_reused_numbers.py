@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from tracer.analysis.views.flushes import flushes
+from tracer.analysis.views.threads import make_threads
 
 pytestmark = pytest.mark.slow
 
@@ -72,3 +73,28 @@ def test_a_number_that_is_used_again_is_another_process(record, load, file_syste
         ("stranger", None, "other", 1, "exact", 7),
     ]
     assert trace.rows(f"SELECT count(DISTINCT dirtier) {both}") == [(1,)]
+
+
+@pytest.mark.parametrize("backend", ["ftrace", "ebpf"])
+def test_a_process_whose_other_thread_executes_a_program_is_one_row(record, load):
+    """The kernel ends the first thread and gives its number to the one that calls exec."""
+    source = """
+        import os, threading
+        for _ in range(23):
+            if os.fork() == 0:
+                threading.Thread(target=os.execv, args=("/bin/true", ["true"])).start()
+                threading.Event().wait()
+            os.wait()
+    """
+    trace = record(load(source))
+    make_threads(trace)
+    parent = trace.manifest["targets"][0]["pid"]
+    children = f"FROM threads t JOIN processes p USING (tid) WHERE p.ppid = {parent}"
+    assert trace.rows(f"SELECT count(*), count(DISTINCT p.tid) {children} AND p.tid = p.pid") == [
+        (23, 23)
+    ]
+    assert trace.rows(
+        f"SELECT DISTINCT t.comm, was_there, started IS NULL, ended IS NULL, end_ns > start_ns"
+        f" {children} AND p.tid = p.pid"
+    ) == [("true", False, False, False, True)]
+    assert trace.rows("SELECT * FROM processes WHERE ppid IS NULL AND role = 'child'") == []

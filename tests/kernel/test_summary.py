@@ -93,6 +93,49 @@ def test_calls_of_more_numbers_than_the_kernel_counts_are_a_loss(summed_up, load
         assert trace.manifest["loss"]["windows"] > 0
 
 
+def test_a_thread_that_ends_leaves_no_call_to_the_next_one_of_its_number(summed_up, load):
+    """The kernel tells no return from exit_group, but tells a child's return from clone."""
+    source = """
+        import ctypes, os
+        # struct clone_args of include/uapi/linux/sched.h; every child has the number of the first.
+        arguments = (ctypes.c_uint64 * 11)()
+        arguments[4] = 17
+        libc = ctypes.CDLL(None, use_errno=True)
+        for life in range(23):
+            child = libc.syscall(435, arguments, 88)
+            if child == 0: os._exit(0)
+            assert child > 0, os.strerror(ctypes.get_errno())
+            os.waitpid(child, 0)
+            number = ctypes.c_int(child)
+            arguments[8], arguments[9] = ctypes.addressof(number), 1
+    """
+    with summed_up(load(source)) as trace:
+        assert rows(trace, "SELECT sum(count) FROM summaries WHERE name = 'clone3'") == [(23,)]
+        assert rows(trace, "SELECT * FROM summaries WHERE name LIKE 'exit%'") == []
+        assert rows(trace, "SELECT * FROM histograms WHERE name LIKE 'exit%'") == []
+        assert trace.manifest["loss"]["windows"] == 0
+
+
+def test_an_execve_of_another_thread_than_the_first_is_counted(summed_up, load):
+    """It begins under the thread's own number, and ends under that of the process."""
+    source = """
+        import os, threading
+        for _ in range(23):
+            if os.fork() == 0:
+                threading.Thread(target=os.execv, args=("/bin/true", ["true"])).start()
+                threading.Event().wait()
+            os.wait()
+    """
+    with summed_up(load(source)) as trace:
+        per_child = rows(
+            trace,
+            "SELECT sum(count)::INT FROM summaries s WHERE name = 'execve' AND errors = 0 AND pid "
+            "IN (SELECT pid FROM processes WHERE role = 'child') GROUP BY pid",
+        )
+        assert per_child == [(1,)] * 23
+        assert trace.manifest["loss"]["windows"] == 0
+
+
 def test_requests_and_written_pages(summed_up, load, file_system, tmp_path):
     mount, dev = file_system()
     stat = f"/sys/dev/block/{dev}/stat"

@@ -113,6 +113,33 @@ static __always_inline int call_ends(void *ctx, int ret_at)
     return PASS_ON;
 }
 
+// A thread ends within its last call, which has no sys_exit. The next thread of its number begins
+// with the sys_exit of the clone that made it.
+static __always_inline int thread_ends(void *ctx)
+{
+    u32 tid = bpf_get_current_pid_tgid();
+    calls_begun.delete(&tid);
+    return PASS_ON;
+}
+
+// A thread that calls execve takes over the number of its process's first thread, which has ended.
+static __always_inline int thread_executes(void *ctx, int old_at)
+{
+    u64 argument = 0;
+    bpf_probe_read_kernel(&argument, sizeof(argument), ctx + old_at);
+    u32 tid = bpf_get_current_pid_tgid(), old = argument;
+    if (old == tid)
+        return PASS_ON;
+    struct begun *begun = calls_begun.lookup(&old);
+    if (!begun)
+        return PASS_ON;
+    struct begun call = *begun;
+    calls_begun.delete(&old);
+    if (calls_begun.update(&tid, &call))
+        miss();
+    return PASS_ON;
+}
+
 static __always_inline int count_fault(struct bpf_perf_event_data *ctx, u64 major)
 {
     u64 who = bpf_get_current_pid_tgid();

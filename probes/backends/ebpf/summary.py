@@ -29,15 +29,24 @@ class Hook:
     call: str
     fields: tuple[str, ...]
     raw: str = ""
-    """Name of the raw tracepoint to attach to instead. The function then takes the offset of the
-    tracepoint's second argument, which is the one field."""
+    """Name of the raw tracepoint to attach to instead. The one field, if any, is then the
+    tracepoint's second argument, and the function takes that one's offset."""
 
 
 # While a program of a raw tracepoint runs, the kernel runs programs of other tracepoints, so that
-# completions of requests are counted during system calls, too.
+# completions of requests are counted during system calls, too. It also runs while a process on the
+# CPU reads a map, so that no end of a thread is missed.
 HOOKS = (
     Hook("syscalls", "raw_syscalls:sys_enter", "call_begins", ("id",), raw="sys_enter"),
     Hook("syscalls", "raw_syscalls:sys_exit", "call_ends", ("ret",), raw="sys_exit"),
+    Hook("syscalls", "sched:sched_process_exit", "thread_ends", (), raw="sched_process_exit"),
+    Hook(
+        "syscalls",
+        "sched:sched_process_exec",
+        "thread_executes",
+        ("old_pid",),
+        raw="sched_process_exec",
+    ),
     Hook("block", "block:block_rq_issue", "request_issued", ("dev", "sector")),
     Hook(
         "block",
@@ -57,7 +66,7 @@ FAULTS = {"count_minor": (MINOR_FAULTS, 0), "count_major": (MAJOR_FAULTS, 1)}
 def body(hook: Hook, parsed: EventFormat) -> str:
     """Returns the C statement that is the body of a hook's function."""
     offsets = [str(parsed.field(name).offset) for name in hook.fields]
-    if hook.raw:
+    if hook.raw and hook.fields:
         offsets = [str(_SECOND_ARGUMENT)]
     return f"return {hook.call}({', '.join(['ctx', *offsets])});"
 

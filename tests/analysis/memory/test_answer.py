@@ -217,6 +217,33 @@ def test_own_memory_is_the_most_that_was_sampled(answered):
     assert found.enough_bytes == {"job": 60 * PAGE}
 
 
+def test_shared_memory_is_no_room_for_pages(answered):
+    """The kernel counts 400 pages as page cache; 300 of them are shared memory."""
+    made = looped(pages=100, epochs=3)
+    samples = of_cgroup(900 * PAGE, 400 * PAGE)
+    shared = sample("job", "cgroup_shmem", 300 * PAGE)
+    found = answered(made, [850, 900], [*samples, shared])
+    assert (found.own_bytes, found.without_shared) == ({"job": 800 * PAGE}, [])
+    assert found.enough_bytes == {"job": 900 * PAGE}
+    for model in ("two-lists", "lru"):
+        assert (read(found, model, 850), read(found, model, 900)) == ([100] * 3, [100, 0, 0])
+    assert not any("shared memory" in sentence for sentence in basis(found))
+    # A sample of the cache from just before the shared memory grew.
+    more = sample("job", "cgroup_shmem", 500 * PAGE)
+    assert answered(made, [850], [*samples, more]).own_bytes == {"job": 900 * PAGE}
+
+
+def test_an_answer_says_that_older_samples_do_not_tell_shared_memory(answered):
+    made = looped(pages=100, epochs=3)
+    found = answered(made, [850], of_cgroup(900 * PAGE, 400 * PAGE))
+    assert (found.own_bytes, found.without_shared) == ({"job": 500 * PAGE}, ["job"])
+    (said,) = (sentence for sentence in basis(found) if "shared memory" in sentence)
+    assert said.startswith("job: its samples do not tell its shared memory")
+    given = answered(made, [850], of_cgroup(900 * PAGE, 400 * PAGE), own=800 * PAGE)
+    assert given.without_shared == []
+    assert answered(made, [850]).without_shared == []
+
+
 def test_own_memory_can_be_given_or_be_unknown(answered):
     made = looped(pages=20, epochs=2)
     given = answered(made, [25], of_cgroup(90 * PAGE, 0), own=5 * PAGE)

@@ -150,7 +150,7 @@ def answer_memory(
     def kernel(under: Sharing, capacities: NDArray[np.int64]) -> NDArray[np.int64]:
         return kernel_reads(
             under.charged(taken.runs), capacities, pages, large_folios=large,
-            limits=under.limit_of_cgroup,
+            limits=under.limit_of_cgroup, page_bytes=taken.page_bytes,
         )  # fmt: skip
 
     wanted = _capacities(taken, now, own_bytes, [[amount] * now.limits for amount in memory])

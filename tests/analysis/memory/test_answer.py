@@ -291,6 +291,20 @@ def test_an_answer_says_that_short_runs_are_predicted_roughly(answered, last_s, 
     assert any("statistics" in one for one in basis(found)) == rough
 
 
+def test_the_model_s_sizes_in_bytes_are_those_of_the_kernel_s_pages(answered):
+    """One request of 100 pages: a device reads 320 pages of 4 KiB at once, but 20 of 64 KiB."""
+    made = PageEvents()
+    made.read(0, 100)
+    made.read(999)
+    reads = [
+        answered(made, [10**6], read_ahead=32 * size, host={"page_size": size}).reads
+        for size in (4096, 65536)
+    ]
+    assert [rows["used_pages"].tolist() for rows in reads] == [[101]] * 2
+    assert [rows["lru_pages"].tolist() for rows in reads] == [[101]] * 2
+    assert [rows["two-lists_pages"].tolist() for rows in reads] == [[201], [161]]
+
+
 def test_reads_outside_of_epochs_have_no_epoch(answered):
     made = looped(pages=10, epochs=2)
     made.read(50, 5)

@@ -33,7 +33,7 @@ def predict(
         str | None,
         typer.Option(
             metavar="SIZE",
-            help="Memory of each target that is not page cache."
+            help="Memory of each target that is not page cache, or is shared memory."
             " Default: the largest sample of its cgroup (-a: of the machine); 0 without samples.",
         ),
     ] = None,
@@ -155,6 +155,7 @@ def _as_json(found: MemoryAnswer) -> dict[str, Any]:
         "recorded_shared": found.recorded_shared,
         "other_cgroups": found.other_cgroups,
         "own_bytes": found.own_bytes,
+        "without_shared": found.without_shared,
         "limit_bytes": found.limit_bytes,
         "clocks_s": [None if clock is None else clock / 1e9 for clock in found.clocks_ns],
         "error": found.error,

@@ -33,10 +33,14 @@ _KIB = 1 << 10
 _MOST = 1 << 62
 """More bytes of memory than any machine has."""
 
+# The kernel counts shared memory as page cache, but cannot evict it without swap.
 _OWN = f"""
-SELECT target, max(memory - cached) AS own FROM (
+SELECT target, max(memory - greatest(0, cached - coalesce(shared, 0))) AS own,
+    bool_or(shared IS NULL) AS without_shared
+FROM (
     SELECT target, ts, max(value) FILTER (name = 'cgroup_memory') AS memory,
-        max(value) FILTER (name = 'cgroup_page_cache') AS cached
+        max(value) FILTER (name = 'cgroup_page_cache') AS cached,
+        max(value) FILTER (name = 'cgroup_shmem') AS shared
     FROM samples WHERE target IS NOT NULL AND value BETWEEN 0 AND {_MOST} GROUP BY ALL
 ) WHERE memory >= cached GROUP BY target
 """
@@ -77,8 +81,10 @@ class MemoryAnswer:
     """Paths of the other cgroups below the limit of each target, which the kernel's model takes to
     have no page; targets without them are left out."""
     own_bytes: dict[str, int | None]
-    """Memory of each target that is not page cache: as given, or the largest sample, which may miss
-    a peak between two samples; None: not known, taken for 0."""
+    """Memory of each target that is not page cache, or shared memory: as given, or the largest
+    sample, which may miss a peak between two samples; None: not known, taken for 0."""
+    without_shared: list[str]
+    """Targets whose own memory lacks their shared memory, as their samples do not tell it."""
     limit_bytes: dict[str, int]
     """Tightest memory limit of each target in the recording; targets without one are left out."""
     error: dict[str, float]
@@ -132,7 +138,7 @@ def answer_memory(
         raise UsageError(
             f"no {who} of {trace.folder} used a file", "record one: tracer record -p PID ..."
         )
-    told = _own_sampled(trace, names)
+    told, without_shared = _own_sampled(trace, names)
     own_bytes = {name: own if own is not None else told.get(name) for name in names}
     limits = recorded_limits(trace, names)
     as_recorded = sharing(trace, taken.targets, limits, None)
@@ -144,7 +150,7 @@ def answer_memory(
     def kernel(under: Sharing, capacities: NDArray[np.int64]) -> NDArray[np.int64]:
         return kernel_reads(
             under.charged(taken.runs), capacities, pages, large_folios=large,
-            limits=under.limit_of_cgroup,
+            limits=under.limit_of_cgroup, page_bytes=taken.page_bytes,
         )  # fmt: skip
 
     wanted = _capacities(taken, now, own_bytes, [[amount] * now.limits for amount in memory])
@@ -171,6 +177,7 @@ def answer_memory(
         as_recorded.shared,
         now.others,
         own_bytes,
+        without_shared if own is None else [],
         limits.bytes,
         {name: each[0] for name, each in errors.items()},
         {name: min(each) for name, each in errors.items()},
@@ -200,20 +207,23 @@ def _together(trace: Trace, names: Sequence[str]) -> dict[str, int]:
     return {name: found[name] for name in names if name in found}
 
 
-def _own_sampled(trace: Trace, names: Sequence[str]) -> dict[str, int]:
-    """Returns the most memory of targets that is not page cache, as the samples have it.
+def _own_sampled(trace: Trace, names: Sequence[str]) -> tuple[dict[str, int], list[str]]:
+    """Returns the most memory of targets that is not page cache, as the samples have it, and the
+    targets whose samples do not tell shared memory.
 
     The samples of the machine count if all of its processes are one target. The kernel counts the
     memory of a cgroup for those above it, too; that of a target below another one is its alone.
     """
-    found = trace.rows(_OWN)
+    sampled = trace.rows(_OWN)
+    found = [(name, value) for name, value, _ in sampled]
+    without_shared = sorted(name for name, _, lacks in sampled if lacks and name in names)
     if of_everybody(trace) and list(names) == [name_of_others(trace)]:
         found += [(names[0], value) for (value,) in trace.rows(_OF_MACHINE)]
     own = {name: int(value) for name, value in found if value is not None}
     inside = Counter[str]()
     for name, around in targets_around(trace, names).items():
         inside[around] += own.get(name, 0)
-    return {name: max(0, value - inside[name]) for name, value in own.items()}
+    return {name: max(0, value - inside[name]) for name, value in own.items()}, without_shared
 
 
 def _capacities(

@@ -117,13 +117,29 @@ SETTING = np.dtype(
         np.record,
         [
             (name, np.int64)
-            for name in ("kernel", "ra_pages", "io_pages", "large_folios", "read", "exact")
+            for name in (
+                *("kernel", "ra_pages", "io_pages", "large_folios", "read", "exact"),
+                *("gib_pages", "chunk", "fault_around", "max_order"),
+            )
         ],
     )
 )
 """One row. kernel: 1 for two lists, 0 for plain LRU. ra_pages, io_pages: of the device's bdi.
 large_folios: 1 if the file system has them. read: pages read for the access that is being
-simulated. exact: 1 if statistics are always up to date."""
+simulated. exact: 1 if statistics are always up to date. gib_pages: pages of 1 GiB. chunk: pages of
+a forced read at a time. fault_around: pages that a fault maps at once. max_order: order of the
+largest folio."""
+
+GIB = 1 << 30
+CHUNK_BYTES = 2 << 20
+"""Bytes of a forced read at a time (force_page_cache_ra)."""
+FAULT_AROUND_BYTES = 64 << 10
+"""Bytes that a fault maps at once, but one page at least (fault_around_pages)."""
+MAX_ORDER = 11
+"""Order of the largest folio that the tree of a file can hold (MAX_XAS_ORDER)."""
+PMD_BITS = 3
+"""Bits of a page's size beyond the order of a huge page (PMD_ORDER of x86 and arm64): a table of
+one page has an entry of 8 bytes for each page of it."""
 
 
 class Cache(NamedTuple):
@@ -145,10 +161,11 @@ def new_cache(
     large_folios: bool,
     limits: NDArray[np.int32],
     exact: bool,
+    page_bytes: int,
 ) -> Cache:
     """Returns an empty cache for `runs`; `capacity` (int64[limit]) is in pages, `limits`
     (int32[tenant]) has the number of each tenant's limit. `exact`: statistics are always up to
-    date."""
+    date. `page_bytes`: the size of the kernel's pages."""
     memory = np.zeros(len(limits), MEMORY)
     memory["limit"] = limits
     limit = np.zeros(len(capacity), LIMIT)
@@ -164,7 +181,12 @@ def new_cache(
     if len(runs.random):
         reader["random"] = runs.random
     setting = np.zeros(1, SETTING)
-    setting[0] = (int(kernel), ra_pages, io_pages, int(large_folios), 0, int(exact))
+    in_pages = [max(1, size // page_bytes) for size in (GIB, CHUNK_BYTES, FAULT_AROUND_BYTES)]
+    max_order = min(MAX_ORDER, max(0, page_bytes.bit_length() - 1 - PMD_BITS))
+    setting[0] = (
+        *(int(kernel), ra_pages, io_pages, int(large_folios), 0, int(exact)),
+        *(*in_pages, max_order),
+    )
     page = np.zeros(runs.all_pages, PAGE)
     return Cache(*(a.view(np.recarray) for a in (page, memory, limit, reader, setting)))
 

@@ -17,8 +17,7 @@ from tracer.analysis.memory.best import best_misses
 from tracer.analysis.memory.lru import by_tenant, lru_misses
 from tracer.analysis.memory.page_runs import PageRuns
 from tracer.analysis.memory.two_lists import (
-    IO_PAGES,
-    RA_PAGES,
+    PAGE_BYTES,
     Simulated,
     clocks,
     lru_with_read_ahead,
@@ -88,22 +87,23 @@ MODELS = {
 def predict(
     runs: PageRuns,
     capacities: ArrayLike,
-    ra_pages: int = RA_PAGES,
+    ra_pages: int | None = None,
     model: str = KERNEL,
-    io_pages: int = IO_PAGES,
+    io_pages: int | None = None,
     large_folios: bool = True,
     threads: int | None = None,
     limits: ArrayLike | None = None,
+    page_bytes: int = PAGE_BYTES,
 ) -> Predicted:
     """Predicts what page caches of other sizes would have missed and read from disk.
 
     `capacities`: pages, int[limit, capacity], or int[capacity] for all limits alike; one result per
     capacity. `limits`: the number of each tenant's memory limit (int[tenant]); None: each has its
     own. Tenants of one limit have lists of their own in the model of the kernel; all other models
-    treat them as one tenant. `model`: a name in MODELS. `ra_pages`, `io_pages`, `large_folios`: see
-    `two_lists`; unused by a model without read-ahead. `threads`: simulations at a time; default:
-    the processors of this process. Raises UsageError for an unknown model, or numbers that cannot
-    be.
+    treat them as one tenant. `model`: a name in MODELS. `ra_pages`, `io_pages`, `large_folios`,
+    `page_bytes`: see `two_lists`; unused by a model without read-ahead. `threads`: simulations at a
+    time; default: the processors of this process. Raises UsageError for an unknown model, or
+    numbers that cannot be.
     """
     if model not in MODELS:
         raise UsageError(f"there is no model {model!r}", f"known: {', '.join(MODELS)}")
@@ -117,7 +117,8 @@ def predict(
         return Predicted(accessed, count, count)
 
     def one(capacity: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        found = simulate(runs, capacity, ra_pages, io_pages, large_folios, limits)
+        settings = ra_pages, io_pages, large_folios, limits
+        found = simulate(runs, capacity, *settings, page_bytes=page_bytes)
         return _by_group(runs, found.missed), _by_group(runs, found.read)
 
     with _pool(threads) as pool:
@@ -132,11 +133,12 @@ def predict(
 def kernel_reads(
     runs: PageRuns,
     capacities: ArrayLike,
-    ra_pages: int = RA_PAGES,
-    io_pages: int = IO_PAGES,
+    ra_pages: int | None = None,
+    io_pages: int | None = None,
     large_folios: bool = True,
     threads: int | None = None,
     limits: ArrayLike | None = None,
+    page_bytes: int = PAGE_BYTES,
 ) -> NDArray[np.int64]:
     """Predicts the pages that the kernel's model reads, for each clock of its statistics.
 
@@ -147,7 +149,7 @@ def kernel_reads(
     wanted = by_tenant(runs.as_one(limits), capacities).T
 
     def one(at: int, clock: int | None) -> tuple[NDArray[np.int64], bool]:
-        settings = ra_pages, io_pages, large_folios, limits, clock
+        settings = ra_pages, io_pages, large_folios, limits, clock, page_bytes
         found = two_lists(runs, wanted[at], *settings)
         return _by_group(runs, found.read), bool(found.evicted.any())
 

@@ -31,14 +31,8 @@ from tracer.analysis.memory.cache import (
 from tracer.analysis.memory.reclaim import make_room
 from tracer.probes.compiled import compiled_lean
 
-MAX_ORDER = 9
-"""Order of the largest folio (PMD_ORDER)."""
 NODE = 6
 """Bits of an index within a node of the tree that holds a file's folios (XA_CHUNK_SHIFT)."""
-CHUNK = 512
-"""Pages of a forced read at a time (2 MiB)."""
-FAULT_AROUND = 16
-"""Pages that a fault maps at once (fault_around_bytes)."""
 MANY_MISSES = 100
 """Misses of faults after which nothing is read around them (MMAP_LOTSAMISS)."""
 
@@ -153,7 +147,8 @@ def write_folio(cache: Cache, opened: Opened, index: int, pages: int) -> int:
     pages; if it has no room, it is not kept."""
     order = 0
     if cache.setting[0].large_folios:
-        while order < MAX_ORDER and 2 << order <= pages and not index & ((2 << order) - 1):
+        largest = cache.setting[0].max_order
+        while order < largest and 2 << order <= pages and not index & ((2 << order) - 1):
             order += 1
     while order:
         fits = make_room(cache, opened.tenant, 1 << order)
@@ -177,7 +172,8 @@ def _read_window(cache: Cache, opened: Opened) -> None:
     if cache.setting[0].large_folios:
         last = min(opened.size, start + size) - 1
         largest = 0
-        while largest < min(MAX_ORDER, reader[opened.reader].order) and 2 << largest <= size:
+        most = min(cache.setting[0].max_order, reader[opened.reader].order)
+        while largest < most and 2 << largest <= size:
             largest += 1
         reader[opened.reader].order = largest
         whole = True
@@ -251,10 +247,11 @@ def read_missing(cache: Cache, opened: Opened, index: int, asked: int, ended: in
     ra_pages, io_pages = cache.setting[0].ra_pages, cache.setting[0].io_pages
     if ra_pages == 0 or reader[r].random:
         left = 1 if ra_pages == 0 else min(asked, max(io_pages, ra_pages))
+        chunk = cache.setting[0].chunk
         while left > 0:
-            _read_each(cache, opened, index, min(left, CHUNK), 0)
-            index += CHUNK
-            left -= CHUNK
+            _read_each(cache, opened, index, min(left, chunk), 0)
+            index += chunk
+            left -= chunk
         return
     most = _most_pages(cache, asked)
     if index == 0 or asked > most or 0 <= index - ended <= 1:
@@ -312,15 +309,17 @@ def read_on(cache: Cache, opened: Opened, index: int, asked: int) -> None:
 @compiled_lean
 def _map_around(cache: Cache, opened: Opened, index: int) -> None:
     # Maps the cached pages around a fault, without markers. Each counts as a hit, unless it was in
-    # the working set (filemap_map_pages).
+    # the working set (filemap_map_pages). A fault that maps one page, as with those of 64 KiB,
+    # always counts as one (should_fault_around, do_async_mmap_readahead).
     page, reader = cache.page, cache.reader
-    first = index - index % FAULT_AROUND
+    around = cache.setting[0].fault_around
+    first = index - index % around
     hits = 0
-    for at in range(first, min(first + FAULT_AROUND, opened.size)):
+    for at in range(first, min(first + around, opened.size)):
         p = opened.base + at
         if is_cached(cache, opened, at) and not is_marker(cache, opened, at):
             folio = opened.base + folio_of(cache, opened, at)
-            if not page[folio].state & WORKINGSET:
+            if around == 1 or not page[folio].state & WORKINGSET:
                 hits += 1
             if not page[p].state & MAPPED:
                 page[p].state = (page[p].state | MAPPED) & (ALL ^ UNUSED)

@@ -52,8 +52,6 @@ RETRIES = 16
 """Tries of one charge (MAX_RECLAIM_RETRIES)."""
 ALL_TENANTS = -1
 """Given for a number of pages, it leaves no tenant out (memcg_full_walk)."""
-PAGES_OF_GIB = 18
-"""Bits of the number of pages of 1 GiB."""
 
 
 @compiled_lean
@@ -106,7 +104,9 @@ def _shrink_node(
     deactivates = (
         force
         or limit[number].known_refaults != limit[number].refaults_seen
-        or inactive_is_low(limit[number].known_inactive, limit[number].known_active)
+        or inactive_is_low(
+            limit[number].known_inactive, limit[number].known_active, cache.setting[0].gib_pages
+        )
     )
     tenant = limit[number].turn
     if wanted == ALL_TENANTS or tenant == NONE:
@@ -152,10 +152,10 @@ def _shrink(cache: Cache, tenant: int, priority: int, target: int, deactivates: 
 
 
 @compiled_lean
-def inactive_is_low(inactive: int, active: int) -> bool:
+def inactive_is_low(inactive: int, active: int, gib_pages: int) -> bool:
     """Tells if the inactive list is too small: its size times the root of 10 times the memory in
-    GiB (1 below 1 GiB) is less than the active list's."""
-    gib = (inactive + active) >> PAGES_OF_GIB
+    GiB of `gib_pages` pages (1 below 1 GiB) is less than the active list's."""
+    gib = (inactive + active) // gib_pages
     ratio = 1
     if gib:
         while (ratio + 1) * (ratio + 1) <= 10 * gib:

@@ -41,10 +41,12 @@ from tracer.analysis.memory.read_ahead import (
 from tracer.probes.compiled import compiled, compiled_lean
 from tracer.probes.errors import UsageError
 
-RA_PAGES = 32
-"""Pages of read-ahead of most devices (128 KiB)."""
-IO_PAGES = 320
-"""Pages that most devices read at once (1,280 KiB)."""
+PAGE_BYTES = 4096
+"""The size of the pages of most kernels."""
+RA_BYTES = 128 << 10
+"""Read-ahead of most devices."""
+IO_BYTES = 1280 << 10
+"""Bytes that most devices read at once."""
 
 FLUSH_NS = 2_000_000_000
 """Time between two updates of the statistics of cgroups (FLUSH_TIME of mm/memcontrol.c)."""
@@ -79,25 +81,28 @@ class Simulated:
 def two_lists(
     runs: PageRuns,
     capacity: ArrayLike,
-    ra_pages: int = RA_PAGES,
-    io_pages: int = IO_PAGES,
+    ra_pages: int | None = None,
+    io_pages: int | None = None,
     large_folios: bool = True,
     limits: ArrayLike | None = None,
     clock: int | None = 0,
+    page_bytes: int = PAGE_BYTES,
 ) -> Simulated:
     """Simulates the kernel's active and inactive lists, one pair per tenant.
 
     `capacity`: pages of each memory limit (int[limit]), or one number for all. `limits`: the number
     of each tenant's limit (int[tenant]); None: each has its own. `ra_pages`: the
-    device's read_ahead_kb / 4; 0: none. `io_pages`: its max_sectors_kb / 4. `large_folios`: True
+    device's read_ahead_kb, 0: none, None: that of most devices. `io_pages`: its max_sectors_kb,
+    None: that of most devices. `large_folios`: True
     if the file system has large folios (ext4 since Linux 6.16, XFS): windows end at multiples of
     their folios, not of four pages, and pages that were read together are evicted together.
     `clock`: the time (ns) from the first access to the first update of statistics, which come every
-    2 s; None: statistics are always up to date, as they are if the runs have no times. The state
-    takes 16 bytes for each page of the files that is accessed. Raises UsageError for numbers below
-    0.
+    2 s; None: statistics are always up to date, as they are if the runs have no times.
+    `page_bytes`: the size of the kernel's pages. The state takes 16 bytes for each page of the
+    files that is accessed. Raises UsageError for numbers below 0.
     """
-    return _simulated(runs, capacity, True, ra_pages, io_pages, large_folios, limits, clock)
+    devices = ra_pages, io_pages, page_bytes
+    return _simulated(runs, capacity, True, *devices, large_folios, limits, clock)
 
 
 def clocks(runs: PageRuns) -> list[int | None]:
@@ -115,23 +120,26 @@ def clocks(runs: PageRuns) -> list[int | None]:
 def lru_with_read_ahead(
     runs: PageRuns,
     capacity: ArrayLike,
-    ra_pages: int = RA_PAGES,
-    io_pages: int = IO_PAGES,
+    ra_pages: int | None = None,
+    io_pages: int | None = None,
     large_folios: bool = True,
     limits: ArrayLike | None = None,
+    page_bytes: int = PAGE_BYTES,
 ) -> Simulated:
     """Simulates plain LRU with the kernel's read-ahead; arguments are those of `two_lists`.
     Tenants of one limit are one tenant."""
     merged = runs.as_one(limits)
-    return _simulated(merged, capacity, False, ra_pages, io_pages, large_folios, None, None)
+    devices = ra_pages, io_pages, page_bytes
+    return _simulated(merged, capacity, False, *devices, large_folios, None, None)
 
 
 def _simulated(
     runs: PageRuns,
     capacity: ArrayLike,
     kernel: bool,
-    ra_pages: int,
-    io_pages: int,
+    ra_pages: int | None,
+    io_pages: int | None,
+    page_bytes: int,
     large_folios: bool,
     limits: ArrayLike | None,
     clock: int | None,
@@ -144,13 +152,17 @@ def _simulated(
             f"capacities of shape {given.shape} do not fit {count} tenants or limits",
             "give one capacity, or one for each",
         )
+    ra_pages = RA_BYTES // page_bytes if ra_pages is None else ra_pages
+    io_pages = IO_BYTES // page_bytes if io_pages is None else io_pages
     if min(given.min(initial=0), ra_pages, io_pages) < 0:
         raise UsageError("a number of pages below 0 cannot be", "give 0 or more")
     most = 1 << 20  # of read-ahead, so that no window leads beyond int32
     ra_pages, io_pages = min(ra_pages, most), min(io_pages, most)
     capacities = np.broadcast_to(given, (count,))
     exact = clock is None or not len(runs.ts)
-    cache = new_cache(runs, capacities, kernel, ra_pages, io_pages, large_folios, of_tenants, exact)
+    cache = new_cache(
+        *(runs, capacities, kernel, ra_pages, io_pages, large_folios, of_tenants, exact, page_bytes)
+    )
     missed = np.zeros(len(runs.first), np.int32)
     read = np.zeros(len(runs.first), np.int32)
     _run(

@@ -184,6 +184,11 @@ def _basis_of(target: str, found: MemoryAnswer) -> list[str]:
         said.append(f"{shown}: {size(mine)} of the memory are its own.")
     else:
         said.append(f"{shown}: {size(mine)} of the memory are its own, the rest page cache.")
+    if target in found.without_shared:
+        said.append(
+            f"{shown}: its samples do not tell its shared memory (tmpfs, /dev/shm), which counts as"
+            " page cache; its own memory may be larger (give --own-memory)."
+        )
     if target in found.enough_bytes and not shares:
         said.append(f"{shown}: {_enough([target], found)}.")
     if target in found.error:

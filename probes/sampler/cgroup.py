@@ -16,7 +16,12 @@ CPU = Series(
     Rate("cgroup_cpu_use", "%", "CPU use in the cgroup; 100 is one CPU", 100),
 )
 MEMORY = Series("cgroup_memory", "bytes", "memory charged to the cgroup, including page cache")
-CACHE = Series("cgroup_page_cache", "bytes", "page cache charged to the cgroup")
+CACHE = Series(
+    "cgroup_page_cache", "bytes", "page cache charged to the cgroup, including shared memory"
+)
+SHMEM = Series(
+    "cgroup_shmem", "bytes", "shared memory (and tmpfs) of the cgroup, a part of its page cache"
+)
 ANON = Series("cgroup_anon", "bytes", "anonymous memory charged to the cgroup")
 DIRTY = Series("cgroup_dirty", "bytes", "dirty page cache of the cgroup, not yet being written")
 WRITEBACK = Series("cgroup_writeback", "bytes", "page cache of the cgroup being written")
@@ -36,6 +41,7 @@ PGMAJFAULT = Series(
 
 _STAT_1 = {
     "total_cache": CACHE,
+    "total_shmem": SHMEM,
     "total_rss": ANON,
     "total_dirty": DIRTY,
     "total_writeback": WRITEBACK,
@@ -46,6 +52,7 @@ _STAT_1 = {
 """Series of the names in memory.stat of version 1 (kernel: mm/memcontrol-v1.c)."""
 _STAT_2 = {
     "file": CACHE,
+    "shmem": SHMEM,
     "anon": ANON,
     "file_dirty": DIRTY,
     "file_writeback": WRITEBACK,
@@ -60,7 +67,7 @@ class CgroupReader:
     """A reader of one cgroup, in each hierarchy that has it. Values without a file are absent."""
 
     name = "cgroup"
-    series = (CPU, MEMORY, CACHE, ANON, DIRTY, WRITEBACK, SWAP, PGFAULT, PGMAJFAULT)
+    series = (CPU, MEMORY, CACHE, SHMEM, ANON, DIRTY, WRITEBACK, SWAP, PGFAULT, PGMAJFAULT)
 
     def __init__(self, folders: Iterable[Path]) -> None:
         self._folders = tuple(folders)

@@ -248,6 +248,19 @@ def test_a_cgroup_of_version_2_gives_memory_cpu_and_pressure(tmp_path):
     }
 
 
+def test_shared_memory_of_a_cgroup_is_told_in_both_versions(tmp_path):
+    write(tmp_path / "v2/memory.stat", "file 2048\nshmem 512\nshmem_thp 9\n")
+    write(tmp_path / "v2/memory.current", "8192\n")
+    write(tmp_path / "v1/memory.stat", "shmem 9\ntotal_cache 2048\ntotal_shmem 512\n")
+    write(tmp_path / "v1/memory.usage_in_bytes", "8192\n")
+    for version in ("v1", "v2"):
+        assert sorted(CgroupReader([tmp_path / version]).read()) == [
+            ("cgroup_memory", None, 8192),
+            ("cgroup_page_cache", None, 2048),
+            ("cgroup_shmem", None, 512),
+        ]
+
+
 def test_disks_are_whole_ones_that_were_used(tmp_path):
     for name in ("vda", "loop0"):
         (tmp_path / "sys/block" / name).mkdir(parents=True)

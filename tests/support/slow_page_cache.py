@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from math import isqrt
 
-from tests.support.slow_read_ahead import ReadAhead, Reader
+from tests.support.slow_read_ahead import ReadAhead, Reader, largest
 from tracer.analysis.memory.page_runs import FAULT, REMOVE, WRITE
 
 
@@ -66,7 +66,7 @@ class Limit:
 class SlowCache:
     """A page cache: the kernel's two lists, or LRU."""
 
-    def __init__(self, capacities, kernel, exact, limits):
+    def __init__(self, capacities, kernel, exact, limits, page_kib=4):
         self.tenants = [Tenant() for _ in limits]
         self.limits = [
             Limit(capacity, [t for t, its in zip(self.tenants, limits, strict=True) if its == n])
@@ -74,6 +74,7 @@ class SlowCache:
         ]
         self.limit_of = [self.limits[number] for number in limits]
         self.kernel, self.exact = kernel, exact
+        self.gib_bits = {4: 18, 16: 16, 64: 14}[page_kib]
         self.folios = {}  # by (file, index)
         self.shadows = {}
         self.totals = [Counter() for _ in limits]
@@ -135,7 +136,7 @@ class SlowCache:
         if self.exact:
             self.publish(limit)
         inactive, active, refaults = limit.known
-        gib = (inactive + active) >> 18
+        gib = (inactive + active) >> self.gib_bits
         low = inactive * (isqrt(10 * gib) if gib else 1) < active
         deactivate = force or refaults != limit.seen or low
         freed, passed_over = 0, False
@@ -291,7 +292,7 @@ def fault_run(file, ahead, index, pages):
     return missed
 
 
-def write_run(file, index, pages, large_folios):
+def write_run(file, index, pages, large_folios, max_order):
     at, end = index, index + pages
     while at < end:
         folio = file.folio_at(at)
@@ -302,7 +303,7 @@ def write_run(file, index, pages, large_folios):
             at += 1
             continue
         order = 0
-        while large_folios and order < 9 and at % 2 ** (order + 1) == 0:
+        while large_folios and order < max_order and at % 2 ** (order + 1) == 0:
             if at + 2 ** (order + 1) > end:
                 break
             order += 1
@@ -320,10 +321,13 @@ def updates_before(times, clock):
     return [max(0, 1 + (ts - times[0] - clock) // 2_000_000_000) for ts in times]
 
 
-def simulate(runs, capacities, kernel, ra_pages, io_pages, large_folios, limits=None, clock=0):
+def simulate(
+    runs, capacities, kernel, ra_pages, io_pages, large_folios, limits=None, clock=0, page_kib=4
+):
     """Returns missed and read of each run, and the totals of each tenant. `clock`: None: always."""
     own = range(len(capacities)) if limits is None else limits
-    cache = SlowCache(capacities, kernel, clock is None or not len(runs.ts), own)
+    cache = SlowCache(capacities, kernel, clock is None or not len(runs.ts), own, page_kib)
+    settings = ra_pages, io_pages, large_folios, page_kib
     random = runs.random.tolist() or [False] * runs.readers
     readers = [Reader(flag) for flag in random]
     missed, reads = [], []
@@ -334,11 +338,11 @@ def simulate(runs, capacities, kernel, ra_pages, io_pages, large_folios, limits=
                 cache.publish(limit)
         number = int(runs.file[row])
         file = File(cache, number, int(runs.size_pages[number]), int(runs.tenant[row]))
-        ahead = ReadAhead(file, readers[runs.reader[row]], ra_pages, io_pages, large_folios)
+        ahead = ReadAhead(file, readers[runs.reader[row]], *settings)
         index, pages = int(runs.first[row] - runs.base[number]), int(runs.pages[row])
         cache.read = 0
         if runs.kind[row] == WRITE:
-            write_run(file, index, pages, large_folios)
+            write_run(file, index, pages, large_folios, largest(page_kib)[1])
             missed.append(0)
         elif runs.kind[row] == REMOVE:
             for at in range(index, index + pages):

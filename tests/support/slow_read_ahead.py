@@ -35,11 +35,17 @@ def following(size, most):
     return 2 * size if size <= most // 2 else most
 
 
+def largest(page_kib):
+    """Returns the pages that a fault maps at once (64 KiB), and the largest order of a folio."""
+    return {4: (16, 9), 16: (4, 11), 64: (1, 11)}[page_kib]
+
+
 class ReadAhead:
     """The read-ahead of one open file."""
 
-    def __init__(self, file, reader, ra_pages, io_pages, large_folios):
+    def __init__(self, file, reader, ra_pages, io_pages, large_folios, page_kib=4):
         self.file, self.reader = file, reader
+        self.around, self.max_order = largest(page_kib)
         self.ra_pages, self.io_pages, self.large_folios = ra_pages, io_pages, large_folios
 
     def most(self, request):
@@ -63,7 +69,7 @@ class ReadAhead:
         if not self.large_folios:
             r.order = 0
         else:
-            r.order = min(r.order, 9, int(math.log2(r.size)))
+            r.order = min(r.order, self.max_order, int(math.log2(r.size)))
             end = min(r.start + r.size, self.file.size)
             while at < end:
                 orders = [o for o in range(r.order + 1) if at % 2**o == 0 and at + 2**o <= end]
@@ -159,10 +165,11 @@ class ReadAhead:
 
     def map_around(self, index):
         hits = 0
-        for at in range(index // 16 * 16, index // 16 * 16 + 16):
+        first = index // self.around * self.around
+        for at in range(first, first + self.around):
             folio = self.file.folio_at(at)
             if folio and not folio.marker:
-                hits += not folio.workingset
+                hits += self.around == 1 or not folio.workingset
                 if at not in folio.mapped:
                     folio.map(at)
         self.reader.mmap_miss = max(0, self.reader.mmap_miss - hits)

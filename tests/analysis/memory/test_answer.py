@@ -217,6 +217,33 @@ def test_own_memory_is_the_most_that_was_sampled(answered):
     assert found.enough_bytes == {"job": 60 * PAGE}
 
 
+def test_shared_memory_is_no_room_for_pages(answered):
+    """The kernel counts 400 pages as page cache; 300 of them are shared memory."""
+    made = looped(pages=100, epochs=3)
+    samples = of_cgroup(900 * PAGE, 400 * PAGE)
+    shared = sample("job", "cgroup_shmem", 300 * PAGE)
+    found = answered(made, [850, 900], [*samples, shared])
+    assert (found.own_bytes, found.without_shared) == ({"job": 800 * PAGE}, [])
+    assert found.enough_bytes == {"job": 900 * PAGE}
+    for model in ("two-lists", "lru"):
+        assert (read(found, model, 850), read(found, model, 900)) == ([100] * 3, [100, 0, 0])
+    assert not any("shared memory" in sentence for sentence in basis(found))
+    # A sample of the cache from just before the shared memory grew.
+    more = sample("job", "cgroup_shmem", 500 * PAGE)
+    assert answered(made, [850], [*samples, more]).own_bytes == {"job": 900 * PAGE}
+
+
+def test_an_answer_says_that_older_samples_do_not_tell_shared_memory(answered):
+    made = looped(pages=100, epochs=3)
+    found = answered(made, [850], of_cgroup(900 * PAGE, 400 * PAGE))
+    assert (found.own_bytes, found.without_shared) == ({"job": 500 * PAGE}, ["job"])
+    (said,) = (sentence for sentence in basis(found) if "shared memory" in sentence)
+    assert said.startswith("job: its samples do not tell its shared memory")
+    given = answered(made, [850], of_cgroup(900 * PAGE, 400 * PAGE), own=800 * PAGE)
+    assert given.without_shared == []
+    assert answered(made, [850]).without_shared == []
+
+
 def test_own_memory_can_be_given_or_be_unknown(answered):
     made = looped(pages=20, epochs=2)
     given = answered(made, [25], of_cgroup(90 * PAGE, 0), own=5 * PAGE)
@@ -262,6 +289,20 @@ def test_an_answer_says_that_short_runs_are_predicted_roughly(answered, last_s, 
     found = answered(made, pages=[40])
     assert found.reading_ns == pytest.approx(made.now - begun, abs=10**6)
     assert any("statistics" in one for one in basis(found)) == rough
+
+
+def test_the_model_s_sizes_in_bytes_are_those_of_the_kernel_s_pages(answered):
+    """One request of 100 pages: a device reads 320 pages of 4 KiB at once, but 20 of 64 KiB."""
+    made = PageEvents()
+    made.read(0, 100)
+    made.read(999)
+    reads = [
+        answered(made, [10**6], read_ahead=32 * size, host={"page_size": size}).reads
+        for size in (4096, 65536)
+    ]
+    assert [rows["used_pages"].tolist() for rows in reads] == [[101]] * 2
+    assert [rows["lru_pages"].tolist() for rows in reads] == [[101]] * 2
+    assert [rows["two-lists_pages"].tolist() for rows in reads] == [[201], [161]]
 
 
 def test_reads_outside_of_epochs_have_no_epoch(answered):

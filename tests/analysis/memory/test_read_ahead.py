@@ -100,6 +100,26 @@ def test_a_fault_reads_around_and_maps_what_lies_near():
     assert found.read.tolist() == [32, 0, 0, 32]
 
 
+@pytest.mark.parametrize(("page_kib", "around"), [(4, 15), (16, 4), (64, 1)])
+def test_a_fault_maps_64_kib_around_or_its_page_alone(page_kib, around):
+    # 32 pages around page 100, 84 .. 115; the marker is page 108, which is not mapped.
+    options = {"ra_pages": 32, "page_bytes": page_kib << 10, "large_folios": False}
+    found = two_lists(made([(0, 100, 1, FAULT)], [1000]), PLENTY, **options)
+    assert (found.read.tolist(), found.unused.tolist()) == ([32], [32 - around])
+
+
+@pytest.mark.parametrize(
+    ("page_kib", "ra_pages", "at_once"), [(4, 32, 320), (16, 8, 80), (64, 2, 20)]
+)
+def test_a_device_reads_as_many_bytes_of_larger_pages(page_kib, ra_pages, at_once):
+    options = {"page_bytes": page_kib << 10}
+    for asked in (at_once, 3 * at_once):
+        rows = [(0, 0, asked)]
+        given = windows(rows, 10_000, ra_pages=ra_pages, io_pages=at_once, **options)
+        assert windows(rows, 10_000, **options) == given
+    assert windows(rows, 10_000, io_pages=2 * at_once, **options) != given
+
+
 def test_faults_read_around_no_more_after_a_hundred_misses():
     # Each fault but the first maps 16 pages nearby and so counts as a hit, if these are fresh. Far
     # apart and at the end of files of one page, they are misses only.

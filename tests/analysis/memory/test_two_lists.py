@@ -19,11 +19,14 @@ from tracer.probes.errors import UsageError
 each_model = pytest.mark.parametrize("model", [two_lists, lru_with_read_ahead])
 
 
-def assert_same(model, runs, capacities, ra_pages=32, io_pages=320, large_folios=True, limits=None):
-    fast = model(runs, capacities, ra_pages, io_pages, large_folios, limits)
+def assert_same(
+    model, runs, capacities, ra_pages=32, io_pages=320, large_folios=True, limits=None, page_kib=4
+):
+    settings = ra_pages, io_pages, large_folios, limits
+    fast = model(runs, capacities, *settings, page_bytes=page_kib << 10)
     kernel = model is two_lists
     missed, read, totals = slow.simulate(
-        runs, list(capacities), kernel, ra_pages, io_pages, large_folios, limits
+        runs, list(capacities), kernel, *settings, page_kib=page_kib
     )
     assert fast.missed.tolist() == missed
     assert fast.read.tolist() == read
@@ -68,6 +71,23 @@ def shared(seed):
     limits[numbers[0]] = 0
     runs = dataclasses.replace(runs, tenant=numbers[tenant])
     return runs, capacities.tolist(), *settings, limits
+
+
+@pytest.mark.parametrize("page_kib", [16, 64])
+@settings(deadline=None, max_examples=15)
+@given(seed=st.integers(0, 2**32))
+def test_reads_faults_and_writes_of_kernels_with_larger_pages(page_kib, seed):
+    assert_same(two_lists, *varied(seed), page_kib=page_kib)
+
+
+@pytest.mark.parametrize(("page_kib", "evicted"), [(4, 512), (16, 2048), (64, 2048)])
+def test_the_largest_folio_is_a_huge_page_or_what_the_tree_of_a_file_can_hold(page_kib, evicted):
+    # One page more than fits takes the oldest folio: the first half of the file, or a part of it.
+    rows = [(0, 0, 4096, WRITE), (1, 0, 1, READ)]
+    runs = made(rows, sizes=[4096, 1])
+    assert_same(two_lists, runs, [4096], page_kib=page_kib)
+    found = two_lists(runs, 4096, ra_pages=0, page_bytes=page_kib << 10)
+    assert found.evicted.tolist() == [evicted]
 
 
 @settings(deadline=None, max_examples=25)
@@ -230,11 +250,26 @@ def test_pages_read_ahead_for_nothing_are_counted():
 
 
 def test_the_inactive_list_may_be_smaller_in_larger_memories():
-    gib = 1 << 18
-    assert inactive_is_low(99, 100) and not inactive_is_low(100, 100)
-    assert inactive_is_low(gib // 4 - 1, gib - gib // 4 + 1)  # 1 GiB: a ratio of 3
-    assert not inactive_is_low(gib // 4, gib - gib // 4)
-    assert not inactive_is_low(gib, 9 * gib)  # 10 GiB: a ratio of 10
+    for page_bits in (12, 14, 16):
+        gib = 1 << 30 - page_bits
+        assert inactive_is_low(99, 100, gib) and not inactive_is_low(100, 100, gib)
+        assert inactive_is_low(gib // 4 - 1, gib - gib // 4 + 1, gib)  # 1 GiB: a ratio of 3
+        assert not inactive_is_low(gib // 4, gib - gib // 4, gib)
+        assert not inactive_is_low(gib, 9 * gib, gib)  # 10 GiB: a ratio of 10
+
+
+def test_the_ratio_of_the_lists_is_that_of_their_bytes():
+    # 8 GiB of pages of 64 KiB have a ratio of 8; so many pages of 4 KiB are below 1 GiB.
+    assert not inactive_is_low(20_000, 111_072, 1 << 14)
+    assert inactive_is_low(20_000, 111_072, 1 << 18)
+    # 1.25 GiB of pages of 64 KiB, 12,000 of them active and 8,480 inactive, and a file that is read
+    # once: the ratio of 3 keeps the active ones, a ratio of 1 does not.
+    hot = [(0, 0, 12_000, READ, n) for n in range(2)]
+    scan = [(1, at, 20, READ, 3) for at in range(0, 20_000, 20)]
+    runs = made([*hot, *scan, (0, 0, 12_000, READ, 4)], sizes=[12_000, 20_000])
+    for page_bytes, missed in ((4096, True), (65536, False)):
+        found = two_lists(runs, 20_480, ra_pages=0, page_bytes=page_bytes)
+        assert (found.missed[-1] > 0) == missed
 
 
 @pytest.mark.parametrize("capacity", [-1, [1, 2, 3], [[1]]])

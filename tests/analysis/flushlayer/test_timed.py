@@ -253,7 +253,10 @@ def test_each_written_page_is_destaged_resident_or_overwritten(
             assert sum(p.written for p in outcome.layers) == requests.pages[entering].sum()
             past = requests.pages[(requests.op == 0) & ~entering].sum()
             assert outcome.disk_pages == past + sum(p.destaged for p in outcome.layers)
-        assert outcome.medium.bytes_written == 4096 * sum(p.written for p in outcome.layers)
+        into = sum(p.written + p.filled for p in outcome.layers)
+        assert outcome.medium.bytes_written == 4096 * into
+        read_in = sum(p.filled for p in outcome.layers)
+        assert read_in == 0 or buffer == "read-write"
     else:
         assert outcome.disk_pages == requests.pages[requests.op == 0].sum()
 

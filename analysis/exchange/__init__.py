@@ -3,7 +3,7 @@
 formats.py          the formats of `tracer import`, and how a file's format is detected
 printed/            events as lines of text: perf script, trace-cmd report, blkparse
 trace_dat.py        trace-cmd's trace.dat
-blktrace.py         the binary files of blktrace
+blktrace.py         the binary files of blktrace; blktrace_names.py finds their threads' names
 fio_iolog.py, msr_csv.py, oracle_general.py, csv_pages.py
                     storage traces; block_rows.py makes rows of the table block from them
 exporting.py        `tracer export`

@@ -16,10 +16,20 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from tracer.analysis.exchange.reading import opened, text
+from tracer.analysis.exchange.blktrace_names import (
+    BLOCK_BYTES,
+    HEAD,
+    MOST_NAMES,
+    NAME_BYTES,
+    Names,
+    name_at,
+    names_in,
+    word,
+)
+from tracer.analysis.exchange.reading import opened
 from tracer.probes.compiled import compiled
 from tracer.probes.errors import BadTrace
-from tracer.probes.limits import CPU_LIMIT, PID_LIMIT
+from tracer.probes.limits import CPU_LIMIT
 from tracer.probes.loss import Gap
 from tracer.store.foreign import (
     COMMON_BYTES,
@@ -50,19 +60,16 @@ _EVENTS = {
 _OTHERS = {4: "getrq", 5: "sleeprq", 9: "plug", 10: "unplug_io", 11: "unplug_timer", 13: "split"}
 _OTHERS |= {14: "bounce", 16: "abort", 17: "driver data"}
 _NOTE = 255
-_HEAD = 48
 _VERSION = 7
-_BLOCK_BYTES = 4 << 20
 _MOST_FILES = 1 << 12
 _MOST_GAPS = 10_000
-_NAME_BYTES = 16
 _LAYOUT = (
     ("dev", 8, 8, False),
     ("sector", 16, 8, False),
     ("nr_sector", 24, 8, False),
     ("error", 32, 8, False),
     ("rwbs", 40, 8, True),
-    ("comm", 48, _NAME_BYTES, True),
+    ("comm", 48, NAME_BYTES, True),
 )
 _PAYLOAD = 64
 _RECORD = RECORD_HEAD - COMMON_BYTES + _PAYLOAD
@@ -74,10 +81,7 @@ _STREAM = "imported-target-machine-sequence"
 class _State:
     """The facts read from the files so far."""
 
-    names: NDArray[np.uint8] = field(
-        default_factory=lambda: np.zeros((PID_LIMIT, _NAME_BYTES), np.uint8)
-    )
-    named: set[int] = field(default_factory=set)
+    names: Names
     counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(256, np.int64))
     first_ns: int = -1
     realtime_offset_ns: int | None = None
@@ -107,9 +111,10 @@ def import_blktrace(path: Path, output: Path, force: bool = False) -> Manifest:
     of our table. A file that is cut off or damaged is read up to the damage.
     """
     source = Source(FORMAT, path.name, clock="mono")
-    state = _State()
+    files = files_of(path)
+    state = _State(names_in(files))
     with ForeignRecording(output, source, force) as recording:
-        for one in files_of(path):
+        for one in files:
             with opened(one) as file, closing(recording.records()) as records:
                 _add_file(one, file, records, state)
         if state.first_ns < 0:
@@ -121,7 +126,7 @@ def import_blktrace(path: Path, output: Path, force: bool = False) -> Manifest:
                 name: record_format(name, record_number(n), _fields(name))
                 for n, name in enumerate(_EVENTS.values())
             },
-            {tid: (0, text(state.names[tid].tobytes().split(b"\0")[0])) for tid in state.named},
+            {tid: (0, name) for tid, name in state.names.last().items()},
             state.first_ns,
             gaps=state.gaps,
         )
@@ -149,19 +154,19 @@ def _add_file(path: Path, file: BinaryIO, records: Records, state: _State) -> No
     gaps: list[tuple[int, int, int, int]] = []
     rest, begun = b"", False
     while True:
-        more = file.read(_BLOCK_BYTES)
+        more = file.read(BLOCK_BYTES)
         data = rest + more
         if not begun and data:
             _check_head(path, data)
             begun = True
-        room = len(data) // _HEAD + 1
+        room = len(data) // HEAD + 1
         out = np.zeros(room * _RECORD, np.uint8)
         notes = np.empty((room, 2), np.int64)
         missed = np.empty((room, 4), np.int64)
         times = np.array([-1, 0], np.int64)
         used, written, n_notes, n_missed, sane = _convert(
-            np.frombuffer(data, np.uint8), numbers, state.names, state.counts, sequence, seen,
-            devices, out, notes, missed, times,
+            np.frombuffer(data, np.uint8), numbers, state.names.tids, state.names.times,
+            state.names.names, state.counts, sequence, seen, devices, out, notes, missed, times,
         )  # fmt: skip
         if written:
             first, last = times.tolist()
@@ -199,17 +204,13 @@ def _check_head(path: Path, data: bytes) -> None:
 
 
 def _note(data: bytes, at: int, kind: int, state: _State) -> None:
-    """Reads a note among the records: the time of day, or the name of a thread."""
-    if kind == 1 and at + _HEAD + 8 <= len(data):
+    """Reads the time of day, if it is this kind of note."""
+    if kind == 1 and at + HEAD + 8 <= len(data):
         seconds = int.from_bytes(data[at + 48 : at + 52], "little")
         nanoseconds = int.from_bytes(data[at + 52 : at + 56], "little")
         stamp = int.from_bytes(data[at + 8 : at + 16], "little")
         if stamp < 1 << 62 and state.realtime_offset_ns is None:
             state.realtime_offset_ns = seconds * 1_000_000_000 + nanoseconds - stamp
-    elif kind == 0:
-        tid = int.from_bytes(data[at + 32 : at + 36], "little")
-        if tid < PID_LIMIT:
-            state.named.add(tid)
 
 
 def _say(source: Source, state: _State) -> None:
@@ -217,18 +218,12 @@ def _say(source: Source, state: _State) -> None:
         if count and action not in _EVENTS and action != _NOTE:
             source.not_understood[f"event {_OTHERS.get(action, action)}"] = count
     source.notes.append("blktrace gives only thread numbers, not the processes of the threads")
+    if len(state.names.tids) == MOST_NAMES:
+        source.notes.append(f"only the first {MOST_NAMES:,} names of threads are read")
     for name in state.torn:
         source.notes.append(f"{name} is cut off within a record")
     for name in state.damaged:
         source.notes.append(f"{name} is damaged: the rest of the file is left out")
-
-
-@compiled
-def _word(data: Any, at: int, size: int) -> Any:
-    value = np.uint64(0)
-    for k in range(size):
-        value |= np.uint64(data[at + k]) << np.uint64(8 * k)
-    return np.int64(value)
 
 
 @compiled
@@ -241,6 +236,8 @@ def _put(out: Any, at: int, value: int, size: int) -> None:
 def _convert(
     data: Any,
     numbers: Any,
+    tids: Any,
+    named_at: Any,
     names: Any,
     counts: Any,
     sequence: Any,
@@ -260,25 +257,21 @@ def _convert(
     n_notes = 0
     n_missed = 0
     while at + 48 <= len(data):
-        if _word(data, at, 4) != 0x65617407:
+        if word(data, at, 4) != 0x65617407:
             return at, written, n_notes, n_missed, False
-        after = at + 48 + _word(data, at + 46, 2)
+        after = at + 48 + word(data, at + 46, 2)
         if after > len(data):
             break
-        stamp = _word(data, at + 8, 8)
-        size = _word(data, at + 24, 4)
-        action = _word(data, at + 28, 4)
-        tid = _word(data, at + 32, 4)
-        device = _word(data, at + 36, 4)
-        cpu = _word(data, at + 40, 4)
+        stamp = word(data, at + 8, 8)
+        size = word(data, at + 24, 4)
+        action = word(data, at + 28, 4)
+        tid = word(data, at + 32, 4)
+        device = word(data, at + 36, 4)
+        cpu = word(data, at + 40, 4)
         classes = action >> 16
         kind = action & 0xFF
         if classes & 1 << 10:  # a note: of a process, or of the time
             counts[255] += 1
-            if kind == 0 and tid < len(names):
-                for k in range(16):
-                    inside = at + 48 + k < after and k < 15
-                    names[tid, k] = data[at + 48 + k] if inside else 0
             notes[n_notes, 0] = at
             notes[n_notes, 1] = kind
             n_notes += 1
@@ -286,7 +279,7 @@ def _convert(
             continue
         counts[kind] += 1
         if 0 <= cpu < len(sequence):
-            number = _word(data, at + 4, 4)
+            number = word(data, at + 4, 4)
             before = sequence[cpu]
             if before >= 0 and number > before + 1:
                 missed[n_missed, 0] = cpu
@@ -304,8 +297,8 @@ def _convert(
             at = after
             continue
         payload = 48
-        named = tid < len(names) and names[tid, 0] != 0
-        if named:
+        name = name_at(tids, named_at, tid, stamp)
+        if name >= 0:
             payload = 64
         base = written + 24
         _put(out, written, payload + 16, 8)
@@ -316,14 +309,14 @@ def _convert(
         _put(out, written + 26, min(cpu, 0xFFFF), 2)
         _put(out, written + 28, tid, 4)
         _put(out, base + 8, device, 8)
-        _put(out, base + 16, _word(data, at + 16, 8), 8)
+        _put(out, base + 16, word(data, at + 16, 8), 8)
         _put(out, base + 24, size // 512, 8)
-        error = _word(data, at + 44, 2)
+        error = word(data, at + 44, 2)
         _put(out, base + 32, error - 65536 if error > 32767 else error, 8)
         _letters(out, base + 40, classes, size)
-        if named:
+        if name >= 0:
             for k in range(16):
-                out[base + 48 + k] = names[tid, k]
+                out[base + 48 + k] = names[name, k]
         if stamp >= 0 and (times[0] < 0 or stamp < times[0]):
             times[0] = stamp
         times[1] = max(times[1], stamp)

@@ -6,7 +6,7 @@
 | thread > system calls | a slice per call; a call that did not return is an instant |
 | thread > page faults | an instant per fault |
 | block device > queued, in service | a slice per request; one that did not complete is an instant |
-| block device > write-back by reason | a slice per pass of the flusher |
+| block device > write-back by reason | a slice per pass; one without a known end is an instant |
 | block device > folios made dirty | a counter, per 10 ms |
 | samples | a counter per series |
 | lost events | a slice per gap |
@@ -36,6 +36,7 @@ from tracer.analysis.exchange.marks import (
 )
 from tracer.analysis.exchange.streaming import query_batches, table_batches
 from tracer.analysis.exchange.tracks import Lanes, Tracks, crowded, nested
+from tracer.analysis.views.passes import passes
 from tracer.analysis.views.phase_times import make_phase_times
 from tracer.analysis.views.requests import requests
 from tracer.probes.loss import OF_EVENTS
@@ -255,15 +256,11 @@ def _bios(trace: Trace, tracks: Tracks, window: Window) -> Iterator[Marks]:
 
 
 def _writebacks(trace: Trace, tracks: Tracks, window: Window) -> Iterator[Marks]:
-    """Yields passes of the flusher: from writeback_start to writeback_written of a thread."""
+    """Yields passes of the flusher; one without a known end is an instant."""
     sql = f"""
-        SELECT ts, stop, reason, bdi, nr_pages, tid FROM (
-            SELECT *, lead(ts) OVER same AS stop, lead(event) OVER same AS then_event
-            FROM writeback WHERE event IN ('start', 'written')
-            WINDOW same AS (PARTITION BY tid ORDER BY ts)
-        ) WHERE event = 'start' AND then_event = 'written'
-            AND ts <= {window.end} AND stop >= {window.start}
-        ORDER BY ts
+        SELECT ts, coalesce("end", ts) AS stop, "end" IS NOT NULL AS ended, reason, bdi, nr_pages,
+            tid
+        FROM {passes(trace)} WHERE ts <= {window.end} AND stop >= {window.start} ORDER BY ts
     """
     lanes: dict[tuple[str, str], Lanes] = {}
     for batch in query_batches(trace, sql):
@@ -286,7 +283,9 @@ def _writebacks(trace: Trace, tracks: Tracks, window: Window) -> Iterator[Marks]
             after - ts,
             numbers={name: numbers_of(batch.column(name)) for name in ("nr_pages", "tid")},
         )
-        yield from crowded(slices, np.array(places))
+        ended = batch.column("ended").to_numpy(zero_copy_only=False)
+        yield from crowded(slices.where(ended), np.array(places)[ended])
+        yield slices.where(~ended).instants()
 
 
 def _dirtied(trace: Trace, tracks: Tracks, window: Window) -> Iterator[Marks]:

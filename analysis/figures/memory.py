@@ -10,8 +10,8 @@ from tracer.analysis.figures.style import colour, look, text
 _MIB = 1 << 20
 
 
-def by_memory(frame: pd.DataFrame, models: dict[str, str]) -> go.Figure:
-    """Draws the data read in an epoch over the memory.
+def by_memory(frame: pd.DataFrame, models: dict[str, str], of_an_epoch: bool) -> go.Figure:
+    """Draws the data read over the memory: in an epoch, or as a whole.
 
     Columns: memory_bytes, and for each key of `models` (its name in words) MODEL_bytes. A model
     that also has MODEL_bytes_low and MODEL_bytes_high has a bar from one to the other at each
@@ -29,7 +29,8 @@ def by_memory(frame: pd.DataFrame, models: dict[str, str]) -> go.Figure:
             line={"color": colour(number)},
         )
     figure.update_xaxes(title="memory, MiB", rangemode="tozero")
-    figure.update_yaxes(title="read per epoch, MiB", rangemode="tozero")
+    title = "read per epoch, MiB" if of_an_epoch else "read, MiB"
+    figure.update_yaxes(title=title, rangemode="tozero")
     return look(figure)
 
 

@@ -18,8 +18,9 @@ from tracer.analysis.page.tables import page_table
 
 _TEMPLATE = "memory.html.j2"
 _MIB = 1 << 20
+_NO_EPOCHS = "none"
 _DRAWN = {
-    "none": "",
+    _NO_EPOCHS: "",
     "first": "The first epoch. ",
     "later": "Mean of the whole epochs after the first. ",
 }
@@ -38,6 +39,7 @@ def memory_page(title: str, found: MemoryAnswer) -> str:
                 _DRAWN[label],
                 _table(reads, found.page_bytes),
                 _means(drawn, found.page_bytes),
+                of_an_epoch=label != _NO_EPOCHS,
             )
         )
     for number, names in enumerate(found.shared):
@@ -49,6 +51,7 @@ def memory_page(title: str, found: MemoryAnswer) -> str:
                 "All epochs together. ",
                 _table(reads.assign(epoch="all"), found.page_bytes),
                 _means(reads, found.page_bytes),
+                of_an_epoch=False,
             )
         )
     return render(
@@ -63,12 +66,17 @@ def memory_page(title: str, found: MemoryAnswer) -> str:
 
 
 def _section(
-    ids: tuple[str, str], title: str, drawn: str, table: pd.DataFrame, means: pd.DataFrame
+    ids: tuple[str, str],
+    title: str,
+    drawn: str,
+    table: pd.DataFrame,
+    means: pd.DataFrame,
+    of_an_epoch: bool,
 ) -> Section:
     """Returns a section. `ids`: its own, and that of its table. `drawn` says what `means` are."""
     ranged = table[f"{_SHOWN}_low"].notna().any()
     note = f"{NOTE} In brackets, and as bars: {LEAST_AND_MOST}" if ranged else NOTE
-    figure = by_memory(means, HEADINGS)
+    figure = by_memory(means, HEADINGS, of_an_epoch)
     return Section(ids[0], title, drawn + note, figure, page_table(ids[1], table, "", note))
 
 

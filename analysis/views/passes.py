@@ -14,6 +14,10 @@ A pass begins a wake in these cases:
 - its device or its write-back cgroup is not that of the thread's previous pass;
 - events were lost between it and the thread's previous event, because the end may be among them.
 
+A pass ends with its `writeback_written`: the next event of its thread, with the same reason, device
+and write-back cgroup. The end is not known if events were lost in between, because this `written`
+may be that of a later pass.
+
 Rows of one time keep their order in the trace. If the trace has no `writeback_pages_written`, for
 example because it was recorded by an older version, the wakes are not known: null.
 """
@@ -49,13 +53,18 @@ WITH lost AS (
 ), of_threads AS (
     SELECT *, lag(event) OVER thread AS event_before, lag(n) OVER thread AS n_before,
         lag(ts) OVER thread AS ts_before,
-        CASE WHEN lead(event) OVER thread = 'written' THEN lead(ts) OVER thread END AS "end",
+        CASE WHEN lead(event) OVER thread = 'written' AND lead(worker) OVER thread = worker
+            AND lead(reason) OVER thread IS NOT DISTINCT FROM reason
+            THEN lead(ts) OVER thread END AS written,
         last_value(CASE WHEN event != 'pages_written' THEN worker END IGNORE NULLS) OVER (
             thread ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS worker_before
     FROM works WHERE event != 'queue'
     WINDOW thread AS (PARTITION BY tid ORDER BY n)
 ), after_loss AS (
     SELECT t.*, l.until AS lost FROM of_threads t ASOF LEFT JOIN lost_by l ON t.ts >= l.since
+), ended AS (
+    SELECT t.*, CASE WHEN l.until >= t.ts THEN NULL ELSE written END AS "end"
+    FROM after_loss t ASOF LEFT JOIN lost_by l ON coalesce(t.written, t.ts) >= l.since
 ), queues AS (
     SELECT e.n, q.n AS queued
     FROM (SELECT * FROM of_threads WHERE event = 'exec' AND event_before = 'pages_written') e
@@ -66,7 +75,7 @@ WITH lost AS (
         OR event_before = 'pages_written' AND coalesce(queued <= coalesce(executed, 0), true)
         OR event != 'pages_written' AND worker_before IS DISTINCT FROM worker
         OR coalesce(lost >= ts_before, false) AS parts
-    FROM after_loss l LEFT JOIN queues USING (n)
+    FROM ended l LEFT JOIN queues USING (n)
 ), ran AS (
     SELECT *, count(*) FILTER (parts) OVER (PARTITION BY tid ORDER BY n) AS run FROM parted
 ), known AS (
@@ -125,7 +134,7 @@ PASSES = View(
     "One row per pass of the flusher, with the wake that it belongs to.",
     (
         TS,
-        Column("end", Type.INT64, "time of its writeback_written; null: not recorded", "ns"),
+        Column("end", Type.INT64, "time of its writeback_written; null: not known", "ns"),
         TID,
         PID,
         Column("bdi", Type.TEXT, "backing device: MAJOR:MINOR of the whole disk, or a name"),

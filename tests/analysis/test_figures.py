@@ -240,10 +240,16 @@ def test_a_model_with_a_range_has_bars_at_each_memory():
             "b_bytes": [5 * mib, 9 * mib],
         }
     )
-    found = traces(by_memory(frame, {"a": "A", "b": "B"}))
+    found = traces(by_memory(frame, {"a": "A", "b": "B"}, of_an_epoch=True))
     assert (list(found["A"].x), list(found["A"].y)) == ([1, 2], [7, 5])
     assert list(found["A"].error_y.array) == [0, 1]
     assert list(found["A"].error_y.arrayminus) == [3, 0]
     assert found["B"].error_y.array is None
-    same = by_memory(frame.assign(a_bytes_low=1, a_bytes_high=1), {"a": "A"})
+    same = by_memory(frame.assign(a_bytes_low=1, a_bytes_high=1), {"a": "A"}, of_an_epoch=False)
     assert same.data[0].error_y.array is None
+
+
+@pytest.mark.parametrize("epoch, words", [(True, "read per epoch, MiB"), (False, "read, MiB")])
+def test_the_axis_of_reads_tells_whether_they_are_of_an_epoch(epoch, words):
+    frame = pd.DataFrame({"memory_bytes": [1], "a_bytes": [1]})
+    assert by_memory(frame, {"a": "A"}, epoch).layout.yaxis.title.text == words

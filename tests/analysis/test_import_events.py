@@ -278,6 +278,22 @@ class TestBlktrace:
             lost = trace.connection.execute('SELECT cpu, "from", "to", count FROM loss').fetchall()
             assert lost == [(0, 1200, 1500, 3)]
 
+    @pytest.mark.parametrize("cpus", [(0, 1), (1, 0)])
+    def test_the_name_of_a_thread_may_be_in_the_file_of_another_cpu(self, tmp_path, cpus):
+        bios = [foreign.blk_io(ts, n, foreign.QUEUE, 8 * n, tid=tid)
+                for n, (ts, tid) in enumerate(((5, 77), (20, 77), (40, 77), (50, 78)))]  # fmt: skip
+        names = foreign.blk_name(77, b"first", 10) + foreign.blk_name(77, b"second", 30)
+        names += foreign.blk_io(45, 1, foreign.QUEUE, 64, tid=77, cpu=1)
+        for cpu, data in zip(cpus, (b"".join(bios), names), strict=True):
+            (tmp_path / f"sda.blktrace.{cpu}").write_bytes(data)
+        import_file(tmp_path / "sda.blktrace.0", tmp_path / "out.trace")
+        with Trace(tmp_path / "out.trace") as trace:
+            found = trace.connection.execute("SELECT ts, comm FROM block").fetchall()
+            listed = trace.connection.execute("SELECT tid, comm FROM processes").fetchall()
+        named = {5: "first", 20: "first", 40: "second", 45: "second", 50: None}
+        assert dict(found) == named
+        assert (77, "second") in listed
+
     def test_cut_off_and_damaged_files_give_what_lies_before(self, tmp_path):
         with imported(tmp_path, CPU0[:-20], "a.bin", "blktrace") as trace:
             assert trace.manifest["tables"]["block"]["rows"] == 2

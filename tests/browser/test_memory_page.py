@@ -9,7 +9,9 @@ from tracer.analysis.memory.answer import answer_memory
 from tracer.analysis.page.memory import memory_page
 
 EVIL = "<img src=http://evil.example/a.png onerror=alert(1)><script>alert(1)</script>\x1b[2J\u202e"
-LINES = "document.querySelector('#target-{} .js-plotly-plot')._fullData"
+PLOT = "document.querySelector('#{} .js-plotly-plot')"
+LINES = PLOT.format("target-{}") + "._fullData"
+AXIS = PLOT + "._fullLayout.yaxis.title.text"
 
 
 def write_page(folder, name, shared=None):
@@ -68,6 +70,8 @@ def test_the_lines_are_the_means_of_later_epochs(page):
     ]
     # Without epochs, all reads are drawn.
     assert page.js(f"Array.from({LINES.format(1)}[1].y)") == [9 / 256] * 3
+    titles = [page.js(AXIS.format(f"target-{number}")) for number in (0, 1)]
+    assert titles == ["read per epoch, MiB", "read, MiB"]
 
 
 def test_the_table_has_each_epoch_and_sorts(page):
@@ -87,9 +91,10 @@ def test_targets_that_share_the_memory_have_a_figure_together(tab, tmp_path):
     with tab() as page:
         page.size(1200)
         page.open(path)
-        lines = "document.querySelector('#together-0 .js-plotly-plot')._fullData"
+        lines = f"{PLOT.format('together-0')}._fullData"
         # All epochs of both: three times 256 pages and 9, of which 256 and 9 fit into 2 MiB.
         assert page.js(f"Array.from({lines}[1].y)") == [3 + 9 / 256] * 2 + [1 + 9 / 256]
+        assert page.js(AXIS.format("together-0")) == "read, MiB"
         said = page.js("document.querySelector('#basis').innerText")
         assert "job and peer share each amount of memory." in said
         assert page.console == [] and page.asked == []

@@ -32,6 +32,16 @@ def starts_of(case):
     ]
 
 
+def ends_of(case):
+    """Returns the end of each pass of a flusher by its first row: the next row of its wake."""
+    rows = list(zip(case.rows, case.wakes, strict=True))
+    return {
+        n: next((later["ts"] for later, of in rows[n + 1 :] if of == wake), None)
+        for n, (row, wake) in enumerate(rows)
+        if row["event"] == "start"
+    }
+
+
 @pytest.mark.parametrize("batch", batches(CASES_OF_A_TRACE), ids=lambda b: "")
 def test_each_pass_is_of_the_wake_that_made_it(batch):
     cases = drawn(batch)
@@ -48,6 +58,7 @@ def test_each_pass_is_of_the_wake_that_made_it(batch):
         assert got["begins"] == ((number, wake) not in wakes)
         assert wakes.setdefault((number, wake), got["wake"]) == got["wake"]
     assert len(set(wakes.values())) == len(wakes)
+    assert [got["end"] for got in found] == [e for case in cases for e in ends_of(case).values()]
 
 
 def naive_times(starts, chosen):
@@ -101,6 +112,12 @@ def test_a_loss_parts_a_wake_and_never_joins_two(batch):
     found = rows_of_view(PASSES, tables)
     starts = [(row, wake) for row, wake in kept if row["event"] == "start"]
     assert len(found) == len(starts)
+    ends = [
+        None if end is None or (ts <= until and since <= end) else end
+        for n, end in ends_of(case).items()
+        if not since <= (ts := case.rows[n]["ts"]) <= until
+    ]
+    assert [got["end"] for got in found] == ends
     truth, made = {}, {}
     for row, wake in zip(case.rows, case.wakes, strict=True):
         made.setdefault(wake, []).append(row["ts"])

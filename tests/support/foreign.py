@@ -159,9 +159,9 @@ def blk_io(
     )
 
 
-def blk_name(tid: int, name: bytes) -> bytes:
+def blk_name(tid: int, name: bytes, time: int = 0) -> bytes:
     """A note of a thread's name."""
-    return blk_io(0, 0, 0, size=0, classes=NOTIFY, tid=tid, more=name.ljust(16, b"\0"))
+    return blk_io(time, 0, 0, size=0, classes=NOTIFY, tid=tid, more=name.ljust(16, b"\0"))
 
 
 def blk_time(time: int, seconds: int, nanoseconds: int) -> bytes:

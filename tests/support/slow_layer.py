@@ -1,7 +1,7 @@
 """A layer, its medium and a disk, simulated slowly and simply: what the fast model must equal.
 
 Both devices serve one after another; the layer is least recently used and destages only to make
-room; every time of service is flat.
+room; every time of service is flat. The medium writes pages that enter by a read after the read.
 """
 
 from __future__ import annotations
@@ -70,16 +70,25 @@ def response_times(
 
     def read(m: int, now: int, pages: list[int]) -> None:
         hits = [page for page in pages if page in layer]
+        entered: list[int] = []
+
+        def over(at: int) -> None:
+            end(m)(at)
+            if entered:
+                work("medium", at, page_ns * len(entered), lambda at: None)
+
+        part = countdown((len(hits) < len(pages)) + bool(hits), over)
         if len(hits) < len(pages):
-            work("disk", now, disk_ns, end(m))
+            work("disk", now, disk_ns, part)
         if hits:
-            work("medium", now, page_ns * len(hits), end(m))
+            work("medium", now, page_ns * len(hits), part)
         for page in pages if keeps_reads else ():
             if page in layer:
                 layer.move_to_end(page)
             else:
                 make_room(now, lambda at: None)
                 layer[page] = False
+                entered.append(page)
 
     seen: list[None] = []
     arrivals = list(zip(requests.ts.tolist(), range(len(requests)), strict=True))

@@ -22,6 +22,7 @@ from tracer.analysis.flushlayer.answers.question import (
     about_input,
 )
 from tracer.analysis.flushlayer.answers.timed import (
+    FILLS,
     layer_of,
     not_completed,
     of_job,
@@ -229,6 +230,7 @@ def run(
     if timed:
         said += [sentence for disk in plan.disks for sentence in Disk(disk).assumptions()]
         said += [sentence for medium in plan.media for sentence in electronic.assumptions(medium)]
+        said += [FILLS] if "read-write" in plan.sweep.buffer else []
         said += order_of_policies(plan.sweep.policy)
     one: Callable[[dict[str, Any]], list[dict[str, Any]]]
     if timed:

@@ -33,6 +33,11 @@ from tracer.store.trace import Trace
 GROUPS = ("phase", "tenant", "reason")
 OTHER = "other"
 """The tenant of writes without a tenant, in a partitioned layer."""
+FILLS = (
+    "the medium writes the pages that reads bring in once the read is complete; nothing waits for"
+    " it, and reads find these pages in the layer even before"
+)
+"""The assumption of a layer that keeps what is read."""
 _MOST_NAMED = 8
 _QUANTILES = (0.5, 0.99)
 
@@ -106,6 +111,7 @@ def answer(
             *disk.assumptions(),
             *electronic.assumptions(question.medium),
             f"{question.buffer} buffer, {question.policy}; destaging: {destage.assumption()}",
+            *([FILLS] if question.reads else []),
             "closed replay: a bio comes its recorded think time after the bios that its process"
             " waited for; open replay: a bio comes at its recorded time, which includes the old"
             " disk's feedback",

@@ -252,15 +252,21 @@ def _read(w: Any, m: int) -> None:
 
 @compiled_lean
 def _keep_read(w: Any, m: int) -> None:
-    """Gives the pages of a read slots, as clean pages; the read does not wait for the room."""
+    """Gives the pages of a read slots, as clean pages; the read does not wait for the room.
+
+    The medium writes those that enter once the read is complete (`_part_done`).
+    """
+    layer = w.bio[m].home_layer
     for k in range(w.bio[m].pages):
         i = w.bio[m].first + k
         page: Any = np.int64(w.page[i])
         if w.slot[page].home >= 0:
             touch(w, page)
         else:
-            _make_room(w, w.bio[m].home_layer, i, -1)
-            enter(w, w.bio[m].home_layer, page)
+            _make_room(w, layer, i, -1)
+            enter(w, layer, page)
+            w.layer[layer].filled += 1
+            w.bio[m].fills += _page_begin(w, m, k + 1) - _page_begin(w, m, k)
 
 
 @compiled_lean
@@ -358,4 +364,6 @@ def _part_done(w: Any, m: int) -> None:
     if bio[m].needs_room:
         _to_medium(w, m)
     else:
+        if bio[m].fills:
+            submit(w, w.line.shape[0] - 1, WRITE, -1, bio[m].fills, 0, HOST, -1)
         finish(w, m)

@@ -82,13 +82,16 @@ class LayerUse:
     resident: int
     """Dirty at the end; a final drain would write them, too."""
     read_hits: int
+    filled: int
+    """Pages of reads that entered; the medium wrote them, too."""
     most_dirty: int
 
     @classmethod
     def of(cls, row: np.void) -> LayerUse:
         """Makes one from a row of World.layer."""
         columns = (
-            *("capacity", "writes", "overwritten", "destaged", "dirties", "read_hits", "peak"),
+            *("capacity", "writes", "overwritten", "destaged", "dirties", "read_hits"),
+            *("filled", "peak"),
         )
         return cls(*(int(row[c]) for c in columns))
 

@@ -27,11 +27,12 @@ WRITE, READ, FLUSH = 0, 1, 2
 
 BIO = _row(
     *("ts", "sector", "sectors", "pages", "first", "device", "home_layer", "op", "fua", "tenant"),
-    *("waits", "arrived", "finished", "pending", "needs_room", "hits", "evictions"),
+    *("waits", "arrived", "finished", "pending", "needs_room", "hits", "evictions", "fills"),
     *("around", "next", "releases", "blockers", "gap"),
 )
-"""A bio. around: ALL_LAYERS or 1 + the layer that it goes around; 0: none. The last four fields
-are used in closed replay only."""
+"""A bio. fills: sectors of a read that the medium writes after it, because their pages enter the
+layer. around: ALL_LAYERS or 1 + the layer that it goes around; 0: none. The last four fields are
+used in closed replay only."""
 
 ALL_LAYERS = -1
 
@@ -47,10 +48,10 @@ each layer and disk (its dirty pages)."""
 LAYER = _row(
     *("capacity", "used", "dirties", "flying", "active", "writes", "committed", "overwritten"),
     *("destaged", "read_hits", "age_armed", "commit_armed", "high", "low", "peak"),
-    *("taken", "paused", "around", "passing"),
+    *("taken", "paused", "around", "passing", "filled"),
 )
 """A layer. around: pages written around it; passing: bios in flight that go around it; paused: the
-time until which it does not destage after them."""
+time until which it does not destage after them; filled: pages of reads that entered."""
 
 PART = _row(
     *("sector", "sectors", "op", "fua", "kind", "owner", "since", "chain", "last", "ahead"),

@@ -326,6 +326,18 @@ def test_a_sweep_tells_what_an_answer_tells_about_the_recording(trace, plan):
     assert not any(said.startswith(about[0]) for said in told['["open"]'])
 
 
+def test_answer_and_sweep_tell_what_a_layer_that_keeps_reads_writes(trace, plan):
+    text = 'model = "timed"\ncapacity = ["4K"]\nbuffer = ["{}"]\n'
+    with trace(served(0, 3)) as of:
+        accesses = page_writebacks(of, None, Identity.BLOCK, True, True)
+        for buffer, told in (("read-write", 1), ("write-only", 0)):
+            question = Question(PCM, HDD, Capacity(pages=1), buffer=buffer)
+            alone = timed.answer(question, of, accesses, Destage())["assumptions"]
+            swept = sweep.run(of, sweep.load(plan(text.format(buffer)))).attrs["assumptions"]
+            for said in (alone, swept):
+                assert sum("the pages that reads bring in" in one for one in said) == told
+
+
 @pytest.mark.parametrize(
     ("journal", "told"),
     [

@@ -18,6 +18,7 @@ from tracer.session.launch import Launch
 from tracer.session.marks import Marks
 from tracer.session.members import Members
 from tracer.session.newcomers import Newcomers
+from tracer.session.online import OnlineCpus
 from tracer.session.options import Listener, Options, Status
 from tracer.session.perf import PerfTools
 from tracer.session.python_stacks import PythonStacks
@@ -54,6 +55,7 @@ class Running:
     stacks: PythonStacks
     arrivals: Arrivals
     newcomers: Newcomers
+    online: OnlineCpus
     manifest: Manifest
     """The manifest, which is written again for each awaited container that arrives."""
     signals: Signals
@@ -75,6 +77,7 @@ def until_the_end(running: Running) -> str:
             _let_in(running)
             running.newcomers.look()
             running.marks.look()
+            running.online.look(running.place / RAW)
             if running.summary is not None:
                 running.summary.look()
             elapsed = time.monotonic() - begun

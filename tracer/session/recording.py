@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from pathlib import Path
 
 from tracer import targets as target_finder
 from tracer.probes import gpu_calls
@@ -43,6 +42,7 @@ from tracer.session.libraries import open_libraries
 from tracer.session.marks import Marks, environment_for
 from tracer.session.members import Members
 from tracer.session.newcomers import Newcomers
+from tracer.session.online import OnlineCpus
 from tracer.session.options import Listener, Options, Outcome
 from tracer.session.output import Output
 from tracer.session.paths import find_files
@@ -109,11 +109,13 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
         stack.callback(newcomers.close)
         sampler = Sampler(raw / SAMPLES, targets, options.sample_hz, options.residency)
         with_stacks = options.stacks and unnamed is None
+        online = OnlineCpus()
+        stack.callback(online.close)
         capture = Capture(
             raw,
             [PROBES[p] if with_stacks else without_stacks(PROBES[p]) for p in probes],
             options.buffer_kib,
-            _cpus(),
+            online.recorded,
             plan.choice.backend,
             options.machine,
             plan.summed_up,
@@ -146,7 +148,7 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
         newcomers.start()
         running = Running(
             options, made.place, targets, launch, capture, marks, perf, members, summary,
-            sampler, stacks, arrivals, newcomers, manifest, signals, listener,
+            sampler, stacks, arrivals, newcomers, online, manifest, signals, listener,
         )  # fmt: skip
         manifest = _capture(running, manifest)
         capture.close()
@@ -230,15 +232,6 @@ def _with_tables(running: Running, manifest: Manifest) -> Manifest:
         raise unwritten(running.options.output, error) from None
 
 
-def _cpus() -> list[int]:
-    """Returns the online CPUs."""
-    cpus: list[int] = []
-    for part in Path("/sys/devices/system/cpu/online").read_text().strip().split(","):
-        first, _, last = part.partition("-")
-        cpus += range(int(first), int(last or first) + 1)
-    return cpus
-
-
 def _capture(running: Running, manifest: Manifest) -> Manifest:
     """Records events until something ends the recording. Returns the manifest as written."""
     options, targets, launch = running.options, running.targets, running.launch
@@ -279,6 +272,7 @@ def _capture(running: Running, manifest: Manifest) -> Manifest:
         sampler.end(launch.usage if launch is not None else None)
         perf.disable()
         stats = capture.stop()
+        running.online.look(folder / RAW)
         if running.summary is not None:
             running.summary.stop()
         perf.stop()

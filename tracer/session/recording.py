@@ -252,9 +252,10 @@ def _capture(running: Running, manifest: Manifest) -> Manifest:
         manifests.write(folder, manifest)
         companions = [*perf.pids, *sampler.pids, *([capture.guardian] if capture.guardian else [])]
         own_threads = [*sampler.tids, *stacks.tids, *running.arrivals.tids]
+        ended_before = environment.ended()
         capture.start_machine(options.max_bytes, [*companions, *own_threads])
         perf.enable()
-        listed.write(folder / RAW, THREADS, environment.threads())
+        listed.write(folder / RAW, THREADS, environment.threads(ended_before))
         members.first_look(companions)
         there = target_finder.processes_with_memory(targets)
         listed.write(folder / RAW, COMPAT, filter(runs_32_bits, there))

@@ -7,6 +7,7 @@ import os
 import select
 import signal
 import time
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,6 +57,8 @@ class Running:
     arrivals: Arrivals
     newcomers: Newcomers
     online: OnlineCpus
+    without_uprobes: dict[str, Counter[str]]
+    """Counts of libraries that have no uprobes, by probe (`store.left_out`)."""
     manifest: Manifest
     """The manifest, which is written again for each awaited container that arrives."""
     signals: Signals

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -102,7 +103,7 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
         raw = made.place / RAW
         marks = Marks(raw / MARKS, raw / LIVE_MARKS)
         marks.find(targets)
-        libraries = _libraries(options, plan, marks)
+        libraries, without_uprobes = _libraries(options, plan, marks)
         probes = [name for name in plan.probes if name not in SUBJECTS or name in libraries]
         arrivals, newcomers = Arrivals(targets), Newcomers()
         stack.callback(arrivals.close)
@@ -122,6 +123,9 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
             libraries,
         )
         stack.callback(capture.close)
+        if capture.uprobes is not None:
+            for probe, count in capture.uprobes.left_out.items():
+                without_uprobes[probe]["files of the library left out: no functions found"] = count
         for fd in (fd for files in libraries.values() for fd in files):
             os.close(fd)
         summary = None
@@ -132,7 +136,8 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
         )
         manifest = first_manifest(options, probes, targets, capture, plan.choice.why)
         for absent in set(options.probes) & SUBJECTS.keys() - libraries.keys():
-            manifest["capture"]["missing"][absent] = ["no target runs its library"]
+            reasons = [f"{count} {why}" for why, count in without_uprobes[absent].items()]
+            manifest["capture"]["missing"][absent] = reasons or ["no target runs its library"]
         if plan.summed_up:
             manifest["summed_up"] = plan.summed_up
         if options.stacks:
@@ -148,7 +153,8 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
         newcomers.start()
         running = Running(
             options, made.place, targets, launch, capture, marks, perf, members, summary,
-            sampler, stacks, arrivals, newcomers, online, manifest, signals, listener,
+            sampler, stacks, arrivals, newcomers, online, without_uprobes, manifest, signals,
+            listener,
         )  # fmt: skip
         manifest = _capture(running, manifest)
         capture.close()
@@ -192,24 +198,29 @@ def _handed_over(made: Output) -> Iterator[Output]:
         made.close()
 
 
-def _libraries(options: Options, plan: Plan, marks: Marks) -> dict[str, list[int]]:
+def _libraries(
+    options: Options, plan: Plan, marks: Marks
+) -> tuple[dict[str, list[int]], dict[str, Counter[str]]]:
     """Opens the libraries for the uprobes of each probe that needs some.
 
-    Those of PyTorch are opened in processes that do not mark themselves.
+    Those of PyTorch are opened in processes that do not mark themselves. Returns the files and
+    counts of left-out files, by probe.
     """
     there = set(target_finder.processes_with_memory(plan.targets))
+    left_out: dict[str, Counter[str]] = {probe: Counter() for probe in SUBJECTS}
     found = {}
     if TORCH in plan.probes:
         # The user may ask for torch_calls by its name.
         looked_at = there if TORCH in options.probes else there - marks.marking
-        found[TORCH] = open_libraries(looked_at, TORCH_LIBRARY)
+        found[TORCH] = open_libraries(looked_at, TORCH_LIBRARY, left_out=left_out[TORCH])
     if OPENS in plan.probes:
         # A command that has not begun is a copy of this process, and has its C library.
         begin = {target.pid for target in plan.targets if target.kind == "command"}
-        found[OPENS] = open_libraries([*there, *(pid for pid in begin if pid)], C_LIBRARY)
+        looked_at = there | {pid for pid in begin if pid}
+        found[OPENS] = open_libraries(looked_at, C_LIBRARY, left_out=left_out[OPENS])
     if GPU in plan.probes:
-        found[GPU] = open_libraries(there, gpu_calls.PATH, gpu_calls.LIBRARY)
-    return {probe: files for probe, files in found.items() if files}
+        found[GPU] = open_libraries(there, gpu_calls.PATH, gpu_calls.LIBRARY, left_out[GPU])
+    return {probe: files for probe, files in found.items() if files}, left_out
 
 
 def _with_tables(running: Running, manifest: Manifest) -> Manifest:
@@ -261,6 +272,8 @@ def _capture(running: Running, manifest: Manifest) -> Manifest:
         listed.write(folder / RAW, COMPAT, filter(runs_32_bits, there))
         if capture.sees_mappings:
             left_out.note(folder / RAW, "maps", write_mappings(folder / RAW / MAPS, there))
+        for probe, counts in running.without_uprobes.items():
+            left_out.note(folder / RAW, probe, counts)
         sampler.begin()
         capture.start_targets()
         members.look_at_files()

@@ -200,7 +200,7 @@ def test_another_file_in_its_place_is_not_taken_for_it(library, mapped, tmp_path
 
 
 def in_child(function):
-    """What a function returns in a process that may do all but open mappings."""
+    """Returns the result of a function in a process that may do all but open mappings."""
     reads, writes = os.pipe()
     if not (pid := os.fork()):
         try:

@@ -186,6 +186,11 @@ class ProcessStat:
         """True once the process has begun to exit."""
         return bool(self.flags & _PF_EXITING)
 
+    @property
+    def ended(self) -> bool:
+        """True if its first thread has ended: a zombie, unless other threads live on."""
+        return self.state in ("Z", "X")
+
 
 def read_stat(pid: int) -> ProcessStat | None:
     """Returns the facts in /proc/PID/stat; None if the process is gone. Raises OSError."""

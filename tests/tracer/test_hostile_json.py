@@ -75,7 +75,8 @@ def parts_of(unit):
 
 
 @pytest.mark.parametrize(
-    "name", ["threads.json", "members.jsonl", "files.json", "descriptors.jsonl"]
+    "name",
+    ["threads.json", "members.jsonl", "files.json", "descriptors.jsonl", "new_cpus.jsonl"],
 )
 def test_a_list_of_a_few_megabytes_costs_no_gigabyte(tmp_path, name):
     raw_trace(tmp_path / "t", {0: [Page(0)]})

@@ -7,7 +7,7 @@ import pytest
 from tracer.cli.record import loss_said, refuse_loss
 from tracer.probes.errors import EventsLost
 from tracer.probes.loss import Gap
-from tracer.store.loss import summary, uncounted
+from tracer.store.loss import NEW_CPUS, of_new_cpus, summary, uncounted
 
 WHOLE = {"damaged": 0, "torn_bytes": 0, "full": []}
 PERF = SimpleNamespace(name="perf-faults-cpu0", cpu=0, last_seen=900, events=5, **WHOLE)
@@ -95,3 +95,24 @@ def test_a_refused_loss_says_how_much_of_it_is_known(counts, said):
 
 def test_a_recording_without_loss_is_not_refused():
     refuse_loss(summary([]))
+
+
+def test_a_new_cpu_has_a_gap_in_each_kind_of_stream_but_in_those_of_all_cpus(tmp_path):
+    (tmp_path / NEW_CPUS).write_text("[2,50]\n[3,700]\n")
+    everywhere = SimpleNamespace(name="ebpf-target", cpu=-1)
+    others = SimpleNamespace(name="perf-faults-cpu1", cpu=1)
+    cause = "CPU came online during the recording"
+    assert of_new_cpus(tmp_path, [*STREAMS, others, everywhere], True, 100) == [
+        Gap("perf-faults-cpu2", 2, 100, None, None, cause),
+        Gap("ftrace-target-cpu2", 2, 100, None, None, cause),
+        Gap("callgraph", 2, 100, None, None, cause),
+        Gap("perf-faults-cpu3", 3, 700, None, None, cause),
+        Gap("ftrace-target-cpu3", 3, 700, None, None, cause),
+        Gap("callgraph", 3, 700, None, None, cause),
+    ]
+
+
+def test_a_foreign_list_of_new_cpus_makes_no_more_gaps_than_there_can_be(tmp_path):
+    (tmp_path / NEW_CPUS).write_text("[2,50]\n" * 10_000)
+    streams = [SimpleNamespace(name=f"kind-{n}-cpu0", cpu=0) for n in range(10_000)]
+    assert len(of_new_cpus(tmp_path, streams, False, 100)) == 16

@@ -1,7 +1,10 @@
 """The library that a process runs is the file that it has mapped, not what its path leads to."""
 
 import os
+import shutil
 import subprocess
+from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +20,8 @@ from tracer.probes.openat import known
 from tracer.probes.symbols.elf import open_elf
 from tracer.probes.torch_calls import LIBRARY, PATH
 from tracer.probes.uprobe_place import Place
+from tracer.probes.workers.opening import open_aside
+from tracer.session import libraries
 from tracer.session.libraries import open_libraries
 from tracer.session.privileges import keep
 
@@ -55,12 +60,21 @@ class Mapping:
 
     def inodes(self):
         """Inodes of what is found to be its library."""
-        found = open_libraries([self.process.pid], PATH)
-        try:
-            return [known(fd).inode for fd in found]
-        finally:
-            for fd in found:
-                os.close(fd)
+        return inodes([self.process.pid])[0]
+
+    def inodes_and_left_out(self):
+        return inodes([self.process.pid])
+
+
+def inodes(pids):
+    """Inodes of what is found to be the processes' libraries, and counts of what is left out."""
+    left_out = Counter()
+    found = open_libraries(pids, PATH, left_out=left_out)
+    try:
+        return [known(fd).inode for fd in found], dict(left_out)
+    finally:
+        for fd in found:
+            os.close(fd)
 
 
 @pytest.fixture
@@ -111,6 +125,59 @@ def test_a_mapped_library_is_found_once(library, mapped):
     assert none == []
 
 
+@pytest.fixture
+def copies(library, tmp_path):
+    """Three builds of the library."""
+    paths = [library]
+    for name in ("second", "third"):
+        (tmp_path / name).mkdir()
+        paths.append(Path(shutil.copy(library, tmp_path / name)))
+    return paths
+
+
+def inodes_of(paths):
+    return [path.stat().st_ino for path in paths]
+
+
+@needs_binutils
+def test_every_copy_that_a_process_runs_is_found(copies, mapped):
+    for path in copies:
+        mapped(path)
+    found, left_out = mapped.inodes_and_left_out()
+    assert sorted(found) == sorted(inodes_of(copies))
+    assert left_out == {}
+
+
+@needs_binutils
+def test_more_builds_than_are_probed_are_counted_once_each(copies, monkeypatch):
+    monkeypatch.setattr(libraries, "_MOST", 2)
+    processes = [Mapping() for _ in range(4)]
+    try:
+        for mapping, path in zip(processes, [*copies, copies[2]], strict=True):
+            mapping(path)
+        found, left_out = inodes([mapping.process.pid for mapping in processes])
+    finally:
+        for mapping in processes:
+            mapping.process.kill()
+            mapping.process.communicate()
+    assert found == inodes_of(copies[:2])
+    assert left_out == {"files of the library left out: 2 others are probed": 1}
+
+
+@needs_binutils
+def test_a_process_with_more_copies_than_are_probed_is_counted(copies, mapped, monkeypatch):
+    monkeypatch.setattr(libraries, "_MOST", 2)
+    for path in copies:
+        mapped(path)
+    found, left_out = mapped.inodes_and_left_out()
+    assert len(found) == 2
+    assert left_out == {"processes with more than 2 files of the library": 1}
+
+
+def test_a_process_that_is_gone_is_nothing_left_out():
+    assert inodes([1 << 30]) == ([], {})
+
+
 @needs_binutils
 def test_another_file_in_its_place_is_not_taken_for_it(library, mapped, tmp_path):
     """Something else is mounted on the path: the way leads there, the mapping does not."""
@@ -125,14 +192,15 @@ def test_another_file_in_its_place_is_not_taken_for_it(library, mapped, tmp_path
         assert library.stat().st_ino == other.stat().st_ino
         assert mapped.inodes() == [own]
         # Without the right to open what is mapped, nothing rather than the wrong file.
-        assert in_child(mapped.inodes) == []
+        left_out = {"files of the library left out: another file has their path": 1}
+        assert in_child(mapped.inodes_and_left_out) == ([], left_out)
     finally:
         subprocess.run(["umount", str(library)], check=True)
     assert in_child(mapped.inodes) == [own]
 
 
 def in_child(function):
-    """A list of numbers from a process that may do all but open mappings."""
+    """Returns the result of a function in a process that may do all but open mappings."""
     reads, writes = os.pipe()
     if not (pid := os.fork()):
         try:
@@ -156,7 +224,36 @@ def test_a_library_of_a_file_system_in_user_space_is_left_alone(
     dead = dead_file_system(library.read_bytes(), LIBRARY)
     mapped(dead.path)
     dead.dies()
-    assert mapped.inodes() == []
+    left_out = {"files of the library left out: on a file system in user space": 1}
+    assert inodes([mapped.process.pid] * 2) == ([], left_out)
+
+
+@needs_binutils
+def test_files_that_do_not_open_in_time_are_counted_and_not_waited_for_one_by_one(
+    library,
+    mapped,
+    dead_file_system,  # noqa: F811
+    monkeypatch,
+):
+    if os.geteuid() != 0:
+        do_without("capabilities", "TRACER_REQUIRE_KERNEL", "it takes root to give them up")
+    monkeypatch.setattr(libraries, "_SECONDS", 0.2)
+    monkeypatch.setattr(libraries, "_SECONDS_IN_ALL", 0.2)
+    asked = []
+
+    def counted(find, seconds):
+        asked.append(seconds)
+        return open_aside(find, seconds)
+
+    monkeypatch.setattr(libraries, "open_aside", counted)
+    dead = [dead_file_system(library.read_bytes(), LIBRARY) for _ in range(3)]
+    for each in dead:
+        mapped(each.path)
+    for each in dead:
+        each.dies()
+    found, times = in_child(lambda: (mapped.inodes_and_left_out(), len(asked)))
+    assert found == ([], {"files of the library left out: not opened in time": 3})
+    assert times == 1
 
 
 @needs_binutils

@@ -4,7 +4,7 @@ A file is a sequence of 64-byte records and is allocated ahead in whole chunks. 
 last byte is not COMMITTED was never finished, and readers skip it. Integers are little-endian.
 
     offset  size  field
-         0     8  ts        ns of CLOCK_MONOTONIC
+         0     8  ts        ns of the machine's CLOCK_MONOTONIC (tracer.phases.clock)
          8     4  pid
         12     4  tid
         16     8  epoch     ABSENT if the mark has none

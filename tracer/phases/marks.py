@@ -12,6 +12,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, TypeVar
 
+from .clock import machine_clock
 from .format import (
     ABSENT,
     BEGIN,
@@ -48,6 +49,7 @@ _FIRST_RECORDS = 64
 _CHUNK_RECORDS = 4096
 _pack = RECORD.pack_into
 _now = time.monotonic_ns
+"""The machine's clock. `enable` changes it in a process whose time namespace has another one."""
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
@@ -57,7 +59,7 @@ class _Sink:
     def __init__(self, folder: str) -> None:
         self.folder = folder
         self._lock = threading.Lock()
-        self._begun = time.monotonic_ns()
+        self._begun = _now()
         """Time in ns. The pid and this time identify the process in the names of its files."""
         self._chunks = 0
         # Mapping, slot counter and number of slots for marks change together, in one assignment.
@@ -119,8 +121,14 @@ def enable(folder: str) -> None:
     If a file cannot be made there, all further marks are disabled. The file before it, if there
     is one, says so.
     """
-    global _sink
+    global _now, _sink
+    _now = machine_clock()
     _sink = _Sink(folder)
+
+
+def now() -> int:
+    """Returns the time in ns of a mark that were made now."""
+    return _now()
 
 
 def disable() -> None:
@@ -231,10 +239,10 @@ def phase(name: str, *, epoch: int | None = None, step: int | None = None) -> Ph
 
 def _after_fork_in_child() -> None:
     """Gives a forked child its own files. The child opens the first one at its first mark."""
-    global _thread, _sink
+    global _thread
     _thread = _Thread()
     if _sink is not None:
-        _sink = _Sink(_sink.folder)
+        enable(_sink.folder)
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

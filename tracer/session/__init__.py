@@ -4,6 +4,8 @@ recording.py        the recording itself, from the first check to the last file:
 options.py          the options, the progress and the outcome of a recording
 launch.py           a command that is forked early and waits until tracing is on
 capture.py          backends, their filters and their drain
+online.py           the CPUs at the start, and those that come online later
+libraries.py        the libraries that uprobes go into
 members.py          the processes that belong to the targets; joins.py reports joining ones
 perf.py             counters and call graphs beside the capture
 summary.py          the kernel's counts, written to a file

@@ -7,6 +7,7 @@ import os
 import select
 import signal
 import time
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from tracer.session.launch import Launch
 from tracer.session.marks import Marks
 from tracer.session.members import Members
 from tracer.session.newcomers import Newcomers
+from tracer.session.online import OnlineCpus
 from tracer.session.options import Listener, Options, Status
 from tracer.session.perf import PerfTools
 from tracer.session.python_stacks import PythonStacks
@@ -54,6 +56,9 @@ class Running:
     stacks: PythonStacks
     arrivals: Arrivals
     newcomers: Newcomers
+    online: OnlineCpus
+    without_uprobes: dict[str, Counter[str]]
+    """Counts of libraries that have no uprobes, by probe (`store.left_out`)."""
     manifest: Manifest
     """The manifest, which is written again for each awaited container that arrives."""
     signals: Signals
@@ -75,6 +80,7 @@ def until_the_end(running: Running) -> str:
             _let_in(running)
             running.newcomers.look()
             running.marks.look()
+            running.online.look(running.place / RAW)
             if running.summary is not None:
                 running.summary.look()
             elapsed = time.monotonic() - begun

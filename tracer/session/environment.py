@@ -11,6 +11,7 @@ import resource
 import stat
 import sys
 import time
+from collections.abc import Collection, Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
@@ -266,19 +267,37 @@ def _numbers(device: int) -> str:
     return f"{os.major(device)}:{os.minor(device)}"
 
 
-def threads() -> list[tuple[int, int, int, str, str | None]]:
-    """Returns every live thread: (tid, pid, ppid, comm, cgroup path)."""
+def ended() -> set[int]:
+    """Returns the processes that have ended and that nobody has waited for: zombies."""
+    found = set()
+    for pid in _pids():
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            process = read_stat(pid)
+            if process is not None and process.ended:
+                found.add(pid)
+    return found
+
+
+def _pids() -> Iterator[int]:
+    return (int(entry) for entry in os.listdir("/proc") if entry.isdigit())
+
+
+def threads(but: Collection[int] = ()) -> list[tuple[int, int, int, str, str | None]]:
+    """Returns every live thread: (tid, pid, ppid, comm, cgroup path).
+
+    Zombies in `but` are left out: they ended before the first event. Other zombies are listed,
+    because they may have events.
+    """
     found = []
-    for entry in os.listdir("/proc"):
-        if not entry.isdigit():
-            continue
-        pid = int(entry)
+    for pid in _pids():
         try:
             process = read_stat(pid)
             if process is None:
                 continue
             cgroup = _cgroup(pid)
             tids = [int(tid) for tid in os.listdir(f"/proc/{pid}/task")]
+            if pid in but and process.ended and tids == [pid]:
+                continue
         except (OSError, ValueError, IndexError):
             continue  # gone meanwhile
         for tid in tids:

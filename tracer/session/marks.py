@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 from tracer.phases import MARKS_ENV
 from tracer.phases.automatic import STARTUP, SYNCHRONIZE_ENV
-from tracer.phases.format import RECORD_BYTES
+from tracer.phases.format import RECORD_BYTES, SUFFIX
 from tracer.probes.openat import known as known_of
 from tracer.probes.openat import open_in_root
 from tracer.probes.proc import in_user_space
@@ -34,7 +34,7 @@ from tracer.store import left_out
 from tracer.store.files import create, open_regular
 from tracer.store.listed import Lines
 from tracer.store.lists import MOST_THREADS
-from tracer.store.marks import NAMES, UNKNOWN_PID
+from tracer.store.marks import NAMES, UNKNOWN_PID, last_ns
 from tracer.store.names import escaped
 from tracer.targets import Target, threads
 
@@ -318,6 +318,8 @@ class Marks:
                 if folder is not None and status.st_uid not in folder.users:
                     raise ValueError("another user's file")
                 data = _until_zeros(source)
+            if name.endswith(SUFFIX) and last_ns(data) > time.monotonic_ns():
+                raise ValueError("of another clock than this machine's")
             if self._copied_bytes + len(data) > _MAX_TOTAL:
                 raise ValueError("too much in all")
         except ValueError as error:

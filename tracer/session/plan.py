@@ -8,6 +8,7 @@ from typing import NamedTuple
 from tracer import targets as target_finder
 from tracer.phases import MARKS_ENV
 from tracer.phases.automatic import SYNCHRONIZE_ENV
+from tracer.phases.clock import offset_ns
 from tracer.probes import summaries
 from tracer.probes.backends.choice import AUTO, EBPF, NONE, Choice, choose
 from tracer.probes.catalogue import ALWAYS, PROBES, SETS
@@ -44,6 +45,7 @@ class Plan(NamedTuple):
 
 def plan(options: Options) -> Plan:
     """Checks the options and finds the targets. Raises UsageError for options that do not fit."""
+    _need_clock_of_events()
     choice, refused = _choice(options)
     probes = list(ALWAYS) if choice.backend == NONE else _probes(options.probes)
     summed_up = _summed_up(probes, choice.backend) if options.summary else []
@@ -85,6 +87,15 @@ def plan(options: Options) -> Plan:
         raise UsageError("--baseload records samples only", "leave out --sample-hz 0")
     check_trace(options.output, options.force)
     return Plan(choice, probes, summed_up, targets, refused)
+
+
+def _need_clock_of_events() -> None:
+    """Raises FeatureMissing in a time namespace with another clock than the kernel's events."""
+    if ahead := offset_ns():
+        raise FeatureMissing(
+            f"the clock of this time namespace differs from that of events by {ahead / 1e9:g} s",
+            "run tracer in the machine's own time namespace",
+        )
 
 
 def _choice(options: Options) -> tuple[Choice, TracerError | None]:

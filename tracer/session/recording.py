@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from pathlib import Path
 
 from tracer import targets as target_finder
 from tracer.probes import gpu_calls
@@ -43,6 +43,7 @@ from tracer.session.libraries import open_libraries
 from tracer.session.marks import Marks, environment_for
 from tracer.session.members import Members
 from tracer.session.newcomers import Newcomers
+from tracer.session.online import OnlineCpus
 from tracer.session.options import Listener, Options, Outcome
 from tracer.session.output import Output
 from tracer.session.paths import find_files
@@ -102,24 +103,29 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
         raw = made.place / RAW
         marks = Marks(raw / MARKS, raw / LIVE_MARKS)
         marks.find(targets)
-        libraries = _libraries(options, plan, marks)
+        libraries, without_uprobes = _libraries(options, plan, marks)
         probes = [name for name in plan.probes if name not in SUBJECTS or name in libraries]
         arrivals, newcomers = Arrivals(targets), Newcomers()
         stack.callback(arrivals.close)
         stack.callback(newcomers.close)
         sampler = Sampler(raw / SAMPLES, targets, options.sample_hz, options.residency)
         with_stacks = options.stacks and unnamed is None
+        online = OnlineCpus()
+        stack.callback(online.close)
         capture = Capture(
             raw,
             [PROBES[p] if with_stacks else without_stacks(PROBES[p]) for p in probes],
             options.buffer_kib,
-            _cpus(),
+            online.recorded,
             plan.choice.backend,
             options.machine,
             plan.summed_up,
             libraries,
         )
         stack.callback(capture.close)
+        if capture.uprobes is not None:
+            for probe, count in capture.uprobes.left_out.items():
+                without_uprobes[probe]["files of the library left out: no functions found"] = count
         for fd in (fd for files in libraries.values() for fd in files):
             os.close(fd)
         summary = None
@@ -130,7 +136,8 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
         )
         manifest = first_manifest(options, probes, targets, capture, plan.choice.why)
         for absent in set(options.probes) & SUBJECTS.keys() - libraries.keys():
-            manifest["capture"]["missing"][absent] = [_NO_LIBRARY]
+            reasons = [f"{count} {why}" for why, count in without_uprobes[absent].items()]
+            manifest["capture"]["missing"][absent] = reasons or [_NO_LIBRARY]
         if plan.summed_up:
             manifest["summed_up"] = plan.summed_up
         if options.stacks:
@@ -146,7 +153,8 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
         newcomers.start()
         running = Running(
             options, made.place, targets, launch, capture, marks, perf, members, summary,
-            sampler, stacks, arrivals, newcomers, manifest, signals, listener,
+            sampler, stacks, arrivals, newcomers, online, without_uprobes, manifest, signals,
+            listener,
         )  # fmt: skip
         manifest = _capture(running, manifest)
         capture.close()
@@ -193,24 +201,29 @@ def _handed_over(made: Output) -> Iterator[Output]:
         made.close()
 
 
-def _libraries(options: Options, plan: Plan, marks: Marks) -> dict[str, list[int]]:
+def _libraries(
+    options: Options, plan: Plan, marks: Marks
+) -> tuple[dict[str, list[int]], dict[str, Counter[str]]]:
     """Opens the libraries for the uprobes of each probe that needs some.
 
-    Those of PyTorch are opened in processes that do not mark themselves.
+    Those of PyTorch are opened in processes that do not mark themselves. Returns the files and
+    counts of left-out files, by probe.
     """
     there = set(target_finder.processes_with_memory(plan.targets))
+    left_out: dict[str, Counter[str]] = {probe: Counter() for probe in SUBJECTS}
     found = {}
     if TORCH in plan.probes:
         # The user may ask for torch_calls by its name.
         looked_at = there if TORCH in options.probes else there - marks.marking
-        found[TORCH] = open_libraries(looked_at, TORCH_LIBRARY)
+        found[TORCH] = open_libraries(looked_at, TORCH_LIBRARY, left_out=left_out[TORCH])
     if OPENS in plan.probes:
         # A command that has not begun is a copy of this process, and has its C library.
         begin = {target.pid for target in plan.targets if target.kind == "command"}
-        found[OPENS] = open_libraries([*there, *(pid for pid in begin if pid)], C_LIBRARY)
+        looked_at = there | {pid for pid in begin if pid}
+        found[OPENS] = open_libraries(looked_at, C_LIBRARY, left_out=left_out[OPENS])
     if GPU in plan.probes:
-        found[GPU] = open_libraries(there, gpu_calls.PATH, gpu_calls.LIBRARY)
-    return {probe: files for probe, files in found.items() if files}
+        found[GPU] = open_libraries(there, gpu_calls.PATH, gpu_calls.LIBRARY, left_out[GPU])
+    return {probe: files for probe, files in found.items() if files}, left_out
 
 
 def _with_tables(running: Running, manifest: Manifest) -> Manifest:
@@ -233,15 +246,6 @@ def _with_tables(running: Running, manifest: Manifest) -> Manifest:
         raise unwritten(running.options.output, error) from None
 
 
-def _cpus() -> list[int]:
-    """Returns the online CPUs."""
-    cpus: list[int] = []
-    for part in Path("/sys/devices/system/cpu/online").read_text().strip().split(","):
-        first, _, last = part.partition("-")
-        cpus += range(int(first), int(last or first) + 1)
-    return cpus
-
-
 def _capture(running: Running, manifest: Manifest) -> Manifest:
     """Records events until something ends the recording. Returns the manifest as written."""
     options, targets, launch = running.options, running.targets, running.launch
@@ -262,14 +266,17 @@ def _capture(running: Running, manifest: Manifest) -> Manifest:
         manifests.write(folder, manifest)
         companions = [*perf.pids, *sampler.pids, *([capture.guardian] if capture.guardian else [])]
         own_threads = [*sampler.tids, *stacks.tids, *running.arrivals.tids]
+        ended_before = environment.ended()
         capture.start_machine(options.max_bytes, [*companions, *own_threads])
         perf.enable()
-        listed.write(folder / RAW, THREADS, environment.threads())
+        listed.write(folder / RAW, THREADS, environment.threads(ended_before))
         members.first_look(companions)
         there = target_finder.processes_with_memory(targets)
         listed.write(folder / RAW, COMPAT, filter(runs_32_bits, there))
         if capture.sees_mappings:
             left_out.note(folder / RAW, "maps", write_mappings(folder / RAW / MAPS, there))
+        for probe, counts in running.without_uprobes.items():
+            left_out.note(folder / RAW, probe, counts)
         sampler.begin()
         capture.start_targets()
         members.look_at_files()
@@ -282,6 +289,7 @@ def _capture(running: Running, manifest: Manifest) -> Manifest:
         sampler.end(launch.usage if launch is not None else None)
         perf.disable()
         stats = capture.stop()
+        running.online.look(folder / RAW)
         if running.summary is not None:
             running.summary.stop()
         perf.stop()

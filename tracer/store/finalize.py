@@ -264,6 +264,8 @@ def _decode(
     tables[PHASES.name] = {"rows": found, "bytes": size}
     last_event = max((stream.last_seen for stream in streams), default=0) or None
     gaps = [*_gaps(manifest, timeline), *membership.gaps, *not_kept]
+    callgraphs = "callgraphs" in manifest.get("perf", {})
+    gaps += loss.of_new_cpus(folder / RAW, streams, callgraphs, start)
     gaps += left_out.gaps(folder / RAW, start, end)
     gaps += left_out.of("marks", lost, start, end)
     tables |= perf.decode(folder / RAW, manifest, building, gaps, progress, symbols)

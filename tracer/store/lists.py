@@ -24,6 +24,9 @@ process only makes processes for a target; number of the cgroup hierarchy that i
 -1 for descent; ns of its start, to a clock tick; true if its events were not recorded before the
 look). Pid 0 marks the time at which the recording of the targets' events begins."""
 
+CpuFacts = tuple[Annotated[int, Field(ge=0, lt=1 << 15)], Count]
+"""A CPU that came online during the recording: (its number, the last ns at which it was not)."""
+
 MOST_THREADS = 1 << 16
 """Most threads of one process in `MarkFacts`."""
 

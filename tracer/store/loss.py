@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import islice
+from pathlib import Path
 
 import pyarrow as pa
 
+from tracer.probes.backends.perf_tools.perf_data import STREAM as CALL_GRAPHS
 from tracer.probes.backends.timeline import RawStream
 from tracer.probes.loss import TABLE, Gap, fitting
 from tracer.probes.symbols.budget import Reason
+from tracer.store import listed
+from tracer.store.lists import CpuFacts
 from tracer.store.manifest_parts import LossFacts
+
+NEW_CPUS = "new_cpus.jsonl"
+"""The list of the CPUs that came online during the recording (`CpuFacts`)."""
 
 _SYMBOLS = "symbols"
 _MISSING = "missing from file"
+_MOST_KINDS = 16
+"""Most kinds of streams of one CPU: there are seven, and a foreign trace may name any number."""
+_NEW_CPU = "CPU came online during the recording"
 _AT_THE_END = ("never read", "torn end", _MISSING)
 
 
@@ -56,6 +67,24 @@ def uncounted(
                     start, end = stream.full[0][0], stream.full[-1][1]
                 found.append(Gap(stream.name, stream.cpu, start, end, count, cause))
     return found
+
+
+def of_new_cpus(
+    raw: Path, streams: Iterable[RawStream], callgraphs: bool, start_ns: int
+) -> list[Gap]:
+    """Returns a gap for each CPU that came online during the recording and each kind of stream.
+
+    Only the CPUs of the start have streams, and `perf record`'s call graphs are of them, too.
+    Raises BadTrace if the list is damaged.
+    """
+    cpus = dict(listed.read(raw / NEW_CPUS, CpuFacts))
+    kinds = dict.fromkeys(s.name.removesuffix(str(s.cpu)) for s in streams if s.cpu >= 0)
+    gaps = []
+    for cpu, absent_ns in cpus.items():
+        names = [f"{kind}{cpu}" for kind in islice(kinds, _MOST_KINDS)]
+        for name in [*names, CALL_GRAPHS] if callgraphs else names:
+            gaps.append(Gap(name, cpu, max(absent_ns, start_ns), None, None, _NEW_CPU))
+    return gaps
 
 
 def of_functions(left_out: Mapping[Reason, int], start_ns: int, end_ns: int | None) -> list[Gap]:

@@ -329,6 +329,12 @@ def _all_series(folder: Path, names: Iterable[MarkFacts], lost: Counter[str]) ->
         yield _Series(pid, paths, own, begun, threads_here, parents)
 
 
+def last_ns(data: bytes) -> int:
+    """Returns the latest time in ns of the committed marks in a file; 0 if it has none."""
+    records = np.frombuffer(data, _RECORD, count=len(data) // RECORD_BYTES)
+    return int(records["ts"][records["committed"] == COMMITTED].max(initial=0))
+
+
 def read_notes(folder: Path) -> list[str]:
     """Returns the processes' notes about parts of PyTorch that could not be marked, each once."""
     found: dict[str, None] = {}

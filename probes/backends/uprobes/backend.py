@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections import Counter
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
@@ -28,7 +29,8 @@ _KIB = 512
 class Uprobes:
     """Events at places in libraries that are open; made, none is let in yet.
 
-    `unavailable` tells for each probe without events why it has none.
+    `unavailable` tells for each probe without events why it has none. `left_out` counts the files
+    of the other probes in which their functions were not found.
     """
 
     def __init__(
@@ -39,6 +41,7 @@ class Uprobes:
         self.formats: dict[str, str] = {}
         self.layout: dict[str, str] = {}
         self.unavailable: dict[str, str] = {}
+        self.left_out: Counter[str] = Counter()
         self.instance: Instance | None = None
         self._group: Group | None = None
         try:
@@ -64,14 +67,16 @@ class Uprobes:
         """Returns the events of a probe, whose names in tracefs are their keys."""
         system, places = SUBJECTS[probe]
         found = set()
-        try:
-            for library in files:
+        why = "the library has none of the functions"
+        for library in files:
+            try:
                 found |= self._place(group, library, places)
-        except FeatureMissing as error:
-            self.unavailable[probe] = str(error)
-            return {}
+            except FeatureMissing as error:
+                why = str(error)
+                self.left_out[probe] += 1
         if not found:
-            self.unavailable[probe] = "the library has none of the functions"
+            del self.left_out[probe]
+            self.unavailable[probe] = why
         return {event: f"{system}:{event}" for event in found}
 
     def _place(self, group: Group, library: int, places: Mapping[str, Place]) -> set[str]:

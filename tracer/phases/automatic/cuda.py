@@ -18,7 +18,6 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable
-from time import monotonic_ns
 from types import ModuleType
 from typing import Any
 
@@ -84,7 +83,7 @@ class GpuTimes:
         if self._synchronize:
             self._cuda.synchronize()
         if begun is not None:
-            self._thread.pending.append((name, monotonic_ns(), begun, ended))
+            self._thread.pending.append((name, marks.now(), begun, ended))
 
     def _capturing(self) -> bool:
         """Returns whether calls go into a CUDA graph. If so, drops the phases that had begun."""

@@ -23,6 +23,7 @@ from tracer.probes.errors import ExitCode, Interrupted, TracerError
 from tracer.probes.notice import show_notices
 from tracer.probes.text import printable
 from tracer.store.interrupt import FirstSignal
+from tracer.store.names import refuse_empty
 from tracer.version import VERSION
 
 GROUP = "tracer.commands"
@@ -277,6 +278,12 @@ def one_of(names: Iterable[str]) -> str:
     """Returns "a, b or c" for a help text."""
     *others, last = names
     return f"{', '.join(others)} or {last}" if others else last
+
+
+def named_path(name: str) -> Path:
+    """Returns the path that an argument names. Raises UsageError if it is empty."""
+    refuse_empty(name)
+    return Path(name)
 
 
 def say(text: str) -> None:

@@ -7,12 +7,14 @@ from typing import Annotated
 
 import typer
 
-from tracer.cli.main import say
-from tracer.cli.opening import TracePath
+from tracer.cli.main import named_path, say
 
 
 def pack(
-    trace: TracePath,
+    trace: Annotated[
+        Path,
+        typer.Argument(parser=named_path, metavar="T", help="Trace directory.", show_default=False),
+    ],
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", metavar="FILE", help="File to write; default: T.tar.zst."),
@@ -47,7 +49,10 @@ def pack(
 
 def unpack(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="Pack to unpack.", show_default=False)
+        Path,
+        typer.Argument(
+            parser=named_path, metavar="FILE", help="Pack to unpack.", show_default=False
+        ),
     ],
     output: Annotated[
         Path | None,

@@ -36,11 +36,14 @@ def pack(
 
       tracer pack run.trace -o run.trace.tar.zst
     """
+    from tracer.probes.errors import UsageError
     from tracer.sizes import show_size
     from tracer.store.files import writing
-    from tracer.store.packing import SUFFIX
+    from tracer.store.packing import SUFFIX, is_pack
     from tracer.store.packing import pack as pack_trace
 
+    if is_pack(trace):
+        raise UsageError(f"{trace} is a pack already", f"unpack it with: tracer unpack {trace}")
     target = output or Path(f"{trace.resolve().name}{SUFFIX}")
     with writing(target):
         size = pack_trace(trace, target, raw, force)

@@ -75,11 +75,8 @@ def pack(folder: Path, output: Path, raw: bool = False, force: bool = False) -> 
     """Packs the trace `folder` into the file `output`. Returns its size in bytes.
 
     `raw` includes the raw streams, from which tables can be made again. Raises UsageError if
-    `output` exists and `force` is not given, if `folder` is a pack already, or if the trace is
-    still being recorded.
+    `output` exists and `force` is not given, or if the trace is still being recorded.
     """
-    if is_pack(folder):
-        raise UsageError(f"{folder} is a pack already", f"unpack it with: tracer unpack {folder}")
     if output.is_symlink() or output.is_dir() or (output.exists() and not force):
         raise UsageError(f"{output} exists", "give another name with -o, or --force")
     if not output.absolute().parent.is_dir():

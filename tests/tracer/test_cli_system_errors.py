@@ -60,3 +60,30 @@ def test_a_deleted_current_folder_is_named(tmp_path, words):
         "tracer: the current folder: No such file or directory; "
         "it was deleted: change to one that exists (cd)"
     )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("record", "--container", "x"), ("workload", "run", "lenet", "--containers", "1")],
+    ids=lambda words: words[0],
+)
+def test_without_a_docker_daemon_both_verbs_have_one_status(tracer, tmp_path, words):
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    nowhere = f"unix://{tmp_path}/none.sock"
+    ran = tracer(*words, status=5, env={**os.environ, "DOCKER_HOST": nowhere})
+    assert "no Docker daemon answers at " in ran.err
+    assert ran.err.count("\n") == 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="others are refused in other words")
+@pytest.mark.parametrize(
+    "words",
+    [("report", FIXTURE, "--html"), ("workload", "run", "lenet", "--output")],
+    ids=lambda words: words[0],
+)
+def test_a_place_that_takes_no_file_is_a_matter_of_permission(tracer, words):
+    """Nobody makes files in sysfs, root neither."""
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    ran = tracer(*words, "/sys/never", status=3)
+    assert "/sys/never: " in ran.err
+    assert ran.err.count("\n") == 1

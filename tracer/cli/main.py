@@ -311,8 +311,8 @@ def _open_standard_streams() -> None:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
             os.set_inheritable(fd, True)
             setattr(sys, name, os.fdopen(fd, "r" if fd == 0 else "w", closefd=False))
-    if sys.stdout is sys.__stdout__ and sys.stdout.fileno() == 1:
-        out = sys.stdout
+    out = sys.__stdout__
+    if out is not None and sys.stdout is out and out.fileno() == 1:
         sys.stdout = io.TextIOWrapper(
             io.BufferedWriter(_Output(1, "w", closefd=False)),
             out.encoding,

@@ -26,6 +26,24 @@ class BrokenJobError(JobError):
     exit_code = ExitCode.FAILURE
 
 
+class RefusedJobError(JobError):
+    """A right that this user lacks. Exits with ExitCode.NO_PERMISSION."""
+
+    exit_code = ExitCode.NO_PERMISSION
+
+
+class MissingFeatureError(JobError):
+    """A program or a daemon that a job needs and that is not there. Exits with FEATURE_MISSING."""
+
+    exit_code = ExitCode.FEATURE_MISSING
+
+
+def kind_of(status: int) -> type[JobError]:
+    """Returns the class of the error with which a process of the same job has exited."""
+    kinds = (RefusedJobError, MissingFeatureError)
+    return next((kind for kind in kinds if kind.exit_code == status), JobError)
+
+
 def require_torch() -> None:
     """Raises JobError without PyTorch, which makes the data of each job."""
     if find_spec("torch") is None:
@@ -43,4 +61,5 @@ def explained(what: str, mend: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise JobError(f"{what}: {error.strerror or error}", mend) from error
+        kind = RefusedJobError if isinstance(error, PermissionError) else JobError
+        raise kind(f"{what}: {error.strerror or error}", mend) from error

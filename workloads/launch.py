@@ -31,7 +31,7 @@ from tracer.workloads.containers.versions import (
     require_same,
     versions,
 )
-from tracer.workloads.errors import REACHED, BrokenJobError, JobError, took_too_long
+from tracer.workloads.errors import REACHED, BrokenJobError, JobError, kind_of, took_too_long
 from tracer.workloads.modes.cgroups import entering, out_of_memory
 from tracer.workloads.run_folder import run_folder
 from tracer.workloads.serving import unix
@@ -134,7 +134,7 @@ def prepare(job: Job) -> Job:
     made = sessions.run(_workloads(command), job.note)
     summary = _summary(made.stdout)
     if made.returncode or summary is None:
-        raise JobError(_last_words(made.stderr))
+        raise kind_of(made.returncode)(_last_words(made.stderr))
     weights = summary["weights"]
     assert isinstance(weights, dict)  # our own process wrote it
     return replace(job, data=Path(str(summary["data"])), weights=weights)

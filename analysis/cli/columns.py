@@ -7,10 +7,18 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 from tracer.probes.errors import UsageError
-from tracer.probes.schema import Column
+from tracer.probes.schema import Column, Type
 
 _WIDTH = 78
 _INDENT = 4
+_OF_PHASES = (
+    Column("phase", Type.TEXT, "innermost phase at the row's time"),
+    Column("stage", Type.TEXT, "data_load, model_load, train or inference around it"),
+    Column("epoch", Type.INT64, "epoch, from 0"),
+    Column("pass", Type.INT64, "pass of the process that marks it, from 1"),
+    Column("step", Type.INT64, "step, from 0"),
+)
+"""Columns that TABLE_in_phase adds to those of a table."""
 
 
 def described(name: str) -> str:
@@ -33,6 +41,32 @@ def described(name: str) -> str:
         found = ALL_TABLES[name]
         about = f"{found.doc} Recorded with {found.option}." if found.option else found.doc
         return _page(name, about, found.columns, found.example)
+    raise unknown_table(name, list(ALL_TABLES))
+
+
+def column_rows(name: str) -> list[dict[str, str | None]]:
+    """Returns a row for each column of a table or view: name, type, unit (None: none), and doc.
+
+    Raises UsageError if there is none of this name.
+    """
+    return [
+        {"name": one.name, "type": one.type.value, "unit": one.unit or None, "doc": one.doc}
+        for one in _columns(name)
+    ]
+
+
+def _columns(name: str) -> tuple[Column, ...]:
+    from tracer.analysis.views.catalogue import VIEWS
+    from tracer.analysis.views.in_phase import IN_PHASE, SUFFIX
+    from tracer.store.trace import ALL_TABLES
+
+    if (table := name.removesuffix(SUFFIX)) != name and table in IN_PHASE:
+        kept = (one for one in _columns(table) if one.name != "phase")
+        return (*kept, *_OF_PHASES)
+    if name in VIEWS:
+        return VIEWS[name].columns
+    if name in ALL_TABLES:
+        return ALL_TABLES[name].columns
     raise unknown_table(name, list(ALL_TABLES))
 
 

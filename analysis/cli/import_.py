@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tracer.cli.main import say, verb
+from tracer.cli.main import named_path, say, verb
 
 
 def _formats() -> str:
@@ -20,7 +20,10 @@ def _formats() -> str:
 @verb(epilog=_formats)
 def import_trace(
     source: Annotated[
-        Path, typer.Argument(metavar="FILE", help="File to import.", show_default=False)
+        Path,
+        typer.Argument(
+            parser=named_path, metavar="FILE", help="File to import.", show_default=False
+        ),
     ],
     output: Annotated[
         Path, typer.Option("-o", "--output", metavar="DIR.trace", help="Trace to write.")

@@ -24,6 +24,7 @@ def check_output(output: Path, force: bool, json: bool) -> None:
 def write_page(text: str, output: Path) -> None:
     """Writes a page with mode 0600 and reports its size on stderr; writes it to stdout if `-`."""
     from tracer.cli.main import say
+    from tracer.probes.errors import PermissionMissing
     from tracer.sizes import show_size
     from tracer.store.files import as_invoking_user, write_whole
 
@@ -36,7 +37,8 @@ def write_page(text: str, output: Path) -> None:
         with as_invoking_user():
             write_whole(output, page)
     except OSError as error:
-        raise UsageError(
+        kind = PermissionMissing if isinstance(error, PermissionError) else UsageError
+        raise kind(
             f"cannot write {output}: {error.strerror}", "name another file with --html"
         ) from None
     say(f"{output}: {show_size(len(page))}")

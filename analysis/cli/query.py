@@ -12,7 +12,6 @@ import typer
 
 from tracer.analysis.cli.many import Scheduler, opened_here, shown_reading
 from tracer.cli.main import verb
-from tracer.cli.opening import AsJson
 
 if TYPE_CHECKING:
     import duckdb
@@ -60,37 +59,43 @@ def _complete(incomplete: str) -> list[str]:
     return [before + name for name in sorted(tables | named) if name.startswith(word)]
 
 
-def _show_columns(name: str | None) -> None:
-    if name is None:
-        return
-    from tracer.analysis.cli.columns import described
+def _print_columns(name: str, json: bool, csv: bool) -> None:
+    from tracer.analysis.cli.columns import column_rows, described
 
-    typer.echo(described(name))
-    raise typer.Exit
+    if not json and not csv:
+        typer.echo(described(name))
+        return
+    rows = column_rows(name)
+    if json:
+        from tracer.store.trace import dump
+
+        typer.echo(dump(rows))
+        return
+    import pandas as pd
+
+    _print_csv(pd.DataFrame(rows))
 
 
 @verb(epilog=_examples)
 def query(
     trace: Annotated[
-        str,
+        str | None,
         typer.Argument(metavar="T", help="Trace, pack, folder of traces, URL.", show_default=False),
-    ],
+    ] = None,
     sql: Annotated[
-        str,
+        str | None,
         typer.Argument(
             metavar="SQL", help="Query; -: read it from stdin.", autocompletion=_complete
         ),
-    ],
+    ] = None,
     scheduler: Scheduler = None,
-    json: AsJson = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON list of rows.")] = False,
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     columns: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            is_eager=True,
-            callback=_show_columns,
-            help="Print the columns of a table or view, with units. Needs no trace.",
+            help="Print the columns of a table or view, with units. Takes no trace and no query.",
         ),
     ] = None,
 ) -> None:
@@ -115,6 +120,12 @@ def query(
 
     if json and csv:
         raise UsageError("--json and --csv cannot be combined", "give one of them")
+    if columns is not None:
+        _print_columns(columns, json, csv)
+        return
+    if trace is None or sql is None:
+        what = "trace" if trace is None else "query"
+        raise UsageError(f"no {what} is given", 'e.g. tracer query T "SELECT count(*) FROM block"')
     text = sys.stdin.read() if sql == "-" else sql
     if not text.strip():
         raise UsageError("the query is empty", "e.g. SELECT count(*) FROM syscalls")

@@ -11,23 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from tracer.analysis.cli.many import Locations, Scheduler, opened_here
+from tracer.analysis.cli.simulate_options import Model, refuse_set_by_file, refuse_unused
+from tracer.analysis.cli.simulate_sweep import simulate_sweep
 from tracer.cli.main import one_of, verb
 from tracer.cli.opening import AsJson
 
 if TYPE_CHECKING:
     from tracer.analysis.flushlayer.answers.question import Question
     from tracer.store.trace import Trace
-from tracer.analysis.cli.simulate_sweep import refuse_set_by_file, simulate_sweep
 
 Choice = TypeVar("Choice", bound=StrEnum)
-
-
-class Model(StrEnum):
-    """The models of the flush layer."""
-
-    PAPER = "paper"
-    CURVE = "curve"
-    TIMED = "timed"
 
 
 _MODELS = (
@@ -69,21 +62,25 @@ def simulate(
         str | None,
         typer.Option(
             metavar="SIZE",
-            help="Size of the layer, e.g. 64M. Default: a quarter of the distinct pages written.",
+            help="paper, timed: size of the layer, e.g. 64M. Default: a quarter of the distinct "
+            "pages written.",
             rich_help_panel=_LAYER,
         ),
     ] = None,
     capacity_pages: Annotated[
         int | None,
         typer.Option(
-            metavar="N", help="Size of the layer in pages of 4096 bytes.", rich_help_panel=_LAYER
+            metavar="N",
+            help="paper, timed: size of the layer in pages of 4096 bytes.",
+            rich_help_panel=_LAYER,
         ),
     ] = None,
     capacity_share: Annotated[
         float | None,
         typer.Option(
             metavar="SHARE",
-            help="Size of the layer as a share of the distinct pages written, e.g. 0.25.",
+            help="paper, timed: size of the layer as a share of the distinct pages written, "
+            "e.g. 0.25.",
             rich_help_panel=_LAYER,
         ),
     ] = None,
@@ -222,10 +219,12 @@ def simulate(
         refuse_set_by_file(context)
         simulate_sweep(sources, config, dev, all_writers, scheduler, html, json)
         return
-    if len(sources) > 1 or scheduler is not None:
+    if len(sources) > 1:
         raise UsageError(
             "only one trace can be simulated without --config", "name one trace, or give --config"
         )
+    if scheduler is not None:
+        raise UsageError("--scheduler needs --config", "leave out --scheduler, or give --config")
 
     chosen = _one_of(Model, model, "model")
     question = _question(
@@ -233,6 +232,7 @@ def simulate(
     )
     rule = policy_called(destage)
     _check_wanted(wanted)
+    refuse_unused(context, chosen)
     with opened_here(sources[0]) as opened:
         _check_devices(opened, dev or ())
         facts = {

@@ -15,24 +15,6 @@ if TYPE_CHECKING:
     from tracer.analysis.scale.sources import Source
 
 
-_OF_A_SWEEP = (
-    *("model", "capacity", "capacity_pages", "capacity_share", "wanted", "policy", "buffer"),
-    *("identity", "medium", "disk", "devices", "destage", "partitioned"),
-)
-"""Parameters that a file for --config replaces."""
-
-
-def refuse_set_by_file(context: typer.Context) -> None:
-    """Raises UsageError if the command line has an option that a file for --config replaces."""
-    from tracer.probes.errors import UsageError
-
-    for name in _OF_A_SWEEP:
-        source = context.get_parameter_source(name)
-        if source is not None and source.name == "COMMANDLINE":
-            option = f"--{name.replace('_', '-')}"
-            raise UsageError(f"--config sets what {option} sets, too", f"leave out {option}")
-
-
 def simulate_sweep(
     sources: list[Source],
     config: Path,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tracer.cli.main import named_path
 from tracer.probes.errors import UsageError
 
 if TYPE_CHECKING:
@@ -20,7 +21,10 @@ _MOST_LISTED = 100
 
 
 def report(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a study that has run.")],
+    folder: Annotated[
+        Path,
+        typer.Argument(parser=named_path, metavar="DIR", help="Folder of a study that has run."),
+    ],
     output: Annotated[
         Path | None,
         typer.Option(

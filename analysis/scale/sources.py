@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tracer.analysis.scale import remote
 from tracer.probes.errors import BadTrace, PermissionMissing, TracerError, UsageError
 from tracer.store.manifest import FILE as MANIFEST
-from tracer.store.names import escaped
+from tracer.store.names import escaped, refuse_empty
 from tracer.store.packing import SUFFIX, is_pack, open_pack
 from tracer.store.trace import Trace
 
@@ -46,11 +46,12 @@ class Source:
 def find_traces(locations: Sequence[str]) -> list[Source]:
     """Returns the traces at these locations, in their order. Traces of a folder are sorted by name.
 
-    Raises BadTrace if a location contains no trace or cannot be read, UsageError if its kind of URL
-    is not supported.
+    Raises BadTrace if a location contains no trace or cannot be read, UsageError if it is empty or
+    its kind of URL is not supported.
     """
     found: list[tuple[str, str]] = []
     for location in locations:
+        refuse_empty(location)
         if remote.is_url(location):
             found += remote.list_remote(location, _DEEPEST)
         else:

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import ROOT
 from tests.support.pages import Page, raw_trace
+
+FIXTURES = ROOT / "fixtures"
 
 
 def one_line(text):
@@ -62,6 +65,23 @@ class TestNobody:
         ran = nobody("clean")
         assert ran.returncode == 3, ran.stderr
         one_line(ran.stderr)
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            ("export", FIXTURES / "lenet.trace", "-o", "/never"),
+            ("pack", FIXTURES / "lenet.trace", "-o", "/never"),
+            ("import", FIXTURES / "exchange/load.blkparse.txt", "-o", "/never"),
+            ("study", "run", "quick", "-o", "/never"),
+        ],
+        ids=lambda words: words[0],
+    )
+    def test_an_unwritable_output_has_one_status(self, nobody, words):
+        ran = nobody(*words)
+        assert ran.returncode == 3, ran.stderr
+        said = one_line(ran.stderr)
+        assert "/never" in said and "Permission denied" in said
+        assert not Path("/never").exists()
 
     def test_a_foreign_trace_may_not_be_read(self, nobody, tmp_path):
         raw_trace(tmp_path / "t", {0: [Page(0)]})

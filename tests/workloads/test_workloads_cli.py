@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tracer.workloads.errors import RefusedJobError, kind_of
 from tracer.workloads.progress import Progress
 
 pytestmark = pytest.mark.slow
@@ -162,6 +163,15 @@ def test_an_unwritable_file_is_reported(command, tmp_path: Path, name: str):
     assert answer.status == 2
     assert answer.err.startswith(f"error: cannot write {tmp_path / name}: ")
     assert answer.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("verb", ["train", "prepare"])
+def test_a_folder_that_nobody_may_make_is_a_matter_of_permission(command, verb: str):
+    """Nobody makes folders in sysfs, root neither."""
+    answer = command(verb, "lenet", "--output", "/sys/never")
+    assert answer.status == 3
+    assert answer.err.startswith("error: cannot make the output folder /sys/never: ")
+    assert kind_of(answer.status) is RefusedJobError
 
 
 def test_ctrl_c_ends_the_job_and_its_workers_quietly(start, tmp_path: Path):

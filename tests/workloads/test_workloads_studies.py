@@ -1,6 +1,7 @@
 """Declarations of studies: the runs that their factors make, and refused declarations."""
 
 import json
+import math
 from collections import Counter
 
 import pytest
@@ -59,6 +60,24 @@ def test_the_order_depends_only_on_the_seed(declared):
 def test_given_values_replace_declared_ones(declared):
     loaded = declared(TWO, scale=0.01, repeats=1)
     assert (loaded.scale, loaded.repeats, len(loaded.runs)) == (0.01, 1, 6)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"scale": math.nan}, "--scale nan is not a number above 0, up to 100; give e.g. 0.01"),
+        ({"scale": 0.0}, "--scale 0.0 is not a number above 0, up to 100; give e.g. 0.01"),
+        (
+            {"time_scale": -1.0},
+            "--time-scale -1.0 is not a number above 0, up to 100; give e.g. 0.1",
+        ),
+        ({"repeats": 1001}, "--repeats 1001 is not a whole number from 1 to 1000; give e.g. 5"),
+    ],
+)
+def test_an_impossible_option_is_named_and_not_the_file(given, said):
+    with pytest.raises(JobError) as refused:
+        study.load("quick", **given)
+    assert str(refused.value) == said
 
 
 def test_factors_are_options_of_the_job(declared):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import atexit
 import contextlib
+import errno
 import gc
+import io
 import os
 import signal
 import sys
@@ -23,9 +25,11 @@ from tracer.probes.errors import ExitCode, Interrupted, TracerError
 from tracer.probes.notice import show_notices
 from tracer.probes.text import printable
 from tracer.store.interrupt import FirstSignal
+from tracer.store.names import refuse_empty
 from tracer.version import VERSION
 
 GROUP = "tracer.commands"
+_STDOUT = "standard output"
 _ORDER = (
     "doctor", "record", "list", "info", "report", "explain", "compare", "predict", "simulate",
     "calibrate", "query", "import", "export", "pack", "unpack", "workload", "study", "clean",
@@ -212,13 +216,15 @@ def main() -> None:
         show_notices(lambda text: say(f"tracer: {text}"))
     try:
         with terminable():
-            app()
+            _run()
     except TracerError as error:
         _complain(error.exit_code, str(error))
     except KeyboardInterrupt:
         _complain(ExitCode.ABORTED, str(Interrupted()))
     except OSError as error:
-        _complain(ExitCode.FAILURE, f"{error.filename or 'system'}: {error.strerror or error}")
+        if isinstance(error, BrokenPipeError) and error.filename == _STDOUT:
+            sys.exit(ExitCode.FAILURE)  # the reader has read enough
+        _complain(ExitCode.FAILURE, _said(error))
     except Exception as error:
         if isinstance(code := getattr(error, "exit_code", None), int):
             _complain(code, str(error))  # an error of another package's verb
@@ -230,6 +236,47 @@ def main() -> None:
             f"a bug in tracer ({kind}: {error}); "
             "please report it, with the output of TRACER_DEBUG=1",
         )
+
+
+def _run() -> None:
+    try:
+        app()
+    except SystemExit:
+        sys.stdout.flush()  # An error of the interpreter's own flush would have no words.
+        raise
+
+
+def _said(error: OSError) -> str:
+    """Returns what could not be used, why, and the mend if the error has no name of a file."""
+    why = error.strerror or str(error)
+    if error.filename == _STDOUT:
+        return f"{_STDOUT}: {why}; write it to another file or device"
+    if not error.filename and error.errno == errno.ENOENT and not _has_current_folder():
+        return f"the current folder: {why}; it was deleted: change to one that exists (cd)"
+    return f"{error.filename or 'system'}: {why}"
+
+
+def _has_current_folder() -> bool:
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+class _Output(io.FileIO):
+    """Standard output. Its errors name it, unlike those of Python's own."""
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            # What is left in the buffers fails again when the interpreter ends.
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self.fileno())
+            os.close(nowhere)
+            error.filename = _STDOUT
+            raise
 
 
 @contextlib.contextmanager
@@ -264,6 +311,14 @@ def _open_standard_streams() -> None:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
             os.set_inheritable(fd, True)
             setattr(sys, name, os.fdopen(fd, "r" if fd == 0 else "w", closefd=False))
+    out = sys.__stdout__
+    if out is not None and sys.stdout is out and out.fileno() == 1:
+        sys.stdout = io.TextIOWrapper(
+            io.BufferedWriter(_Output(1, "w", closefd=False)),
+            out.encoding,
+            out.errors,
+            line_buffering=out.line_buffering,
+        )
 
 
 def _complain(code: int, text: str) -> None:
@@ -277,6 +332,12 @@ def one_of(names: Iterable[str]) -> str:
     """Returns "a, b or c" for a help text."""
     *others, last = names
     return f"{', '.join(others)} or {last}" if others else last
+
+
+def named_path(name: str) -> Path:
+    """Returns the path that an argument names. Raises UsageError if it is empty."""
+    refuse_empty(name)
+    return Path(name)
 
 
 def say(text: str) -> None:

@@ -13,10 +13,14 @@ from typing import Annotated
 import typer
 from rich.progress import Progress, TaskID
 
+from tracer.cli.main import named_path
 from tracer.store.trace import Trace
 
 TracePath = Annotated[
-    Path, typer.Argument(metavar="T", help="Trace directory, or a pack.", show_default=False)
+    Path,
+    typer.Argument(
+        parser=named_path, metavar="T", help="Trace directory, or a pack.", show_default=False
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 

@@ -7,12 +7,14 @@ from typing import Annotated
 
 import typer
 
-from tracer.cli.main import say
-from tracer.cli.opening import TracePath
+from tracer.cli.main import named_path, say
 
 
 def pack(
-    trace: TracePath,
+    trace: Annotated[
+        Path,
+        typer.Argument(parser=named_path, metavar="T", help="Trace directory.", show_default=False),
+    ],
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", metavar="FILE", help="File to write; default: T.tar.zst."),
@@ -34,11 +36,14 @@ def pack(
 
       tracer pack run.trace -o run.trace.tar.zst
     """
+    from tracer.probes.errors import UsageError
     from tracer.sizes import show_size
     from tracer.store.files import writing
-    from tracer.store.packing import SUFFIX
+    from tracer.store.packing import SUFFIX, is_pack
     from tracer.store.packing import pack as pack_trace
 
+    if is_pack(trace):
+        raise UsageError(f"{trace} is a pack already", f"unpack it with: tracer unpack {trace}")
     target = output or Path(f"{trace.resolve().name}{SUFFIX}")
     with writing(target):
         size = pack_trace(trace, target, raw, force)
@@ -47,7 +52,10 @@ def pack(
 
 def unpack(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="Pack to unpack.", show_default=False)
+        Path,
+        typer.Argument(
+            parser=named_path, metavar="FILE", help="Pack to unpack.", show_default=False
+        ),
     ],
     output: Annotated[
         Path | None,

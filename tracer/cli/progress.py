@@ -79,9 +79,10 @@ class RecordingProgress(Listener):
         say(f"tracer: the functions of the kernel have no names in the call graphs: {why}")
 
     def started(self, targets: list[Target]) -> None:
-        """Prints the names of the targets."""
+        """Prints the names of the targets; a baseload has none."""
         names = ", ".join(_name(target) for target in targets)
-        text = f"Tracing {names}... Ctrl-C to end."
+        doing = f"Tracing {names}" if targets else "Sampling the idle machine"
+        text = f"{doing}... Ctrl-C to end."
         self._console.print(Text(printable(text)))
         if self._status:
             self._status.start()

@@ -65,8 +65,8 @@ _MENDS = {
 def writing(output: Path) -> Iterator[None]:
     """Writes the file or folder `output` with the rights of the caller of sudo.
 
-    Raises TracerError with the mend if there is no room for it, or if it may not be written. Errors
-    of files outside its folder are raised as they are.
+    Raises TracerError with the mend if there is no room for it, PermissionMissing if it may not be
+    written. Errors of files outside its folder are raised as they are.
     """
     try:
         with as_invoking_user():
@@ -76,7 +76,8 @@ def writing(output: Path) -> Iterator[None]:
         named = error.filename
         if error.errno not in _MENDS or (named and folder not in Path(named).absolute().parents):
             raise
-        raise TracerError(
+        kind = PermissionMissing if isinstance(error, PermissionError) else TracerError
+        raise kind(
             f"cannot write {output}: {os.strerror(error.errno)}", _MENDS[error.errno]
         ) from None
 

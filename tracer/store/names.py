@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 
+from tracer.probes.errors import UsageError
+
 _ODD = re.compile(r"[\udc80-\udcff]|\\(?=(x5c)*x[89a-f][0-9a-f])")
 _ESCAPE = re.compile(rb"\\x(5c(?=(?:x5c)*x[89a-f][0-9a-f])|[89a-f][0-9a-f])")
 
@@ -22,3 +24,9 @@ def escaped(name: bytes | str) -> str:
 def original(text: str) -> bytes:
     """Returns the bytes of an escaped name."""
     return _ESCAPE.sub(lambda escape: bytes.fromhex(escape[1].decode()), text.encode())
+
+
+def refuse_empty(name: str) -> None:
+    """Raises UsageError for an empty name, which would stand for the current folder."""
+    if not name:
+        raise UsageError("an empty name is no file and no folder", "is a shell variable unset?")

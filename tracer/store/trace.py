@@ -13,18 +13,18 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tracer.probes.catalogue import PROBES, TABLES
+from tracer.probes.catalogue import TABLES
 from tracer.probes.errors import BadTrace, PermissionMissing, UsageError
 from tracer.probes.kernel import boot_id, process_alive
 from tracer.probes.loss import TABLE as LOSS_TABLE
 from tracer.probes.schema import Scope
-from tracer.probes.torch_calls import TABLE as TORCH_CALLS
 from tracer.store import manifest as manifests
 from tracer.store.checked import encoded
 from tracer.store.database import ROW_GROUP, connect
 from tracer.store.files import is_held
 from tracer.store.interrupt import delayed, interruptible
 from tracer.store.manifest import Manifest
+from tracer.store.missing_tables import missing_tables
 from tracer.store.parsed import parsed, run
 from tracer.store.table_file import SQL_TYPES, TableFile, open_table
 
@@ -48,16 +48,6 @@ INSERT INTO {LOSS_TABLE.name} BY NAME
 SELECT unnest({[scope.value for scope in Scope]}) AS stream, -1 AS cpu,
     'the table of losses is missing' AS cause
 """
-
-
-def _mend_of(table: str) -> str:
-    """Returns the way to get a table that a trace lacks."""
-    if table == TORCH_CALLS.name:  # its library is looked for in processes that run
-        return f"record a training that runs already: tracer record -e {table} -p PID"
-    option = ALL_TABLES[table].option or (f"-e {table}" if table in PROBES else "")
-    if option:
-        return f"record it: tracer record {option} ..."
-    return f"see what it is made from: tracer query --columns {table}"
 
 
 class Trace:
@@ -129,12 +119,9 @@ class Trace:
         return name not in self._files or not self._files[name].rows
 
     def require(self, *names: str) -> None:
-        """Raises BadTrace for a missing table, with the probe to record."""
-        for name in names:
-            if name not in self._files:
-                why = ", ".join(self.manifest["capture"].get("missing", {}).get(name, ()))
-                said = f"{self.folder} has no table {name}"
-                raise BadTrace(f"{said}: {why}" if why else said, _mend_of(name))
+        """Raises BadTrace if tables are missing, with all of them and the probes to record."""
+        if missing := [name for name in names if name not in self._files]:
+            raise missing_tables(self.folder, self.manifest, missing)
 
     @property
     def connection(self) -> duckdb.DuckDBPyConnection:

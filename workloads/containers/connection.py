@@ -17,7 +17,7 @@ from requests.exceptions import RequestException
 
 from tracer.workloads import sessions
 from tracer.workloads.containers.engines import DEFAULT_HOST, ENGINES, Engine, EngineName
-from tracer.workloads.errors import BrokenJobError, JobError
+from tracer.workloads.errors import BrokenJobError, JobError, MissingFeatureError, RefusedJobError
 from tracer.workloads.run_folder import run_folder
 
 _TIMEOUT_S = 120
@@ -78,7 +78,8 @@ def _docker() -> Client:
         client: Client = Client.from_env(timeout=_TIMEOUT_S)
         client.ping()
     except (DockerException, OSError) as error:
-        raise JobError(
+        kind = RefusedJobError if isinstance(error, PermissionError) else MissingFeatureError
+        raise kind(
             f"no Docker daemon answers at {os.environ.get('DOCKER_HOST', 'its usual socket')} "
             f"({one_line(error)})",
             "start it (systemctl start docker, or dockerd &), or set DOCKER_HOST",
@@ -91,7 +92,9 @@ def _podman(note: Path | None) -> Iterator[str]:
     """Runs podman's API service for the time of the block. Yields its address."""
     program = ENGINES[EngineName.PODMAN].program()
     if program is None:
-        raise JobError("podman is not installed", "apt-get install podman, or --engine docker")
+        raise MissingFeatureError(
+            "podman is not installed", "apt-get install podman, or --engine docker"
+        )
     with run_folder() as folder, tempfile.TemporaryFile() as said:
         path = folder / "podman.sock"
         command = [sys.executable, "-S", "-E", "-c", _TIED]

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tracer.free_space import require_room
-from tracer.workloads.errors import BrokenJobError, JobError, explained
+from tracer.workloads.errors import BrokenJobError, MissingFeatureError, explained
 from tracer.workloads.modes.mechanism import ROOT, Before, Lacking, Mechanism, read, write
 
 _MEND = "install mount and util-linux, or leave `swap` out"
@@ -141,7 +141,7 @@ def _run(command: list[str], *fds: int) -> str:
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True, pass_fds=fds)
     except FileNotFoundError:
-        raise JobError(f"{command[0]} is not installed", _MEND) from None
+        raise MissingFeatureError(f"{command[0]} is not installed", _MEND) from None
     except subprocess.CalledProcessError as error:
         words = " ".join(error.stderr.split())[:300]
         raise BrokenJobError(f"{command[0]} failed: {words}", "check /proc/swaps") from None

@@ -14,7 +14,13 @@ from pathlib import Path
 import psutil
 
 from tracer.free_space import free_bytes, room_bytes
-from tracer.workloads.errors import BrokenJobError, JobError, explained
+from tracer.workloads.errors import (
+    BrokenJobError,
+    JobError,
+    MissingFeatureError,
+    RefusedJobError,
+    explained,
+)
 from tracer.workloads.studies import scheduler, throttle
 from tracer.workloads.studies.media import RAM, Medium
 
@@ -177,9 +183,9 @@ class Scratch:
 
 
 def require_root() -> None:
-    """Raises JobError unless this process is root, which mounting needs."""
+    """Raises RefusedJobError unless this process is root, which mounting needs."""
     if os.geteuid() != 0:
-        raise JobError("a study mounts a file system of its own", "run it as root (sudo)")
+        raise RefusedJobError("a study mounts a file system of its own", "run it as root (sudo)")
 
 
 def fill_cache(folder: Path) -> None:
@@ -243,7 +249,9 @@ def _run(command: list[str], fds: tuple[int, ...] = ()) -> None:
     try:
         subprocess.run(command, capture_output=True, text=True, check=True, pass_fds=fds)
     except FileNotFoundError:
-        raise JobError(f"{command[0]} is not installed", "install e2fsprogs and mount") from None
+        raise MissingFeatureError(
+            f"{command[0]} is not installed", "install e2fsprogs and mount"
+        ) from None
     except subprocess.CalledProcessError as error:
         words = " ".join(error.stderr.split())[:300]
         raise BrokenJobError(f"{command[0]} failed: {words}", "check the scratch image") from None

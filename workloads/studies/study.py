@@ -31,6 +31,7 @@ import math
 import os
 import re
 import tomllib
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -211,8 +212,29 @@ def load(
             f"cannot read the study {path}: its tables are nested too deeply", "correct the file"
         ) from None
     options = {"scale": scale, "repeats": repeats, "time_scale": time_scale, "engine": engine}
-    told |= {key: given for key, given in options.items() if given is not None}
-    return _parse(told, path, seed)
+    given = {key: value for key, value in options.items() if value is not None}
+    for key, (is_one, rule, example) in _NUMBERS.items():
+        if key in given and not is_one(given[key]):
+            option = f"--{key.replace('_', '-')}"
+            raise JobError(f"{option} {given[key]} is not {rule}", f"give e.g. {example}")
+    return _parse(told | given, path, seed)
+
+
+def _is_factor(value: object) -> bool:
+    return isinstance(value, int | float) and 0 < value <= 100
+
+
+def _is_repeats(value: object) -> bool:
+    return isinstance(value, int) and 1 <= value <= 1000
+
+
+_FACTOR = "a number above 0, up to 100"
+_NUMBERS: dict[str, tuple[Callable[[object], bool], str, str]] = {
+    "scale": (_is_factor, _FACTOR, "0.01"),
+    "time_scale": (_is_factor, _FACTOR, "0.1"),
+    "repeats": (_is_repeats, "a whole number from 1 to 1000", "5"),
+}
+"""Numbers that a file or an option sets: their check, their rule, and an example."""
 
 
 def _parse(told: dict[str, Any], path: Path, seed: int) -> Study:
@@ -224,13 +246,12 @@ def _parse(told: dict[str, Any], path: Path, seed: int) -> Study:
             pass
         case _:
             raise wrong("a study has a `name` of lower-case letters, digits, - or _, and [[runs]]")
-    scale, time_scale = told.get("scale", 1.0), told.get("time_scale", 1.0)
-    repeats = told.get("repeats", 5)
-    for key, value in (("scale", scale), ("time_scale", time_scale)):
-        if not isinstance(value, int | float) or not 0 < value <= 100:
-            raise wrong(f"`{key}` is a number above 0, up to 100")
-    if not isinstance(repeats, int) or not 1 <= repeats <= 1000:
-        raise wrong("`repeats` is a whole number from 1 to 1000")
+    numbers: dict[str, Any] = {"scale": 1.0, "time_scale": 1.0, "repeats": 5}
+    numbers |= {key: told[key] for key in numbers if key in told}
+    for key, (is_one, rule, _) in _NUMBERS.items():
+        if not is_one(numbers[key]):
+            raise wrong(f"`{key}` is {rule}")
+    scale, time_scale, repeats = numbers["scale"], numbers["time_scale"], numbers["repeats"]
     longest_s = told.get("longest_s", _DAY_S)
     if not isinstance(longest_s, int | float) or not 0 < longest_s < _YEAR_S:
         raise wrong("`longest_s` is a number of seconds above 0, below one year")

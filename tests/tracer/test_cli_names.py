@@ -1,0 +1,44 @@
+"""Names of traces that stand for none, or for something else than the verb takes."""
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.support.pages import Page, raw_trace
+
+FIXTURE = ROOT / "fixtures" / "lenet.trace"
+VERBS = [
+    ("info", ""),
+    ("report", ""),
+    ("report", FIXTURE, ""),
+    ("explain", ""),
+    ("predict", "", "--memory", "1G"),
+    ("simulate", ""),
+    ("compare", "", ""),
+    ("compare", "--group", "a=", "--group", "b=t"),
+    ("query", "", "SELECT 1"),
+    ("export", "", "-o", "out"),
+    ("pack", "", "-o", "out"),
+    ("unpack", "", "-o", "out"),
+    ("import", "", "-o", "out"),
+    ("study", "report", ""),
+]
+
+
+@pytest.mark.parametrize("words", VERBS, ids=lambda words: " ".join(map(str, words))[:20])
+def test_an_empty_name_does_not_stand_for_the_current_folder(tracer, tmp_path, words):
+    raw_trace(tmp_path / "t", {0: [Page(0)]})
+    ended = tracer(*words, status=2)
+    assert ended.out == "" and ended.err.count("\n") == 1
+    assert "empty name" in ended.err or "is not a group" in ended.err
+    assert [path.name for path in tmp_path.iterdir()] == ["t"]
+
+
+def test_a_pack_is_not_packed_again_but_unpacked(tracer, tmp_path):
+    raw_trace(tmp_path / "t", {0: [Page(0)]})
+    tracer("pack", "t", "-o", "t.tar.zst")
+    assert tracer("pack", "t.tar.zst", "-o", "u.tar.zst", status=2).err == (
+        "tracer: t.tar.zst is a pack already; unpack it with: tracer unpack t.tar.zst\n"
+    )
+    assert not (tmp_path / "u.tar.zst").exists()
+    help = " ".join(tracer("pack", "--help").out.split())
+    assert "Trace directory." in help and "or a pack" not in help

@@ -1,0 +1,39 @@
+"""Tables that a trace lacks are named together, with a mend that can be done."""
+
+import pytest
+
+from tests.support.pages import Page, raw_trace
+from tracer.probes.errors import BadTrace
+from tracer.store.trace import Trace
+
+PAGES = "ts_ns,dev,page,pages,op\n1,8:0,5,2,W\n2,8:0,5,1,W\n"
+
+
+def test_an_imported_trace_lacks_all_at_once_and_not_for_want_of_an_option(tracer, tmp_path):
+    (tmp_path / "in.csv").write_text(PAGES)
+    tracer("import", "in.csv", "-o", "x.trace", "--format", "csv")
+    assert tracer("explain", "x.trace", status=6).err == (
+        "tracer: x.trace has no tables processes, off_cpu, phases: the imported file lacks them; "
+        "record the job itself: tracer record -e default,sched ...\n"
+    )
+    assert tracer("query", "x.trace", "SELECT count(*) FROM off_cpu", status=6).err == (
+        "tracer: x.trace has no table off_cpu: the imported file lacks it; "
+        "record the job itself: tracer record -e default,sched ...\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("names", "mend"),
+    [
+        (("off_cpu",), "record it: tracer record -e default,sched ..."),
+        (("off_cpu", "writeback", "samples"), "tracer record -e default,sched --sample-hz ..."),
+        (("dirty", "writeback"), "record them: tracer record -e dirty,writeback ..."),
+        (("extent_map",), "see what it is made from: tracer query --columns extent_map"),
+    ],
+)
+def test_one_mend_for_all_tables(tmp_path, names, mend):
+    raw_trace(tmp_path / "t", {0: [Page(0)]})
+    with Trace(tmp_path / "t") as trace, pytest.raises(BadTrace) as refused:
+        trace.require(*names)
+    assert refused.value.mend.endswith(mend)
+    assert all(name in refused.value.what for name in names)

@@ -14,6 +14,8 @@ COUNT_LIMIT = 1 << 48
 OF_NO_EVENTS = (
     *("files", "descriptors", "symbols", "maps", "containers"),
     *("kernel_stacks", "python_stacks", "samples"),
+    # Phases whose ends are not known, and files of libraries without uprobes, by probe.
+    *("phases", "torch_calls", "opens", "gpu_calls"),
 )
 OF_EVENTS = f"stream NOT IN {OF_NO_EVENTS}"
 """SQL for the gaps in which events are missing. Others lack names, stacks or samples: they are as

@@ -121,6 +121,8 @@ def query(
     if json and csv:
         raise UsageError("--json and --csv cannot be combined", "give one of them")
     if columns is not None:
+        if trace is not None:
+            raise UsageError("--columns takes no trace and no query", "leave out the others")
         _print_columns(columns, json, csv)
         return
     if trace is None or sql is None:

@@ -254,7 +254,8 @@ def _values(runs: Sequence[Run], grouping: Grouping) -> pd.DataFrame:
     frame = frame[np.isfinite(frame["value"].astype(float))]
     lacks = one_sided({number: runs[number].measured.lacks for number in of})
     told_apart = zip(frame["evidence"], frame["trace"], strict=True)
-    frame = frame[[not evidence & lacks[number] for evidence, number in told_apart]]
+    fair = [not evidence & lacks[number] for evidence, number in told_apart]
+    frame = frame[np.array(fair, bool)]
     frame = frame[frame.groupby(KEYS)["leading"].transform("any")]
     missing = []
     for keys, one in frame[frame["absent"].notna()].groupby(KEYS, sort=False):

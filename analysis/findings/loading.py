@@ -11,7 +11,7 @@ from tracer.analysis.findings.finding import (
     percent,
     seconds,
 )
-from tracer.analysis.findings.window import Scope, Window, window
+from tracer.analysis.findings.window import Scope, Window, joined, window
 from tracer.analysis.views.calls_by_kind import READ
 from tracer.analysis.views.steps import steps
 from tracer.digits import show_digits
@@ -109,16 +109,6 @@ def _first_epoch(trace: Trace, over: Window) -> list[Finding]:
     return [finding(trace, over, _NO_EVENTS, "first epoch", answer, sentence, "times", weight)]
 
 
-def _joined(rows: str) -> str:
-    """Returns SQL for the times in which any row of a process lasts: pid, since, upto."""
-    before = "OVER (PARTITION BY pid ORDER BY since, upto ROWS BETWEEN UNBOUNDED PRECEDING AND"
-    return (
-        "SELECT pid, min(since) AS since, max(upto) AS upto FROM (SELECT *, sum(apart)"
-        f" {before} CURRENT ROW) AS number FROM (SELECT *, coalesce(since > max(upto) {before}"
-        f" 1 PRECEDING), true)::INT AS apart FROM ({rows}))) GROUP BY pid, number"
-    )
-
-
 def readers(trace: Trace) -> list[Finding]:
     """Returns the share of the workers' loading time in which one of their threads reads.
 
@@ -139,9 +129,9 @@ def readers(trace: Trace) -> list[Finding]:
     )
     loads = (
         "SELECT *, sum(upto - since) OVER (PARTITION BY pid ORDER BY since) AS summed"
-        f" FROM ({_joined(fetches)})"
+        f" FROM ({joined(fetches, 'pid')})"
     )
-    loading = f"(SELECT sum(upto - since) FROM ({_joined(fetches)}))"
+    loading = f"(SELECT sum(upto - since) FROM ({joined(fetches, 'pid')}))"
 
     def loaded(at: str, load: str) -> str:
         return f"coalesce({load}.summed - greatest(0, {load}.upto - {at}), 0)"
@@ -149,7 +139,7 @@ def readers(trace: Trace) -> list[Finding]:
     answer = ask(
         trace,
         f"SELECT 100 * coalesce(sum({loaded('c.upto', 'b')} - {loaded('c.since', 'a')}), 0)"
-        f" / {loading} AS value, {loading} / {over.ns} AS share FROM ({_joined(calls)}) c"
+        f" / {loading} AS value, {loading} / {over.ns} AS share FROM ({joined(calls, 'pid')}) c"
         f" ASOF LEFT JOIN ({loads}) a ON c.pid = a.pid AND c.since >= a.since"
         f" ASOF LEFT JOIN ({loads}) b ON c.pid = b.pid AND c.upto >= b.since",
     )

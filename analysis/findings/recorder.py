@@ -40,10 +40,8 @@ def cost(trace: Trace) -> list[Finding]:
     return [finding(trace, over, (), COST, answer, sentence, "%", answer.value / 100)]
 
 
-_AT_ITS_END = (
-    *("never read", "torn end", "recorder killed", "disk full", "not moved after an error"),
-)
-"""Causes of losses at the end of a recording, which no larger buffer prevents."""
+_IN_BUFFERS = "contains(cause, 'overrun') OR cause = 'buffer full'"
+"""SQL condition for the losses that larger buffers prevent."""
 
 
 def losses(trace: Trace) -> list[Finding]:
@@ -59,7 +57,7 @@ def losses(trace: Trace) -> list[Finding]:
         "SELECT 100 * sum(greatest(0, b - greatest(a, coalesce(before, a)))) /"
         f" {over.ns} AS value, count(*) AS gaps, sum(events) AS events,"
         " count(*) FILTER (events IS NULL) AS unknown,"
-        f" count(*) FILTER (cause NOT IN {_AT_ITS_END}) AS on_the_way"
+        f" count(*) FILTER ({_IN_BUFFERS}) AS in_buffers"
         " FROM (SELECT a, b, events, cause, max(b) OVER"
         " (ORDER BY a, b ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before FROM"
         f' (SELECT greatest(coalesce("from", {over.start}), {over.start}) AS a,'
@@ -75,9 +73,9 @@ def losses(trace: Trace) -> list[Finding]:
     elif unknown:
         said = f"more than {said}"
     where = "one gap" if gaps == 1 else f"{gaps:,} gaps"
-    mend = "use a larger buffer, -b, or fewer probes, -e"
-    if not answer.count("on_the_way"):
-        mend = "they were still in the buffers as the recording ended"
+    mend = "see the causes: tracer info"
+    if answer.count("in_buffers"):
+        mend = "use a larger buffer, -b, or fewer probes, -e"
     sentence = (
         f"{said} were lost in {where} over {percent(answer.value)} of the recording:"
         f" counts in this time are too low ({mend})"

@@ -64,7 +64,7 @@ def _overhead(trace: Trace, over: Window) -> list[Finding]:
     )
     if answer is None or answer.value < _MUCH:
         return []
-    unseen = "saving checkpoints, which uprobes do not see, " if answer.count("unseen") else ""
+    unseen = "saving checkpoints (uprobes see none), " if answer.count("unseen") else ""
     sentence = (
         f"{percent(answer.value)} of a minibatch's time is neither waiting for data nor computing"
         f" ({seconds(answer.number('s'))} each), for example moving data, reading the loss,"

@@ -10,10 +10,24 @@ from tracer.probes.loss import OF_EVENTS
 from tracer.probes.schema import Scope
 from tracer.store.trace import Trace
 
-__all__ = ["Scope", "Window", "lossy", "of_jobs", "whole", "window"]
+__all__ = ["Scope", "Window", "joined", "lossy", "of_jobs", "whole", "window"]
 
 _STAGES = {"train": "training time", "inference": "inference time"}
 _FOREVER = (1 << 63) - 1
+
+
+def joined(rows: str, of: str = "") -> str:
+    """Returns SQL for the times in which any row lasts: since, upto; those that overlap are one.
+
+    `rows`: SQL for rows with since and upto. `of`: a column; rows of different values stay apart.
+    """
+    keys, part = (f"{of}, ", f"PARTITION BY {of} ") if of else ("", "")
+    order = f"OVER ({part}ORDER BY since, upto ROWS BETWEEN UNBOUNDED PRECEDING AND"
+    return (
+        f"SELECT {keys}min(since) AS since, max(upto) AS upto FROM (SELECT *, sum(apart)"
+        f" {order} CURRENT ROW) AS number FROM (SELECT *, coalesce(since > max(upto) {order}"
+        f" 1 PRECEDING), true)::INT AS apart FROM ({rows}))) GROUP BY {keys}number"
+    )
 
 
 @dataclass(frozen=True)
@@ -69,16 +83,13 @@ class Window:
 
     def _stages(self, of: str = "") -> str:
         """Returns SQL for the times of the stage: since, upto. Those with the same `of` merge."""
-        keys, part = (f"{of}, ", f"PARTITION BY {of} ") if of else ("", "")
+        keys = f"{of}, " if of else ""
         since = f"greatest(start, {self.start})"
         upto = f"least(coalesce(until, {self.end}), {self.end})"
-        order = f"OVER ({part}ORDER BY since, upto ROWS BETWEEN UNBOUNDED PRECEDING AND"
-        return (
-            f"SELECT {keys}min(since) AS since, max(upto) AS upto FROM (SELECT *, sum(apart)"
-            f" {order} CURRENT ROW) AS number FROM (SELECT *, coalesce(since > max(upto) {order}"
-            f" 1 PRECEDING), true)::INT AS apart FROM (SELECT {keys}{since} AS since,"
-            f" {upto} AS upto FROM phase_times WHERE name = '{self.stage}' AND {upto} > {since})))"
-            f" GROUP BY {keys}number"
+        return joined(
+            f"SELECT {keys}{since} AS since, {upto} AS upto FROM phase_times"
+            f" WHERE name = '{self.stage}' AND {upto} > {since}",
+            of,
         )
 
     @property

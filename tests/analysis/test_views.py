@@ -70,14 +70,16 @@ def test_a_view_has_the_columns_that_it_declares(waiting, empty, view, rows):
 
 
 @views
-def test_a_view_names_the_table_that_it_lacks(tmp_path, view):
+def test_a_view_names_the_tables_that_it_lacks(tmp_path, view):
     with make_trace(tmp_path / "t", {}) as trace, pytest.raises(BadTrace) as caught:
         view.make(trace)
-    lacking = view.needs[0]
-    assert f"no table {lacking}" in str(caught.value)
-    no_probe = lacking == "phases"
-    mend = f"tracer query --columns {lacking}" if no_probe else "record it: tracer record -e "
-    assert mend in str(caught.value)
+    told = str(caught.value)
+    one = len(view.needs) == 1
+    assert f"no {'table' if one else 'tables'} {', '.join(view.needs)};" in told
+    if view.needs == ("phases",):
+        assert "tracer query --columns phases" in told
+    else:
+        assert f"record {'it' if one else 'them'}: tracer record -e " in told
 
 
 @views

@@ -148,7 +148,7 @@ def test_a_full_scratch_disk_fails_the_runs(study, dockerd, tmp_path):
     ran = study(text, scratch="12m")
     assert json.loads(ran.out)["failed"] == 1
     (failed,) = results(tmp_path / "s").values()
-    assert "are free" in failed["reason"]
+    assert "which has room for" in failed["reason"]
     assert_nothing_is_left(tmp_path / "s", dockerd)
 
 

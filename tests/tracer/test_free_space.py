@@ -23,12 +23,14 @@ def test_a_twentieth_of_a_disk_and_at_most_a_gibibyte_stays_free(tmp_path):
         assert spare_bytes(file.fileno()) == spare_bytes(tmp_path)
 
 
-def test_the_room_is_what_df_calls_available_less_the_spare(tmp_path):
-    others = 1 << 30  # other programs write meanwhile
-    available, _ = told_by_df(tmp_path)
-    assert free_bytes(tmp_path) == pytest.approx(available, abs=others)
-    room = max(0, available - spare_bytes(tmp_path))
-    assert room_bytes(tmp_path) == pytest.approx(room, abs=others)
+def test_the_room_is_what_is_available_less_the_spare(tmp_path):
+    looks = []
+    for _ in range(2):  # other programs write meanwhile
+        available, _ = told_by_df(tmp_path)
+        looks.append(max(0, available - spare_bytes(tmp_path)))
+        found = room_bytes(tmp_path)
+    assert min(looks) <= found + (1 << 20) and found - (1 << 20) <= max(looks)
+    assert free_bytes(tmp_path) > found
 
 
 def test_more_than_the_room_is_refused_as_a_full_disk_refuses_it(tmp_path):

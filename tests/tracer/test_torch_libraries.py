@@ -166,7 +166,7 @@ def test_more_builds_than_are_probed_are_counted_once_each(copies, monkeypatch):
 
 @needs_binutils
 def test_a_process_with_more_copies_than_are_probed_is_counted(copies, mapped, monkeypatch):
-    monkeypatch.setattr(libraries, "_MOST", 2)
+    monkeypatch.setattr(libraries, "_MOST_COPIES", 2)
     for path in copies:
         mapped(path)
     found, left_out = mapped.inodes_and_left_out()

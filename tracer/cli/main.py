@@ -318,6 +318,7 @@ def _open_standard_streams() -> None:
             out.encoding,
             out.errors,
             line_buffering=out.line_buffering,
+            write_through=out.write_through,
         )
 
 

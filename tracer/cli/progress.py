@@ -37,7 +37,7 @@ _WHY = {
 }
 
 _LITTLE_SPACE = (
-    "tracer: the recording has ended, because its disk has little space left; a command goes on. "
+    "tracer: the recording has ended, because its disk has little space left; making the tables. "
     "Free some space, or record to another disk (-o)"
 )
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 
 _WHAT, _LIMITS, _OUTPUT = "What to record", "How to record", "Output"
-_LEAST_TRACE_BYTES = 64 << 10
 """The groups of options on the help page, beside that of the targets."""
+_LEAST_TRACE_BYTES = 64 << 10
 
 
 def _lists() -> dict[str, str]:
@@ -321,7 +321,7 @@ def record(
         if options.max_bytes < _LEAST_TRACE_BYTES:
             raise UsageError(
                 f"--max-size {max_size} ({options.max_bytes} bytes) leaves no room for a trace",
-                "give e.g. 2G",
+                "give 64K or more, e.g. 2G",
             )
     options.force = force
     options.backend = backend
@@ -378,7 +378,7 @@ def refuse_loss(loss: LossFacts) -> None:
     if loss["events"] or loss["windows"]:
         raise EventsLost(
             f"{_many(loss)} were lost in {_gaps(loss)}",
-            "give larger buffers with -b; see: tracer info",
+            "see the causes: tracer info; larger buffers (-b) help if a buffer was full",
         )
 
 

@@ -92,7 +92,7 @@ def until_the_end(running: Running) -> str:
             written = drain.written + perf.written + running.sampler.written
             if drain.full or (options.max_bytes and written >= options.max_bytes):
                 return "size"
-            if free_bytes(running.place) < least + written // _TABLES_PART:
+            if least and free_bytes(running.place) < least + written // _TABLES_PART:
                 return SPACE
             if not gone and (gone := _gone(running, ends)):
                 gone_since = elapsed
@@ -116,7 +116,8 @@ def until_the_end(running: Running) -> str:
 def _bytes_to_leave(place: Path) -> int:
     """Returns the free bytes of the disk below which the recording ends.
 
-    A recording begins however little is free, and then takes half of it.
+    A recording begins however little is free, and then takes half of it. 0: no end, since only
+    blocks that are kept for root were left at its begin.
     """
     return min(spare_bytes(place), free_bytes(place) // 2)
 

@@ -28,9 +28,16 @@ def ended_by_error(error: OSError) -> str:
     return DISK if error.errno in _FULL else ERROR
 
 
+def _is_gone(folder: Path) -> bool:
+    try:
+        return folder.stat().st_nlink == 0
+    except OSError:
+        return True
+
+
 def unwritten(folder: Path, error: OSError) -> TracerError:
     """Returns the error for the user: the state of the recording in `folder`, and the mend."""
-    if error.errno == errno.ENOENT:
+    if error.errno == errno.ENOENT and _is_gone(folder):
         return TracerError(
             f"{folder} was removed or replaced while it was recorded", "record again, elsewhere"
         )

@@ -17,7 +17,9 @@ from tracer.probes.proc import Mapped, each_mapping, in_user_space, read_stat
 from tracer.probes.workers.opening import open_aside
 
 _MOST = 16
-"""Most builds of a library, e.g. in containers, and most of one process."""
+"""Most builds of a library, e.g. in containers."""
+_MOST_COPIES = 4
+"""Most files of a library in one process."""
 _SECONDS = 2.0
 """Timeout in s for opening a path."""
 _SECONDS_IN_ALL = 10.0
@@ -48,11 +50,11 @@ def open_libraries(
         except (FileNotFoundError, ProcessLookupError):  # the process has ended
             continue
         except OSError:
-            search.leave_out("processes left out: their mappings cannot be read", pid)
+            search.leave_out(UNREADABLE, pid)
             continue
-        if len(copies) > _MOST:
-            search.leave_out(f"processes with more than {_MOST} files of the library", pid)
-        for mapped in copies[:_MOST]:
+        if len(copies) > _MOST_COPIES:
+            search.leave_out(f"processes with more than {_MOST_COPIES} files of the library", pid)
+        for mapped in copies[:_MOST_COPIES]:
             search.add(partial(_opened, pid, mapped), pid, mapped.path, mapped.inode)
     for path in _installed(installed) if installed else ():
         find = partial(os.open, path, os.O_PATH | os.O_CLOEXEC)
@@ -62,6 +64,7 @@ def open_libraries(
     return list(search.found.values())
 
 
+UNREADABLE = "processes left out: their mappings cannot be read"
 _LEFT_OUT = "files of the library left out: "
 
 
@@ -136,13 +139,13 @@ def _installed(name: str) -> Iterator[Path]:
 def _copies(pid: int, name: bytes) -> list[Mapped]:
     """Returns a mapping of each file of the library that a process runs. Raises OSError.
 
-    Returns at most one more than `_MOST`: a process may have a million mappings.
+    Returns at most one more than `_MOST_COPIES`: a process may have a million mappings.
     """
     found: dict[tuple[bytes, int], Mapped] = {}
     for mapped in each_mapping(pid):
         if mapped.executable and re.search(name, mapped.path):
             found.setdefault((mapped.path, mapped.inode), mapped)
-        if len(found) > _MOST:
+        if len(found) > _MOST_COPIES:
             break
     return list(found.values())
 

@@ -39,7 +39,7 @@ from tracer.session.descriptors import Descriptors
 from tracer.session.ending import Running, end_command, let_end, until_the_end
 from tracer.session.failures import SPACE, ended_by_error, unwritten
 from tracer.session.launch import Launch
-from tracer.session.libraries import open_libraries
+from tracer.session.libraries import UNREADABLE, open_libraries
 from tracer.session.marks import Marks, environment_for
 from tracer.session.members import Members
 from tracer.session.newcomers import Newcomers
@@ -223,6 +223,9 @@ def _libraries(
         found[OPENS] = open_libraries(looked_at, C_LIBRARY, left_out=left_out[OPENS])
     if GPU in plan.probes:
         found[GPU] = open_libraries(there, gpu_calls.PATH, gpu_calls.LIBRARY, left_out[GPU])
+    if options.machine:  # there may be some that even root may not look into
+        for counts in left_out.values():
+            del counts[UNREADABLE]
     return {probe: files for probe, files in found.items() if files}, left_out
 
 

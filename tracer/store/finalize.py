@@ -267,7 +267,9 @@ def _decode(
     callgraphs = "callgraphs" in manifest.get("perf", {})
     gaps += loss.of_new_cpus(folder / RAW, streams, callgraphs, start)
     gaps += left_out.gaps(folder / RAW, start, end)
+    cut = lost.pop(phases.CUT, 0)
     gaps += left_out.of("marks", lost, start, end)
+    gaps += left_out.of(PHASES.name, {phases.CUT: cut} if cut else {}, start, end)
     tables |= perf.decode(folder / RAW, manifest, building, gaps, progress, symbols)
     if symbols is not None:
         gaps += loss.of_functions(symbols.left_out, start, end)

@@ -35,7 +35,7 @@ _ALIKE = (("train", "epoch", "step"), ("eval", "inference"))
 _ROWS = 1 << 16
 _MOST_MEMORY = "128MB"
 _THREADS = 2
-_CUT = "phases end too early: they ended after the phase around them, and phases of a thread nest"
+CUT = "phases end too early: they ended after the phase around them, and phases of a thread nest"
 _DEPTHS = {name: n for n, name in enumerate(("train", "epoch", "eval", "inference", "step"))}
 """Order of phases that begin and end together: the outer ones come first."""
 _FOREVER = 1 << 62
@@ -110,7 +110,7 @@ class _Made:
         for records in process.records():
             spans.add(records)
         spans.finish()
-        return Counter({_CUT: spans.cut} if spans.cut else {})
+        return Counter({CUT: spans.cut} if spans.cut else {})
 
     def script(self, span: Span) -> None:
         """Takes a phase of a script."""

@@ -74,11 +74,17 @@ def _require_parent(output: Path) -> None:
 
 def _is_in_trace(path: Path) -> bool:
     above = Path(os.path.realpath(path)).parents[:_DEPTH]
-    return any((folder / manifests.FILE).is_file() and _has_layout(folder) for folder in above)
+    return any(map(_is_trace, above))
 
 
-def _has_layout(folder: Path) -> bool:
-    return any((folder / name).is_dir() for name in (RAW, EVENTS))
+def _is_trace(folder: Path) -> bool:
+    if not any((folder / name).is_dir() for name in (RAW, EVENTS)):
+        return False
+    try:
+        manifests.read(folder)
+    except BadTrace:
+        return False
+    return True
 
 
 def _is_trace_or_empty(path: Path) -> bool:

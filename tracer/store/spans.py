@@ -23,6 +23,8 @@ _MOST_OPEN = 1000
 """Deepest nesting of spans on one thread. Deeper nesting means a corrupt marks file."""
 _MOST_WITHIN = 10_000
 """Most facts within one fact. More: an exception has skipped the mark at its end."""
+_MOST_STOPS = 64
+"""Most ends of marks that a process is believed to have: it has one for each writer."""
 _MOST_THREADS = 4096
 """Most threads of one process. Beyond that, the thread silent for longest counts as ended."""
 _MOST_SPANS = 1 << 17
@@ -100,6 +102,7 @@ class Spans:
         """End of the latest of them, and the first start among those with that end."""
         self.begun = self.cut = 0
         """Numbers of spans begun, and of the script's phases that ended after the one around."""
+        self._stops = 0
         self._leading = leading
         self._threads: dict[int, _Thread] = {}
         self._names: dict[bytes, str] = {}
@@ -124,8 +127,7 @@ class Spans:
             elif kind == END:
                 thread.end(ts, name)
             elif kind == STOPPED:
-                for one in sorted(self._threads.values(), key=lambda one: not one.helps):
-                    one.stop(ts, script=bool(epoch), facts=bool(step))
+                self._stop(ts, script=bool(epoch), facts=bool(step))
             else:
                 thread.measure(ts, epoch, step, name)
         # Move the threads seen now to the end.
@@ -170,6 +172,13 @@ class Spans:
             ended, start = self._ended
             self._ended = span.end, min(start, span.start) if ended == span.end else span.start
         self.computing.pop(span, None)
+
+    def _stop(self, ts: int, script: bool, facts: bool) -> None:
+        """Ends the open spans of a writer that makes no more marks, in all threads."""
+        self._stops += 1
+        if self._stops <= _MOST_STOPS:
+            for one in sorted(self._threads.values(), key=lambda one: not one.helps):
+                one.stop(ts, script=script, facts=facts)
 
     def finish(self) -> None:
         """Passes on open spans: helpers first, because they may help computations still open."""

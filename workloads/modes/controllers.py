@@ -42,9 +42,12 @@ def _has_settings(root: Path, controller: str) -> bool:
             if group == new or not group.is_dir():
                 continue
             for name, text in usual.items():
-                with contextlib.suppress(FileNotFoundError):  # the group has just ended
+                try:
                     if (group / name).read_text() != text:
                         return True
+                except OSError as error:
+                    if error.errno not in (errno.ENOENT, errno.ENODEV):  # the group has just ended
+                        raise
     return False
 
 

@@ -116,7 +116,8 @@ class Scratch:
 
     def forget(self) -> None:
         """Writes back the file system and its image, and drops the image's pages from the cache."""
-        _run(["sync", "--file-system", str(self.mount)])
+        with _held(self.mount, os.O_DIRECTORY) as mount:
+            _run(["sync", "--file-system", f"/proc/self/fd/{mount}"], (mount,))
         with _held(self.image, os.O_RDONLY) as image:
             os.fsync(image)
             os.posix_fadvise(image, 0, 0, os.POSIX_FADV_DONTNEED)

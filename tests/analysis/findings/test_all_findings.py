@@ -47,12 +47,13 @@ def first_cell(folder, query, capsys):
     return next(iter(json.loads(capsys.readouterr().out)[0].values()))
 
 
-def test_events_left_in_the_buffers_at_the_end_need_no_larger_ones(found, query_again):
+@pytest.mark.parametrize("cause", ["never read", "CPU came online during the recording"])
+def test_losses_that_no_larger_buffer_prevents_ask_for_none(found, query_again, cause):
     end = {"stream": "ftrace-target", "cpu": 0, "count": 9, "from": 190 * S, "to": None}
-    lost = found({"loss": [{**end, "cause": "never read"}]})["losses"]
-    assert "(they were still in the buffers as the recording ended)" in lost.sentence
+    lost = found({"loss": [{**end, "cause": cause}]})["losses"]
+    assert "(see the causes: tracer info)" in lost.sentence
     query_again(lost)
-    both = [{**end, "cause": "never read"}, {**end, "cause": "buffer overrun"}]
+    both = [{**end, "cause": cause}, {**end, "cause": "buffer overrun"}]
     assert "(use a larger buffer, -b" in found({"loss": both})["losses"].sentence
 
 

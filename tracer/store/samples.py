@@ -16,8 +16,8 @@ from tracer.store.tables import TableWriter, batch_of
 
 FILE = "samples.jsonl"
 _BATCH = 1 << 16
-_LEAST_PERIODS = 0.25
-"""Least time for a rate, in periods of sampling."""
+_LEAST_S, _LEAST_PERIODS = 0.05, 0.25
+"""Least time for a rate, in s and in periods of sampling: the shorter of both."""
 
 _Row = tuple[int, str | None, str, str | None, float, str]
 
@@ -30,7 +30,8 @@ def decode(raw: Path, manifest: Manifest, building: Path) -> dict[str, TableFact
     try:
         rows: list[_Row] = []
         names = [target["name"] for target in manifest["targets"]]
-        for row in _rows(raw / FILE, names, _LEAST_PERIODS / manifest["samples"]["hz"]):
+        least_s = min(_LEAST_S, _LEAST_PERIODS / manifest["samples"]["hz"])
+        for row in _rows(raw / FILE, names, least_s):
             rows.append(row)
             if len(rows) == _BATCH:
                 writer.add(batch_of(TABLE, rows))

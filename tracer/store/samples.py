@@ -46,11 +46,12 @@ def decode(raw: Path, manifest: Manifest, building: Path) -> dict[str, TableFact
 def _rows(path: Path, targets: list[str], least_s: float) -> Iterator[_Row]:
     """Yields each reading and, for a counter, its rate since an earlier reading.
 
-    That is the last one at least `least_s` seconds before: the last reading of a recording may
-    follow another one at once, and many counters count in steps. A counter that has decreased was
-    reset and yields no rate.
+    That is the last one at least `least_s` seconds before, except for the first rate: the last
+    reading of a recording may follow another one at once, and many counters count in steps. A
+    counter that has decreased was reset and yields no rate.
     """
     before: dict[tuple[int, str, str | None], tuple[int, float]] = {}
+    rated: set[tuple[int, str, str | None]] = set()
     for ts, number, readings in _lines(path):
         if number >= len(targets):
             raise BadTrace(f"{path} names target {number}, which does not exist", "record again")
@@ -62,11 +63,13 @@ def _rows(path: Path, targets: list[str], least_s: float) -> Iterator[_Row]:
             yield ts, target, name, instance, value, series.unit
             if series.rate is None:
                 continue
-            then, less = before.get((number, name, instance), (ts, value))
-            if value >= less and 0 < ts - then < least_s * 1e9:
+            key = number, name, instance
+            then, less = before.get(key, (ts, value))
+            if key in rated and value >= less and ts - then < least_s * 1e9:
                 continue
-            before[number, name, instance] = ts, value
+            before[key] = ts, value
             if ts > then and value >= less:
+                rated.add(key)
                 rate = (value - less) / ((ts - then) / 1e9) * series.rate.scale
                 yield ts, target, series.rate.name, instance, rate, series.rate.unit
 

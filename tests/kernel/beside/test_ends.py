@@ -171,15 +171,13 @@ def test_a_recording_is_not_replaced_while_it_runs(tracer, recorder, loop, tmp_p
 
 
 @pytest.mark.parametrize("backend", ["ftrace", "ebpf", "perf"])
-def test_buffers_that_take_most_of_the_memory_are_refused(tracer, tmp_path, instances, backend):
-    before = set(instances())
+def test_buffers_that_take_most_of_the_memory_are_refused(tracer, tmp_path, backend):
     command = ("record", *CALLS, "--backend", backend, "-o", "x.trace", "--", "touch", "ran")
     ran = tracer(*command[:1], "-b", "64G", *command[1:], status=2)
     assert "64.0 GiB takes" in ran.err
     assert "give " in ran.err
     assert not (tmp_path / "x.trace").exists()
     assert not (tmp_path / "ran").exists()
-    assert set(instances()) == before
 
 
 def test_an_existing_trace_is_replaced_only_by_force(tracer, tmp_path):

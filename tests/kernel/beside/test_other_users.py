@@ -239,7 +239,7 @@ def test_under_sudo_a_page_is_written_with_the_users_rights(place, tracer, attac
     trace = make_run(place / "x.trace", seconds=0.1)
     forbidden = place / "root's/page.html"
     environment = {**os.environ, **BY_SUDO}
-    ran = tracer("report", trace, "--html", forbidden, env=environment, status=2)
+    ran = tracer("report", trace, "--html", forbidden, env=environment, status=3)
     assert "Permission denied" in ran.err
     tracer("report", trace, "--html", place / "theirs/page.html", env=environment)
     assert (place / "theirs/page.html").stat().st_uid == NOBODY

@@ -16,10 +16,11 @@ def offset_ns() -> int | None:
     Kernel: time_namespaces(7). Kernels without time namespaces have no such file, and no offset.
     """
     try:
-        with open(_OFFSETS, encoding="ascii") as file:  # noqa: PTH123 (import cost)
+        # Bytes: a codec may have to be imported, and the process may not be able to.
+        with open(_OFFSETS, "rb") as file:  # noqa: PTH123 (import cost)
             told = [line.split() for line in file]
         offset = next(
-            (int(s) * 10**9 + int(ns) for clock, s, ns in told if clock == "monotonic"), 0
+            (int(s) * 10**9 + int(ns) for clock, s, ns in told if clock == b"monotonic"), 0
         )
         if not offset:
             return 0

@@ -27,7 +27,7 @@ os.read(0, 1)
 
 
 def _few(most):
-    libraries._MOST = most
+    libraries._MOST_COPIES = most
 
 
 @pytest.fixture

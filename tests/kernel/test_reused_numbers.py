@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from tests.support.loads import OTHER_THREADS_EXECUTE
 from tracer.analysis.views.flushes import flushes
 from tracer.analysis.views.threads import make_threads
 
@@ -78,15 +79,7 @@ def test_a_number_that_is_used_again_is_another_process(record, load, file_syste
 @pytest.mark.parametrize("backend", ["ftrace", "ebpf"])
 def test_a_process_whose_other_thread_executes_a_program_is_one_row(record, load):
     """The kernel ends the first thread and gives its number to the one that calls exec."""
-    source = """
-        import os, threading
-        for _ in range(23):
-            if os.fork() == 0:
-                threading.Thread(target=os.execv, args=("/bin/true", ["true"])).start()
-                threading.Event().wait()
-            os.wait()
-    """
-    trace = record(load(source))
+    trace = record(load(OTHER_THREADS_EXECUTE))
     make_threads(trace)
     parent = trace.manifest["targets"][0]["pid"]
     children = f"FROM threads t JOIN processes p USING (tid) WHERE p.ppid = {parent}"

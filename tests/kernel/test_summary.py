@@ -5,6 +5,7 @@ import subprocess
 
 import pytest
 
+from tests.support.loads import OTHER_THREADS_EXECUTE
 from tests.support.losses import losses
 from tests.support.waiting import wait_for, wait_for_rounds
 from tests.support.warm import Tracer
@@ -118,15 +119,7 @@ def test_a_thread_that_ends_leaves_no_call_to_the_next_one_of_its_number(summed_
 
 def test_an_execve_of_another_thread_than_the_first_is_counted(summed_up, load):
     """It begins under the thread's own number, and ends under that of the process."""
-    source = """
-        import os, threading
-        for _ in range(23):
-            if os.fork() == 0:
-                threading.Thread(target=os.execv, args=("/bin/true", ["true"])).start()
-                threading.Event().wait()
-            os.wait()
-    """
-    with summed_up(load(source)) as trace:
+    with summed_up(load(OTHER_THREADS_EXECUTE)) as trace:
         per_child = rows(
             trace,
             "SELECT sum(count)::INT FROM summaries s WHERE name = 'execve' AND errors = 0 AND pid "

@@ -114,3 +114,14 @@ def finished(arguments: Iterable[object], folder: Path) -> Ran:
         out, err = process.communicate(timeout=300)
     assert "Traceback" not in err, err
     return Ran(process.returncode, out, err)
+
+
+OTHER_THREADS_EXECUTE = """
+import os, threading
+for _ in range(23):
+    if os.fork() == 0:
+        threading.Thread(target=os.execv, args=("/bin/true", ["true"])).start()
+        threading.Event().wait()
+    os.wait()
+"""
+"""A program with 23 children, in each of which another thread than the first executes a program."""

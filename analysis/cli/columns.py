@@ -7,17 +7,11 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 from tracer.probes.errors import UsageError
-from tracer.probes.schema import Column, Type
+from tracer.probes.schema import Column
 
 _WIDTH = 78
 _INDENT = 4
-_OF_PHASES = (
-    Column("phase", Type.TEXT, "innermost phase at the row's time"),
-    Column("stage", Type.TEXT, "data_load, model_load, train or inference around it"),
-    Column("epoch", Type.INT64, "epoch, from 0"),
-    Column("pass", Type.INT64, "pass of the process that marks it, from 1"),
-    Column("step", Type.INT64, "step, from 0"),
-)
+_OF_PHASES = ("phase", "stage", "epoch", "pass", "step")
 """Columns that TABLE_in_phase adds to those of a table."""
 
 
@@ -57,12 +51,14 @@ def column_rows(name: str) -> list[dict[str, str | None]]:
 
 def _columns(name: str) -> tuple[Column, ...]:
     from tracer.analysis.views.catalogue import VIEWS
+    from tracer.analysis.views.context import COLUMNS, PASS
     from tracer.analysis.views.in_phase import IN_PHASE, SUFFIX
     from tracer.store.trace import ALL_TABLES
 
     if (table := name.removesuffix(SUFFIX)) != name and table in IN_PHASE:
         kept = (one for one in _columns(table) if one.name != "phase")
-        return (*kept, *_OF_PHASES)
+        added = {one.name: one for one in (*COLUMNS, PASS)}
+        return (*kept, *(added[one] for one in _OF_PHASES))
     if name in VIEWS:
         return VIEWS[name].columns
     if name in ALL_TABLES:

@@ -63,7 +63,9 @@ def main() -> None:
     parser.add_argument("--tools", default=",".join(switched.TOOLS))
     options = parser.parse_args()
     # A shell's background job ignores SIGINT, and so would the tools that SIGINT has to end.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    # SIGTERM ends it likewise: it prints what it has measured.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     result = {
         model: measure(model, options.tools.split(","), options.windows, options.steps)
         for model in options.models.split(",")
@@ -103,7 +105,7 @@ def measure(
                     if number:  # the first time fills caches
                         rounds.append((tool, spans))
         except (_Ended, KeyboardInterrupt) as error:
-            print(f"ended early: {str(error) or 'Ctrl-C'}", file=sys.stderr)
+            print(f"ended early: {str(error) or 'by a signal'}", file=sys.stderr)
         finally:
             job.kill()
             job.wait()

@@ -342,37 +342,3 @@ def test_a_killed_recorder_leaves_every_sample_that_it_took(tmp_path, load):
         (last,) = trace.connection.execute("SELECT max(ts) FROM samples").fetchone()
         assert last == taken[-1][0]
         assert trace.manifest["ended_by"] == "killed"
-
-
-def test_a_disk_that_samples_fill_ends_the_recording_and_keeps_them(tracer, tmp_path, load):
-    small = tmp_path / "small"
-    small.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1M", "none", small], check=True)
-    job = subprocess.Popen(load("import time\ntime.sleep(600)"))
-    try:
-        options = ("-e", "processes", "--backend", "perf", "--sample-hz", "100", "-p", job.pid)
-        ended = tracer("record", "-o", small / "x.trace", *options, "-d", "90", status=1)
-        assert "is full" in ended.err
-        subprocess.run(["cp", "-r", small / "x.trace", tmp_path / "y.trace"], check=True)
-    finally:
-        job.kill()
-        job.wait()
-        subprocess.run(["umount", small], check=True)
-    with Trace(tmp_path / "y.trace") as trace:
-        assert not trace.manifest["complete"]
-        assert len(values(trace, "pgfault", None)) > 2
-
-
-def test_a_disk_that_perfs_rings_fill_is_said_without_samples_too(tracer, tmp_path, load):
-    small = tmp_path / "small"
-    small.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1M", "none", small], check=True)
-    job = subprocess.Popen(load("import os\nwhile True:\n    os.getppid()"))
-    try:
-        options = ("-a", "-e", "syscalls", "--backend", "perf", "--sample-hz", "0", "-d", "90")
-        ended = tracer("record", "-o", small / "x.trace", *options, status=1)
-    finally:
-        job.kill()
-        job.wait()
-        subprocess.run(["umount", small], check=True)
-    assert "is full" in ended.err

@@ -35,7 +35,9 @@ _TICK_S = 0.25
 _GRACE_S = 10.0
 """Time in s that a command has to end after SIGTERM."""
 _TABLES_PART = 8
-"""The tables of a recording take less than this part of its captured bytes."""
+"""The tables of a recording take less than this part of its captured bytes, and `_END_BYTES`."""
+_END_BYTES = 256 << 10
+"""Bytes for the smallest tables, two manifests, and what is captured until the next look."""
 
 
 @dataclass
@@ -119,7 +121,7 @@ def _bytes_to_leave(place: Path) -> int:
     A recording begins however little is free, and then takes half of it. 0: no end, since only
     blocks that are kept for root were left at its begin.
     """
-    return min(spare_bytes(place), free_bytes(place) // 2)
+    return min(spare_bytes(place) + _END_BYTES, free_bytes(place) // 2)
 
 
 def _let_in(running: Running) -> None:

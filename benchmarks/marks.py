@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 from parts.steps import steps
+from parts.window_ratios import interval, ratios
 from torch.optim import optimizer as optimizers
 from torch.utils.data import _utils, dataloader
 
@@ -104,15 +105,8 @@ def _steps(folder: Path, windows: int, seconds: float) -> dict[str, float]:
         for on in (True, False):
             switch(on)
             medians.append(_window(job, seconds))
-    bare = np.array(medians[::2])
-    ratios = np.array(medians[1::2]) / ((bare[:-1] + bare[1:]) / 2)
-    draws = np.median(np.random.default_rng(23).choice(ratios, (10_000, len(ratios))), axis=1)
-    low, high = np.percentile(draws, [2.5, 97.5])
-    return {
-        "step_ratio": round(float(np.median(ratios)), 4),
-        "step_low": round(float(low), 4),
-        "step_high": round(float(high), 4),
-    }
+    median, low, high = interval(ratios(medians))
+    return {"step_ratio": round(median, 4), "step_low": round(low, 4), "step_high": round(high, 4)}
 
 
 def _window(job: Iterator[int], seconds: float) -> float:

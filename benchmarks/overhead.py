@@ -4,10 +4,10 @@
 
 A job trains without end and marks its steps. Every tool is attached to it in turn, and switched
 on and off (`parts/switched.py`) for windows of some steps each. The speed of a shared machine
-changes within a second, so many short windows are better than a few long ones. A window's ratio
-is its median time from one step's start to the next, over the mean of the medians of the windows
-before and after it. The tools' order changes from round to round, so that no tool always follows
-the same tool. Prints
+changes within a second, so many short windows are better than a few long ones. A window has two
+ratios: its median time from one step's start to the next, over that of the window before it and
+over that of the window after it. The tools' order changes from round to round, so that no tool
+always follows the same tool. Prints
 
     {MODEL: {TOOL: {"median": r, "low": r, "high": r, "windows": n, "dropped": n}}}
 
@@ -40,6 +40,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 from parts import switched
+from parts.window_ratios import interval, ratios
 
 from tracer.store.phases import write_phases
 
@@ -143,21 +144,13 @@ def _window(seconds: float) -> tuple[int, int]:
     return begin, time.monotonic_ns()
 
 
-def _ratios(starts: np.ndarray, spans: switched.Spans) -> np.ndarray:
-    """Returns a ratio per window with the tool; nan if it or a neighbour had too few steps."""
-    medians = [_median_step(starts, begin, end) for _, begin, end in spans]
-    return np.array(
-        [
-            medians[at] / np.mean([medians[at - 1], medians[at + 1]])
-            for at, (was_on, _, _) in enumerate(spans)
-            if was_on
-        ]
-    )
-
-
 def _median_step(starts: np.ndarray, begin: int, end: int) -> float:
     mine = starts[(starts >= begin) & (starts <= end)]
     return float(np.median(np.diff(mine))) if len(mine) >= _LEAST_STEPS else float("nan")
+
+
+def _ratios(starts: np.ndarray, spans: switched.Spans) -> np.ndarray:
+    return ratios([_median_step(starts, begin, end) for _, begin, end in spans])
 
 
 def _interval(rounds: list[np.ndarray], failed: int) -> dict[str, float | int | None]:
@@ -165,20 +158,14 @@ def _interval(rounds: list[np.ndarray], failed: int) -> dict[str, float | int | 
 
     `failed`: the number of windows in rounds that failed as a whole.
     """
-    measured = np.concatenate([[], *rounds])
-    ratios = measured[~np.isnan(measured)]
-    counts = {"windows": len(ratios), "dropped": len(measured) - len(ratios) + failed}
-    if not len(ratios):
+    measured = np.concatenate([np.empty((0, 2)), *rounds])
+    known = measured[~np.isnan(measured).any(axis=1)]
+    counts = {"windows": len(known), "dropped": len(measured) - len(known) + failed}
+    if not len(known):
         return {"median": None, "low": None, "high": None, **counts}
-    rng = np.random.default_rng(23)
-    draws = np.median(rng.choice(ratios, (10_000, len(ratios))), axis=1)
-    low, high = np.percentile(draws, [2.5, 97.5])
-    return {
-        "median": round(float(np.median(ratios)), 4),
-        "low": round(float(low), 4),
-        "high": round(float(high), 4),
-        **counts,
-    }
+    median, low, high = interval(known)
+    rounded = {"median": round(median, 4), "low": round(low, 4), "high": round(high, 4)}
+    return {**rounded, **counts}
 
 
 def _until_it_trains(folder: Path, job: subprocess.Popen[bytes]) -> None:

@@ -338,7 +338,7 @@ def main() -> int:
         missing = _PACKAGES.get(error.name or "")
         if missing is None:
             raise
-        return _complain(f"{missing} is not installed; {MEND_EXTRA}", ExitCode.USAGE)
+        return _complain(f"{missing} is not installed; {MEND_EXTRA}", ExitCode.FEATURE_MISSING)
     except OSError as error:
         about = f"{error.filename}: " if error.filename else ""
         return _complain(f"the system refused: {about}{error.strerror or error}", ExitCode.FAILURE)

@@ -33,7 +33,7 @@ class RefusedJobError(JobError):
 
 
 class MissingFeatureError(JobError):
-    """A program or a daemon that a job needs and that is not there. Exits with FEATURE_MISSING."""
+    """A program, package or daemon that a job lacks. Exits with FEATURE_MISSING."""
 
     exit_code = ExitCode.FEATURE_MISSING
 
@@ -45,9 +45,9 @@ def kind_of(status: int) -> type[JobError]:
 
 
 def require_torch() -> None:
-    """Raises JobError without PyTorch, which makes the data of each job."""
+    """Raises MissingFeatureError without PyTorch, which makes the data of each job."""
     if find_spec("torch") is None:
-        raise JobError("PyTorch is not installed", MEND_EXTRA)
+        raise MissingFeatureError("PyTorch is not installed", MEND_EXTRA)
 
 
 def took_too_long(longest_s: float | None) -> str:

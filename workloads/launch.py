@@ -31,7 +31,13 @@ from tracer.workloads.containers.versions import (
     require_same,
     versions,
 )
-from tracer.workloads.errors import REACHED, BrokenJobError, JobError, kind_of, took_too_long
+from tracer.workloads.errors import (
+    REACHED,
+    BrokenJobError,
+    MissingFeatureError,
+    kind_of,
+    took_too_long,
+)
 from tracer.workloads.modes.cgroups import entering, out_of_memory
 from tracer.workloads.run_folder import run_folder
 from tracer.workloads.serving import unix
@@ -362,7 +368,7 @@ def _recorder(job: Job) -> list[str]:
     beside = Path(sys.executable).with_name("tracer")
     found = str(beside) if beside.exists() else shutil.which("tracer")
     if found is None:
-        raise JobError("the command `tracer` is not installed", "pip install traintrace")
+        raise MissingFeatureError("the command `tracer` is not installed", "pip install traintrace")
     return [found, "record", "-o", str(job.record), "--force", *job.record_options]
 
 

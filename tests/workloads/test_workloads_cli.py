@@ -48,7 +48,7 @@ def test_the_error_without_torch_names_the_remedy(command, monkeypatch, tmp_path
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "torch", None)
     answer = command("train", "lenet", "--output", tmp_path)
-    assert answer.status == 2
+    assert answer.status == 5
     assert answer.err == ("error: PyTorch is not installed; pip install 'traintrace[workloads]'\n")
 
 
@@ -56,7 +56,7 @@ def test_the_error_without_transformers_names_the_remedy(command, monkeypatch, t
     monkeypatch.delitem(sys.modules, "tracer.workloads.models.mobilebert", raising=False)
     monkeypatch.setitem(sys.modules, "transformers", None)
     answer = command("train", "mobilebert", "--output", tmp_path / "a")
-    assert answer.status == 2
+    assert answer.status == 5
     assert answer.err == (
         "error: transformers is not installed; pip install 'traintrace[workloads]'\n"
     )

@@ -27,7 +27,7 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.segments import InterpSegment
 
 from tracer.workloads.containers.versions import PACKAGES, SOURCE, TRAINING, own_files
-from tracer.workloads.errors import JobError
+from tracer.workloads.errors import MissingFeatureError
 
 LIBRARY = "/opt/traintrace"
 """Folder of the packages and of our own code in the image."""
@@ -68,7 +68,7 @@ def write_own(target: IO[bytes], dockerfile: str, kind: str) -> None:
 
 
 def write_base(target: IO[bytes]) -> None:
-    """Writes everything except our own code as a tar. Raises JobError if something is missing."""
+    """Writes everything except our own code as a tar. Raises MissingFeatureError."""
     files = _base_files()
     with tarfile.open(fileobj=target, mode="w|") as tar:
         for folder in _FOLDERS:
@@ -206,7 +206,7 @@ def _loader_cache() -> dict[str, Path]:
             if sys.maxsize < 1 << 32 or "64" in match["abi"]:
                 found.setdefault(match["soname"], path)
         return found
-    raise JobError(
+    raise MissingFeatureError(
         "ldconfig, which locates shared libraries, is not installed",
         "install libc-bin, or name an image with --image",
     )

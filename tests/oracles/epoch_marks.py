@@ -185,12 +185,12 @@ class Training:
                 self.tables["samples"].append(row | {"unit": "bytes"})
 
     def _cut(self) -> None:
-        """Drops what was marked before the recording or after it; a later end is not known."""
+        """Drops what was marked before the recording or after it; few later ends are known."""
         kept = []
         for row in self.tables["phases"]:
             if row["start"] <= self.end and row["end"] >= self.begin:
-                end = row["end"] if row["end"] <= self.end else None
-                kept.append(row | {"end": end})
+                late = row["end"] > self.end and self.numbers.random() < 0.7
+                kept.append(row | {"end": None} if late else row)
         kept.sort(key=lambda row: (row["start"], -(row["end"] or 1 << 62)))
         self.tables["phases"] = kept
         self.epochs = [

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from tests.oracles.compared_runs import ALPHA, TOLD, DrawnRun, corrected, verdict
+from tests.oracles.data_waits import World
 from tests.oracles.drawing import SEED
 from tests.support.traces import make_trace
 from tracer.analysis.compare.comparison import compared, look
@@ -119,3 +120,34 @@ def test_rows_of_traces_that_lost_events_are_marked(comparisons):
             assert row["lossy"] == lossy
             marked.add(lossy)
     assert marked == {True, False}
+
+
+@pytest.mark.parametrize("table", ["syscalls", "block", "page_faults", "reclaim", "dirty"])
+def test_a_recording_without_a_table_differs_in_nothing_that_is_compared(tmp_path, waiting, table):
+    """Neither what the table tells is compared, nor kinds that its events seem to be without it."""
+    world, tables, whole = waiting
+    with make_trace(
+        tmp_path / "t", {k: v for k, v in tables.items() if k != table}, **world.manifest
+    ) as trace:
+        less = look(trace)
+    rows = compared([whole, less], {"whole": [whole], "less": [less]}).rows
+    ratios = dict(zip(rows["topic"] + ": " + rows["measure"], rows["ratio"], strict=True))
+    known = {name: ratio for name, ratio in ratios.items() if pd.notna(ratio)}
+    assert known == {name: pytest.approx(1) for name in known}
+    assert {"critical path: run: own thread", "stages: train"} <= known.keys()
+
+
+@pytest.fixture(scope="module")
+def waiting(tmp_path_factory):
+    """A recording of jobs that wait for many things, its tables, and what is read of it."""
+    world = World(3)
+    pid = next(row["pid"] for row in world.tables["phases"] if row["name"] == "step")
+    tables = world.tables | {"loss": world.gap, "dirty": []}
+    tables.setdefault("block", [])
+    slept = [row for row in tables["off_cpu"] if row["tid"] == pid and row["state"] == "D"][:9]
+    for row in slept:  # the kernel puts it to sleep, since it has dirtied pages
+        pause = {"ts": row["ts"], "pid": pid, "tid": pid, "event": "balance_dirty_pages"}
+        tables["dirty"].append(pause | {"pause_ns": row["dur_ns"]})
+    assert slept
+    with make_trace(tmp_path_factory.mktemp("whole") / "t", tables, **world.manifest) as trace:
+        return world, tables, look(trace)

@@ -233,7 +233,8 @@ class DrawnRun:
 
     def _losses(self) -> None:
         """Events were lost, or only names of files, which are no events."""
-        kind = self.numbers.choice(("none", "none", "none", "events", "uncounted", "names"))
+        kinds = ("none", "none", "none", "events", "uncounted", "names")
+        kind = "names" if self.still else self.numbers.choice(kinds)
         gap = {"stream": "ftrace-machine", "cpu": 0, "cause": "overrun"}
         gap |= {"from": self.begin + S, "to": self.begin + 2 * S}
         none = {"events": 0, "windows": 0, "unknown": 0, "others": 0}

@@ -46,8 +46,8 @@ def comparisons(tmp_path_factory):
         run = DrawnRun(numbers, still=n < 2)
         pool.append((run, looked_at(folder / f"{n}.trace", run)))
     found = []
-    for _ in range(COMPARISONS):
-        groups = drawn(numbers, pool)
+    for number in range(COMPARISONS):
+        groups = drawn(numbers, pool if number else pool[:2])
         answer = compared(
             [seen for group in groups.values() for _, seen in group],
             {name: [seen for _, seen in group] for name, group in groups.items()},
@@ -89,7 +89,7 @@ def test_each_measure_has_the_row_of_the_oracle(comparisons):
                 if expected.whys:
                     assert any(why in row["why"] for why in expected.whys), said
                 reasons |= expected.whys
-    assert len(reasons) > 8
+    assert len(reasons) > 5
 
 
 def test_the_verdict_follows_from_the_corrected_p(comparisons):

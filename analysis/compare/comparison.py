@@ -346,6 +346,7 @@ def _why(runs: Sequence[Run], group: Group, topic: str, evidence: frozenset[str]
             return why
     if any(topic in runs[number].measured.cut for number in group.traces):
         return "it has too many names to compare all of them"
-    if lacked := evidence & {table for n in group.traces for table in runs[n].measured.lacks}:
+    lacks = one_sided({number: run.measured.lacks for number, run in enumerate(runs)})
+    if lacked := evidence & {table for number in group.traces for table in lacks[number]}:
         return f"a trace has no table {', '.join(sorted(lacked))}"
     return "nothing of this kind was recorded"

@@ -17,6 +17,8 @@ _Key = TypeVar("_Key", bound=Hashable)
 _CALLS = frozenset({"syscalls"})
 _WRITES = frozenset({"file_writes", "syscalls"})
 _FLUSHER = frozenset({"writeback"})
+_ASLEEP = frozenset({"dirty", "reclaim"})
+"""Tables that tell sleeps in which a thread seems to wait for a device without them."""
 _REASONS: Mapping[str, frozenset[str]] = {
     "all": frozenset(),
     "journal": frozenset({"file_writes"}),
@@ -32,10 +34,11 @@ _KINDS: Mapping[str, frozenset[str]] = {
     "dirty": frozenset({"dirty"}),
     "reclaim": frozenset({"reclaim"}),
     "gpu": frozenset({"gpu_calls"}),
-    "sync": _WRITES,
-    "disk": _CALLS | {"block"},
-    "fault": _CALLS | {"page_faults"},
-    **dict.fromkeys(("lock", "timer", "child", "ipc"), _CALLS),
+    "sync": _WRITES | _ASLEEP,
+    "disk": _WRITES | _ASLEEP | {"block", "page_faults"},
+    "fault": _CALLS | _ASLEEP | {"page_faults"},
+    "lock": _CALLS | _ASLEEP,
+    **dict.fromkeys(("timer", "child", "ipc"), _CALLS),
 }
 _ANY_KIND = frozenset[str]().union(*_KINDS.values(), _WRITES)
 

@@ -15,7 +15,7 @@ from tracer.analysis.findings.finding import (
     size,
 )
 from tracer.analysis.findings.finding import name as named
-from tracer.analysis.findings.window import Scope, whole, window
+from tracer.analysis.findings.window import Scope, joined, whole, window
 from tracer.analysis.views.asked_bios import asked_bios
 from tracer.analysis.views.requests import requests
 from tracer.analysis.views.rest_queues import REST_QUEUES
@@ -91,31 +91,30 @@ def reads(trace: Trace) -> list[Finding]:
     It is an upper bound on their waiting time, because nobody waits for read-ahead. The rest of a
     split read is queued since the whole read is. A read by a thread of the kernel counts, too,
     unless it is known to be for others. One without a recorded completion lasts until the end of
-    the recording. The time for which a read is held back before it is queued does not count. If
-    several jobs train at once, the time is the sum over their processes. Needs the tables block and
-    processes.
+    the recording. The time for which a read is held back before it is queued does not count, nor
+    that between two trainings. If several jobs train at once, the time is the sum over their
+    processes. Needs the tables block and processes.
     """
     over = window(trace)
     if over is None:
         return []
     REST_QUEUES.make(trace)
-    process = "PARTITION BY pid " if over.jobs > 1 else ""
     asked = _ASKED.format(bios=asked_bios(trace), once=requests_on_one_level(trace, None))
+    rows = (
+        f"(SELECT *, since AS ts, coalesce(until, {over.recorded}) AS upto, upto - since AS long"
+        f" FROM {of_threads(asked, 'job OR kernel', ts='since')}"
+        f" WHERE operation = 'read' AND coalesce(until, {over.recorded}) >= issue_ns)"
+    )
+    union = joined("FROM reading", "pid" if over.jobs > 1 else "")
+    lasting = f"(SELECT since AS ts, upto - since AS long FROM ({union}))"
     answer = ask(
         trace,
-        "SELECT 100 * least(1, sum(greatest(0, until - greatest(since, coalesce(covered, since))))"
+        f"WITH reading AS MATERIALIZED {rows}"
+        f" SELECT 100 * least(1, (SELECT sum(inside) FROM {over.inside(lasting, 'long')})"
         f" / {over.ns}) AS value, count(*) AS requests, sum(nr_sector) * 512 AS bytes,"
         " count(*) FILTER (tid IN (SELECT tid FROM threads WHERE kernel)) AS by_kernel,"
         " count(*) FILTER (held_back) AS held_back"
-        " FROM (SELECT tid, held_back, since, until, nr_sector,"
-        f" max(until) OVER ({process}ORDER BY since, until"
-        " ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS covered"
-        f" FROM (SELECT * REPLACE (greatest(since, {over.start}) AS since, least(coalesce(until,"
-        f" {over.recorded}), {over.end}) AS until) FROM"
-        f" {of_threads(asked, 'job OR kernel', ts='since')}"
-        f" WHERE operation = 'read' AND coalesce(until, {over.recorded}) >= issue_ns"
-        f" AND since <= {over.end} AND coalesce(until, {over.recorded}) >= {over.start}))"
-        " HAVING count(*) > 0",
+        f" FROM {over.inside('reading', 'long')} WHERE inside > 0 HAVING count(*) > 0",
     )
     if answer is None:
         return []

@@ -6,15 +6,16 @@ import pandas as pd
 
 from tracer.analysis.views.calls_around import LATEST
 from tracer.analysis.views.epoch_passes import epoch_passes
+from tracer.analysis.views.nesting import NEVER
 from tracer.analysis.views.reads import READS, reads
 from tracer.analysis.views.steps import steps
 from tracer.analysis.views.threads import of_everybody
 from tracer.analysis.views.volumes import bios_on_one_level
 from tracer.store.trace import Trace
 
-_MARKS = """
-SELECT pid, epoch, start, "end" FROM phases
-WHERE name = 'epoch' AND "end" IS NOT NULL AND epoch IS NOT NULL
+_MARKS = f"""
+SELECT pid, epoch, start, coalesce("end", {NEVER}) AS "end" FROM phases
+WHERE name = 'epoch' AND epoch IS NOT NULL
 """
 
 
@@ -29,7 +30,7 @@ def epochs(trace: Trace, dev: str | None = None) -> pd.DataFrame:
     page_cache_bytes (of the machine, mean of the samples), residency_percent (of the named folders,
     mean), hit_percent and again_percent (of the pages of the files on `dev` that the targets used:
     those in the page cache; those that reclaim had taken out of it, so that they were read again).
-    Null: not recorded. Of an epoch that began before the recording, or ended after it, only the
+    Null: not recorded. Of an epoch that began before the recording, or did not end in it, only the
     number is given, and the rest is null. Needs table phases.
     """
     view = steps(trace)
@@ -42,7 +43,8 @@ def epochs(trace: Trace, dev: str | None = None) -> pd.DataFrame:
     frame = trace.sql(
         f"""
         WITH epoch AS (
-            SELECT *, start < {begin} OR ended > {end} AS partial FROM ({epoch_passes(_MARKS)})
+            SELECT *, start < {begin} OR ended > {end} OR ended = {NEVER} AS partial
+            FROM ({epoch_passes(_MARKS)})
         ), spent AS (
             SELECT e.pid, e.epoch, e.pass, count(*) AS steps, sum(fetch_stall_ns) / 1e9 AS stall_s,
                 sum(compute_ns) / 1e9 AS compute_s,

@@ -13,7 +13,11 @@ from tracer.store.trace import Trace
 
 
 def epoch_measures(trace: Trace, dev: str | None) -> dict[str, Any]:
-    """Returns the epochs' measures of the first job; several jobs do the same work."""
+    """Returns the measures of the epochs; several jobs do the same work.
+
+    Epochs, and steps, count if they began and ended in the recording. The first epoch has a stall
+    only if the recording has its begin. Later epochs are those with a number above the least one.
+    """
     view, first = steps(trace), _first_epoch(trace)
     from_start = f"epoch = {first} AND NOT EXISTS (SELECT 1 FROM ({_MARKS}) WHERE epoch = {first}"
     from_start += f" AND start < {int(trace.manifest['clock']['start_ns'])})"

@@ -41,7 +41,7 @@ from tracer.store.manifest import duration_s
 from tracer.store.trace import Trace, dump
 
 FILE = "extracts.json"
-VERSION = 6
+VERSION = 7
 """Version of the extracts' contents: extracts of another version are made again."""
 
 MOST_BYTES = 128 << 20

@@ -139,6 +139,20 @@ def test_epochs_that_begin_at_0_again_are_not_one_long_epoch(trace):
     assert found["read_bytes"].tolist() == [4096, 0]
 
 
+def test_steps_of_an_epoch_without_an_end_are_not_those_of_an_earlier_fold(trace):
+    """The second fold is in its epoch 0 when the recording ends."""
+    again = [row | {"start": row["start"] + 100 * S, "end": row["end"] + 100 * S} for row in EPOCHS]
+    cut = [
+        row | {"end": None} if row["name"] in ("train", "epoch") else row
+        for row in again
+        if row.get("epoch") != 1
+    ]
+    found = epochs(trace({"phases": [*EPOCHS, *cut]}, **clock(107)))
+    assert found["epoch"].tolist() == [0, 1]
+    for name, values in (("steps", [1, 1]), ("stall_s", [2, 0.5]), ("epoch_s", [6, 4])):
+        assert found[name].tolist() == values, name
+
+
 def test_unrecorded_values_of_an_epoch_are_null(trace):
     found = epochs(trace({"phases": EPOCHS}))
     for name in ("read_bytes", "hit_percent", "again_percent"):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.findings import JOB, PROCESSES, WORKER, call, pause, phase
+from tests.support.findings import JOB, PROCESSES, WORKER, call, pause, phase, request
 
 TWICE = [phase("train", 0, 10), phase("eval", 10, 110), phase("train", 110, 120)]
 """20 s of training, with an evaluation of 100 s in between."""
@@ -51,6 +51,16 @@ def test_a_call_of_another_thread_counts_for_the_part_in_which_the_job_trains(fo
     )
     assert by_topic["sync"].value == pytest.approx(20)
     assert "calls" not in by_topic
+
+
+def test_reads_of_an_evaluation_are_not_those_of_the_training(found, query_again):
+    """One read is before the evaluation, one in it, and one lasts from it into the training."""
+    rows = [*request(2, 1, 2, 1), *request(20, 10, 60, 2), *request(100, 5, 6, 3)]
+    tables = {"processes": PROCESSES, "phases": TWICE, "block": rows}
+    reads = found(tables)["disk reads"]
+    assert reads.value == pytest.approx(100 * (3 + 1) / 20)
+    assert "(2 requests, 8.0 KiB)" in reads.sentence
+    query_again(reads)
 
 
 def test_trainings_of_a_thread_that_overlap_are_one(found):

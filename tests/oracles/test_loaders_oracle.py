@@ -1,0 +1,43 @@
+"""The reads of several workers at once, and of a worker's threads, count once in the findings."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tests.oracles.drawing import SEED
+from tests.oracles.loaders import World
+from tests.support.in_memory import PLACE
+from tests.support.traces import make_trace
+from tracer.analysis.findings.devices import reads
+from tracer.analysis.findings.loading import readers
+
+pytestmark = pytest.mark.slow
+
+WORLDS = max(1, int(os.environ.get("TRACER_ORACLE_STREAMS", "200")) // 10)
+
+
+def told(world, finding):
+    """Returns the value of a finding; None: there is none."""
+    with (
+        tempfile.TemporaryDirectory(dir=PLACE) as folder,
+        make_trace(Path(folder) / "t", world.tables, **world.manifest) as trace,
+    ):
+        return next((one.value for one in finding(trace)), None)
+
+
+@pytest.mark.parametrize("seed", range(SEED, SEED + WORLDS))
+def test_the_loading_time_of_workers_has_the_union_of_their_threads_reads(seed):
+    world = World(seed)
+    value = told(world, readers)
+    assert (value or 0) == pytest.approx(world.loading or 0)
+
+
+@pytest.mark.parametrize("seed", range(SEED, SEED + WORLDS))
+def test_the_reads_of_all_threads_of_a_job_in_flight_at_once_count_once(seed):
+    world = World(seed)
+    value = told(world, reads)
+    assert (value or 0) == pytest.approx(world.from_disks)

@@ -1,0 +1,73 @@
+"""`tracer explain` and `waits` tell of requests and waits whose end was not recorded."""
+
+from __future__ import annotations
+
+import os
+import random
+
+import pytest
+
+from tests.oracles.drawing import SEED, rows_of_view
+from tests.oracles.unfinished_requests import MANIFEST, TARGETS, Recording, Waiting
+from tests.support.traces import make_trace
+from tracer.analysis.explain.explanation import explain
+from tracer.analysis.views.waits import WAITS
+
+pytestmark = pytest.mark.slow
+
+STREAMS = int(os.environ.get("TRACER_ORACLE_STREAMS", "200"))
+RECORDINGS, WAITINGS = max(1, STREAMS // 100), max(1, STREAMS // 15)
+STEPS, MOST = 30, 5
+
+
+def meanwhile(folder, made):
+    """Returns what the explanation says about each wait, by its begin."""
+    clock = {"name": "mono", "start_ns": 0, "end_ns": made.end}
+    with make_trace(folder, made.tables, targets=TARGETS, clock=clock, disks=MANIFEST) as trace:
+        slowest = explain(trace, slowest=99).slowest
+    return {
+        part["ts"]: {
+            (one["dev"], one["operation"], one["comm"]): (one["requests"], one["bytes"])
+            for one in part["meanwhile"]
+        }
+        for step in slowest
+        for part in step.segments
+        if part["kind"] == "disk"
+    }
+
+
+@pytest.mark.parametrize("seed", range(SEED, SEED + RECORDINGS))
+def test_a_request_without_an_end_counts_until_a_loss_or_the_end(tmp_path, seed):
+    """The explanation has the five largest parts."""
+    made = Recording(seed, STEPS, random.Random(seed).choice((4, 6)))
+    found = meanwhile(tmp_path / "t", made)
+    assert found.keys() == {begin for begin, _, _ in made.waits}
+    for begin, end, disk in made.waits:
+        served = made.served(begin, end, disk)
+        assert found[begin].items() <= served.items(), (begin, served)
+        assert len(found[begin]) == min(len(served), MOST)
+        least = min(size for _, size in found[begin].values())
+        assert all(served[key][1] <= least for key in served.keys() - found[begin].keys())
+
+
+def test_losses_cut_some_of_the_requests():
+    """Without this, the comparison above would be of requests that all last to the end."""
+    cut = kept = 0
+    for seed in range(SEED, SEED + RECORDINGS):
+        made = Recording(seed, STEPS, 6)
+        ends = [made.ended(one) for one in made.requests if one.until is None]
+        cut += sum(end < made.end for end in ends)
+        kept += sum(end == made.end for end in ends)
+    assert min(cut, kept) > RECORDINGS
+
+
+@pytest.mark.parametrize("seed", range(SEED, SEED + WAITINGS))
+def test_a_wait_without_an_end_has_its_cause_and_no_length(seed):
+    made = Waiting(seed)
+    clock = {"name": "mono", "start_ns": 0, "end_ns": made.end}
+    rows = rows_of_view(WAITS, made.tables, targets=TARGETS, clock=clock, disks=MANIFEST)
+    found = sorted((row["tid"], row["ts"], row["dur_ns"] or -1, row["kind"]) for row in rows)
+    expected = sorted((one.tid, one.ts, one.dur_ns or -1, one.kind) for one in made.waits)
+    assert found == expected
+    details = {(row["tid"], row["ts"]): row["detail"] for row in rows if row["kind"] == "disk"}
+    assert details == {(w.tid, w.ts): w.detail for w in made.waits if w.kind == "disk"}

@@ -41,8 +41,11 @@ from tracer.store.manifest import duration_s
 from tracer.store.trace import Trace, dump
 
 FILE = "extracts.json"
+_TRACE = "run.trace"
 VERSION = 7
 """Version of the extracts' contents: extracts of another version are made again."""
+_OLDEST = 6
+"""The oldest version that counts if the trace is gone: epochs without an end lack a row there."""
 
 MOST_BYTES = 128 << 20
 """The most bytes that all extracts of a study may have."""
@@ -150,12 +153,14 @@ def extract(folder: Path, dev: str | None = None, budget: Budget | None = None) 
     damage: BadTrace | None = None
     try:
         found = (budget or Budget(MOST_BYTES)).read(folder / FILE, kept_kind(), _MAX_BYTES)
-        if found is not None and found["version"] == VERSION:
-            return dict(found)
+        if found is not None:
+            gone = not (folder / _TRACE).exists()
+            if found["version"] == VERSION or (gone and _OLDEST <= found["version"] < VERSION):
+                return dict(found)
     except BadTrace as error:
         damage = error
     try:
-        with Trace(folder / "run.trace") as trace:
+        with Trace(folder / _TRACE) as trace:
             made = of_trace(trace, dev)
     except BadTrace as error:
         raise damage or error from None

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.studies import EVIL, make_study
 from tracer.analysis.page.cells import cell, rows
-from tracer.analysis.studies.extracts import MAKERS, read_extracts
+from tracer.analysis.studies.extracts import MAKERS, VERSION, read_extracts
 from tracer.analysis.studies.papers.made import made
 from tracer.analysis.studies.papers.parts import FACTS, RUNS, parts
 from tracer.analysis.studies.report.contents import contents
@@ -190,6 +190,17 @@ def test_extracts_outlive_their_traces_and_damaged_ones_are_made_anew(folder, fr
     kept.unlink()
     left = read_extracts(folder, runs)
     assert set(left.frames["counters"]["id"]) == set(runs["id"]) - {"1-0"}
+
+
+def test_extracts_of_the_version_before_count_without_their_traces(folder, frames, tmp_path):
+    folder = shutil.copytree(folder, tmp_path / "s")
+    runs = read_runs(folder)[1]
+    kept = folder / "runs/1-0/extracts.json"
+    for version, known in ((VERSION - 1, True), (1, False), (VERSION + 1, False)):
+        read_extracts(folder, runs)  # made again, if its trace is there
+        kept.write_text(json.dumps(json.loads(kept.read_text()) | {"version": version}))
+        shutil.rmtree(folder / "runs/1-0/run.trace", ignore_errors=True)
+        assert ("1-0" in set(read_extracts(folder, runs).frames["counters"]["id"])) == known
 
 
 def test_an_extract_says_why_it_is_not_there(folder):

@@ -32,7 +32,14 @@ from tracer.analysis.studies.cpu_time import TASK_CLOCK, daemon_cpu_s
 from tracer.analysis.studies.extract_columns import kept_kind
 from tracer.analysis.studies.facts import Budget, RunFacts, keep, read_run
 from tracer.analysis.studies.flush_layer import layer_curve
-from tracer.analysis.studies.runs import FACTORS, baseload_w, checkpoints_of, place_of, used
+from tracer.analysis.studies.runs import (
+    FACTORS,
+    baseload_w,
+    checkpoints_of,
+    place_of,
+    used,
+    work_of,
+)
 from tracer.analysis.views.energy import energy, why_none
 from tracer.probes.errors import BadTrace, TracerError
 from tracer.store.checked import parsed
@@ -58,8 +65,9 @@ class Extracts:
 
     `frames`: frames by the names of `MAKERS`. Each has the columns id and the factors before its
     own. If the study left workers, batch_size and epochs to the model, they are those that the jobs
-    used. If the jobs tell, checkpoints and checkpoint_bytes are those of `checkpoints_of`. `energy`
-    also has baseload_w, the power of the idle machine (null: not recorded).
+    used. If the jobs tell, checkpoints and checkpoint_bytes are those of `checkpoints_of`, and work
+    is that of `work_of`. `energy` also has baseload_w, the power of the idle machine (null: not
+    recorded).
     `why`: why an extract has no rows. `facts`: one row per run, about its machine and the losses of
     its trace. `left_out`: ids of runs whose extracts cannot be read, and why.
     """
@@ -86,7 +94,7 @@ def read_extracts(folder: Path, runs: pd.DataFrame) -> Extracts:
                 found = extract(place, facts.get("dev"), kept)
                 left -= sum(len(table.get("rows", ())) for table in found["tables"].values())
                 _check_rows(left)
-                yield row | used(facts) | checkpoints_of(facts), found
+                yield row | used(facts) | checkpoints_of(facts) | work_of(facts), found
             except TracerError as error:
                 yield row, str(error)
 

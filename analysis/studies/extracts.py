@@ -44,7 +44,7 @@ from tracer.analysis.views.energy import energy, why_none
 from tracer.probes.errors import BadTrace, TracerError
 from tracer.store.checked import parsed
 from tracer.store.devices import Devices
-from tracer.store.manifest import duration_s
+from tracer.store.manifest import Manifest, duration_s
 from tracer.store.trace import Trace, dump
 
 FILE = "extracts.json"
@@ -210,7 +210,7 @@ def _empty(name: str, trace: Trace) -> str:
 
 def _facts(trace: Trace, dev: str | None) -> dict[str, Any]:
     manifest = trace.manifest
-    host, loss, vm = manifest["host"], manifest["loss"], manifest["vm"]
+    host, vm = manifest["host"], manifest["vm"]
     devices = Devices(manifest)
     own = [] if dev is None else devices.disks(dev)
     under = [below for one in own for disks in devices.below(one).values() for below in disks]
@@ -227,11 +227,19 @@ def _facts(trace: Trace, dev: str | None) -> dict[str, Any]:
         "backend": manifest.get("backend"),
         "tool": " ".join(str(manifest.get("tool", {}).get(key, "")) for key in ("name", "version")),
         "duration_s": duration_s(manifest),
-        "complete": manifest["complete"],
-        "lost_events": loss.get("events"),
-        "loss_windows": loss.get("windows"),
-        "loss_unknown": loss.get("unknown"),
+        **losses_of(manifest),
     }
+
+
+LOSSES = ("complete", "lost_events", "loss_windows", "loss_unknown")
+"""The facts about the losses of a trace."""
+
+
+def losses_of(manifest: Manifest) -> dict[str, Any]:
+    """Returns the facts of `LOSSES` from the manifest of a trace."""
+    loss = manifest["loss"]
+    told = (manifest["complete"], loss.get("events"), loss.get("windows"), loss.get("unknown"))
+    return dict(zip(LOSSES, told, strict=True))
 
 
 def _disk(disk: Any) -> str:

@@ -12,6 +12,8 @@ from tracer.cli.main import named_path
 from tracer.probes.errors import UsageError
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from tracer.analysis.studies.claims import Verdict
     from tracer.analysis.studies.power_modes import PowerModes
     from tracer.analysis.studies.runs import LeftOut
@@ -60,7 +62,9 @@ def report(
         _write(folder, output, force)
         return
     from tracer.analysis.cli.power_modes import as_json
+    from tracer.analysis.report.tables import records
     from tracer.analysis.studies.claims import judge
+    from tracer.analysis.studies.losses import losses
     from tracer.analysis.studies.power_modes import power_modes
     from tracer.analysis.studies.runs import name_of, not_begun, read_runs, said_runs
     from tracer.store.trace import dump
@@ -68,14 +72,17 @@ def report(
     study, runs, left_out = read_runs(folder)
     verdicts = judge(runs, study.get("paper"))
     modes = power_modes(runs)
+    lost = losses(folder, runs)
     if json:
         told: dict[str, Any] = {"study": name_of(study), "runs": len(runs), "left_out": left_out}
         told["not_begun"] = not_begun(study, len(runs), left_out)
+        told["lost"] = records(lost)
         told["claims"] = [asdict(verdict) for verdict in verdicts]
         told["power_modes"] = as_json(modes)
         typer.echo(dump(told))
         return
-    _print(f"{name_of(study)}: {said_runs(study, len(runs), left_out)}", left_out, verdicts, modes)
+    said = f"{name_of(study)}: {said_runs(study, len(runs), left_out)}"
+    _print(said, lost, left_out, verdicts, modes)
 
 
 def _write(folder: Path, output: Path, force: bool) -> None:
@@ -134,15 +141,19 @@ def _markdown(folder: Path, output: Path, force: bool) -> tuple[str, str]:
 
 def _print(
     head: str,
+    lost: pd.DataFrame,
     left_out: list[LeftOut],
     verdicts: list[Verdict],
     modes: PowerModes | None,
 ) -> None:
     from tracer.analysis.cli.power_modes import print_power_modes
+    from tracer.analysis.studies.losses import said_losses
     from tracer.cli.output import console, print_table, safe, show
 
     out = console()
     out.print(safe(head), style="bold")
+    if said := said_losses(lost):
+        out.print(safe(f"Losses: {said}"))
     for run in left_out[:_MOST_LISTED]:
         out.print(safe(f"{run['state']}: {run['id']}: {run['reason']}"[:300]))
     if len(left_out) > _MOST_LISTED:

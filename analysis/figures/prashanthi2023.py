@@ -93,10 +93,10 @@ def memory_overhead(frame: pd.DataFrame) -> go.Figure:
 
 
 def energy_split(frame: pd.DataFrame) -> go.Figure:
-    """Draws the energy of a run as bars of the baseload and the increment beyond it.
+    """Draws the energy per minibatch or run as bars of the baseload and the increment beyond it.
 
-    Columns: mode, model, settings, where, energy_j (_low, _high), baseload_j, increment_j (if both
-    are null, one bar shows energy_j).
+    Columns: mode, model, settings, where, per (minibatch or run), energy_j (_low, _high),
+    baseload_j, increment_j (if both are null, one bar shows energy_j).
     """
     rows = [
         [text(run) for run in _runs(frame)],
@@ -118,5 +118,5 @@ def energy_split(frame: pd.DataFrame) -> go.Figure:
         ]
     )
     figure.update_layout(barmode="relative")
-    figure.update_yaxes(title_text="energy of a run, J")
+    figure.update_yaxes(title_text=f"energy per {', '.join(frame['per'].unique())}, J")
     return look(figure)

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from tracer.analysis.studies.intervals import ANY, POSITIVE, SHARE
-from tracer.analysis.studies.runs import FACTORS, UNLIMITED, is_usual
+from tracer.analysis.studies.runs import FACTORS, UNLIMITED, WORK, by_time, is_usual
 from tracer.digits import show_digits
 
 Values = NDArray[np.float64]
@@ -33,6 +34,9 @@ GIVEN, NOT_ZERO = _Given(), _NotZero()
 HOST: Where = {"where": "host"}
 CONTAINER: Where = {"where": "1"}
 FOUR: Where = {"where": "4"}
+WITH_WORKERS: dict[str, Any] = {"workers": NOT_ZERO}
+"""Prashanthi et al. 2023, section 4.2: all runs have workers. Those of section 5.1.4 without are an
+attempt to explain, so no other claim of that paper counts them."""
 
 
 @dataclass(frozen=True)
@@ -136,13 +140,37 @@ def ratio(measure: str, of: Where, to: Where, mode: str = "train", **both: objec
     return compute
 
 
-def difference(measure: str, of: Where, to: Where) -> Compute:
+def ratio_of_same_work(measure: str, of: Where, to: Where, **both: object) -> Compute:
+    """Makes the ratio of a measure per step in pairs of trainings that differ in these factors.
+
+    Jobs that train for a given time do more steps where they are faster. Jobs that do not tell
+    their steps have done the same work if they had no such time.
+    """
+
+    def compute(runs: pd.DataFrame) -> Compared:
+        frame = pairs(runs[runs["mode"] == "train"], {**of, **both}, {**to, **both})
+        found = divided(ratios(frame, measure), _more_work(frame))
+        return Compared(found, _said_pairs(of, to, both), POSITIVE, frame)
+
+    return compute
+
+
+def _more_work(frame: pd.DataFrame) -> Values:
+    """Returns the ratios of the jobs' work in pairs of runs; NaN: not known."""
+    same = np.where(by_time(frame), np.nan, 1.0)
+    if WORK not in frame:
+        return same
+    told = ratios(frame, WORK)
+    return np.where(np.isnan(told), same, told)
+
+
+def difference(measure: str, of: Where, to: Where, **both: object) -> Compute:
     """Makes the difference of a measure in pairs of trainings that differ only in these factors."""
 
     def compute(runs: pd.DataFrame) -> Compared:
-        frame = pairs(runs[runs["mode"] == "train"], of, to)
+        frame = pairs(runs[runs["mode"] == "train"], {**of, **both}, {**to, **both})
         found = numeric(frame, measure) - numeric(frame, f"{measure} to")
-        return Compared(found, _said_pairs(of, to, {}), ANY, frame)
+        return Compared(found, _said_pairs(of, to, both), ANY, frame)
 
     return compute
 
@@ -203,7 +231,9 @@ def between_models(measure: str, more: str, less: str) -> Compute:
     """Makes, by repeat, a container's ratio to the host in one model minus that in another."""
 
     def compute(runs: pd.DataFrame) -> Compared:
-        frame = pairs(runs[runs["mode"] == "train"], {**CONTAINER, **_USUAL}, {**HOST, **_USUAL})
+        frame = pairs(
+            runs[runs["mode"] == "train"], {**CONTAINER, **WITH_WORKERS}, {**HOST, **WITH_WORKERS}
+        )
         found = pd.Series(ratios(frame, measure), frame.index)
         by = [
             found[frame["model"] == model].groupby(frame["repeat"]).mean() for model in (more, less)
@@ -217,30 +247,48 @@ def between_models(measure: str, more: str, less: str) -> Compute:
 
 def optimizer_beyond_the_rest(runs: pd.DataFrame) -> Compared:
     """Returns the optimizer's ratio of container to host, minus the greater one of other parts."""
-    frame = pairs(runs[runs["mode"] == "train"], {**CONTAINER, **_USUAL}, {**HOST, **_USUAL})
+    frame = pairs(
+        runs[runs["mode"] == "train"], {**CONTAINER, **WITH_WORKERS}, {**HOST, **WITH_WORKERS}
+    )
     own, *others = (
         ratios(frame, f"train_{part}_ms") for part in ("optimizer", "forward", "backward")
     )
-    return Compared(own - np.maximum(*others), _said_pairs(CONTAINER, HOST, _USUAL), ANY, frame)
+    return Compared(
+        own - np.maximum(*others), _said_pairs(CONTAINER, HOST, WITH_WORKERS), ANY, frame
+    )
 
 
 def overhead_without_workers(runs: pd.DataFrame) -> Compared:
     """Returns, by model and repeat, a container's ratio to the host: without workers / with."""
     train = runs[runs["mode"] == "train"]
-
-    def by_run(workers: object) -> pd.Series[float]:
-        both: Where = {"workers": workers}
-        frame = pairs(train, {**CONTAINER, **both}, {**HOST, **both})
-        found = pd.Series(ratios(frame, "train_compute_ms"), frame.index)
-        return found.groupby([frame["model"], frame["repeat"]]).mean()
-
-    found = (by_run(0) / by_run(NOT_ZERO)).dropna()
-    each = found.index.to_frame(index=False)
-    return Compared(np.asarray(found, np.float64), "models and repeats", POSITIVE, each)
+    without = _overheads(train, "train_compute_ms", {"workers": 0})
+    usual = _overheads(train, "train_compute_ms", WITH_WORKERS)
+    return _by_model_and_repeat(without / usual, POSITIVE)
 
 
-_USUAL: Where = {"workers": NOT_ZERO}
-"""The paper's tables are of runs with workers. It has runs without as an attempt to explain."""
+def inference_against_training(runs: pd.DataFrame) -> Compared:
+    """Returns, by model and repeat, a container's compute overhead in inference less in training.
+
+    Section 5.2.1 of the paper compares the two in each model, with workers.
+    """
+    training, inference = (
+        _overheads(runs[runs["mode"] == mode], measure, WITH_WORKERS)
+        for mode, measure in (("train", "train_compute_ms"), ("infer", "inference_forward_ms"))
+    )
+    return _by_model_and_repeat(inference - training, ANY)
+
+
+def _overheads(runs: pd.DataFrame, measure: str, both: Where) -> pd.Series[float]:
+    """Returns a container's ratios to the host by model and repeat."""
+    frame = pairs(runs, {**CONTAINER, **both}, {**HOST, **both})
+    found = pd.Series(ratios(frame, measure), frame.index)
+    return found.groupby([frame["model"], frame["repeat"]]).mean()
+
+
+def _by_model_and_repeat(found: pd.Series[float], possible: tuple[float, float]) -> Compared:
+    known = found.dropna()
+    each = known.index.to_frame(index=False)
+    return Compared(np.asarray(known, np.float64), "models and repeats", possible, each)
 
 
 def _said_pairs(of: Where, to: Where, both: Where) -> str:

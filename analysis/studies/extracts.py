@@ -32,12 +32,19 @@ from tracer.analysis.studies.cpu_time import TASK_CLOCK, daemon_cpu_s
 from tracer.analysis.studies.extract_columns import kept_kind
 from tracer.analysis.studies.facts import Budget, RunFacts, keep, read_run
 from tracer.analysis.studies.flush_layer import layer_curve
-from tracer.analysis.studies.runs import FACTORS, baseload_w, checkpoints_of, place_of, used
+from tracer.analysis.studies.runs import (
+    FACTORS,
+    baseload_w,
+    checkpoints_of,
+    place_of,
+    used,
+    work_of,
+)
 from tracer.analysis.views.energy import energy, why_none
 from tracer.probes.errors import BadTrace, TracerError
 from tracer.store.checked import parsed
 from tracer.store.devices import Devices
-from tracer.store.manifest import duration_s
+from tracer.store.manifest import Manifest, duration_s
 from tracer.store.trace import Trace, dump
 
 FILE = "extracts.json"
@@ -61,8 +68,9 @@ class Extracts:
 
     `frames`: frames by the names of `MAKERS`. Each has the columns id and the factors before its
     own. If the study left workers, batch_size and epochs to the model, they are those that the jobs
-    used. If the jobs tell, checkpoints and checkpoint_bytes are those of `checkpoints_of`. `energy`
-    also has baseload_w, the power of the idle machine (null: not recorded).
+    used. If the jobs tell, checkpoints and checkpoint_bytes are those of `checkpoints_of`, and work
+    is that of `work_of`. `energy` also has baseload_w, the power of the idle machine (null: not
+    recorded).
     `why`: why an extract has no rows. `facts`: one row per run, about its machine and the losses of
     its trace. `left_out`: ids of runs whose extracts cannot be read, and why.
     """
@@ -89,7 +97,7 @@ def read_extracts(folder: Path, runs: pd.DataFrame) -> Extracts:
                 found = extract(place, facts.get("dev"), kept)
                 left -= sum(len(table.get("rows", ())) for table in found["tables"].values())
                 _check_rows(left)
-                yield row | used(facts) | checkpoints_of(facts), found
+                yield row | used(facts) | checkpoints_of(facts) | work_of(facts), found
             except TracerError as error:
                 yield row, str(error)
 
@@ -207,7 +215,7 @@ def _empty(name: str, trace: Trace) -> str:
 
 def _facts(trace: Trace, dev: str | None) -> dict[str, Any]:
     manifest = trace.manifest
-    host, loss, vm = manifest["host"], manifest["loss"], manifest["vm"]
+    host, vm = manifest["host"], manifest["vm"]
     devices = Devices(manifest)
     own = [] if dev is None else devices.disks(dev)
     under = [below for one in own for disks in devices.below(one).values() for below in disks]
@@ -224,11 +232,19 @@ def _facts(trace: Trace, dev: str | None) -> dict[str, Any]:
         "backend": manifest.get("backend"),
         "tool": " ".join(str(manifest.get("tool", {}).get(key, "")) for key in ("name", "version")),
         "duration_s": duration_s(manifest),
-        "complete": manifest["complete"],
-        "lost_events": loss.get("events"),
-        "loss_windows": loss.get("windows"),
-        "loss_unknown": loss.get("unknown"),
+        **losses_of(manifest),
     }
+
+
+LOSSES = ("complete", "lost_events", "loss_windows", "loss_unknown")
+"""The facts about the losses of a trace."""
+
+
+def losses_of(manifest: Manifest) -> dict[str, Any]:
+    """Returns the facts of `LOSSES` from the manifest of a trace."""
+    loss = manifest["loss"]
+    told = (manifest["complete"], loss.get("events"), loss.get("windows"), loss.get("unknown"))
+    return dict(zip(LOSSES, told, strict=True))
 
 
 def _disk(disk: Any) -> str:

@@ -113,6 +113,8 @@ class Summary(TypedDict, total=False):
     workers: Count | None
     batch_size: Count | None
     epochs: Count | None
+    steps: Count | None
+    batches: Count | None
     checkpoints: Count | None
     checkpoint_bytes: Count | None
     client: Client | None

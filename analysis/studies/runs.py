@@ -43,6 +43,12 @@ FACTORS = (
 )  # fmt: skip
 """The factors in which runs can differ, as declared in `workloads/studies/study.py`."""
 
+_BY_TIME = ("at_least", "at_most")
+"""The factors that end a training by time, so that its work depends on its speed."""
+
+WORK = "work"
+"""The column of the jobs' work (`work_of`)."""
+
 USUAL_CHECKPOINTS = {"checkpoint_every": "epoch", "checkpoint_way": "truncate"}
 """The times and the way of checkpoints in which the papers' jobs write them, as far as we know."""
 
@@ -68,6 +74,11 @@ def is_usual(values: pd.Series[Any], name: str) -> pd.Series[bool]:
     return told | values.isna() if None in usual else told
 
 
+def by_time(runs: pd.DataFrame) -> pd.Series[bool]:
+    """Returns which runs train for a given time, so that their work depends on their speed."""
+    return runs[[name for name in _BY_TIME if name in runs]].notna().any(axis=1)
+
+
 class LeftOut(TypedDict):
     """A run that is left out of all results. `state`: failed, damaged, or not ended."""
 
@@ -88,10 +99,10 @@ def read_runs(
 ) -> tuple[StudyFacts, pd.DataFrame, list[LeftOut]]:
     """Returns the declaration, one row per finished run, and the runs left out, with reasons.
 
-    Columns: id, the factors (model, where, mode, repeat, ...), the measures. A power mode has its
-    name, its settings (cores, cpu_mhz, cpu_quota, gpu_mhz, memory_mhz), and the tool that set them
-    (power_mode_by). `also` receives each trace that has to be opened. Raises UsageError if the
-    folder is not a study's, BadTrace if the declaration is damaged.
+    Columns: id, the factors (model, where, mode, repeat, ...), work (`work_of`), the measures. A
+    power mode has its name, its settings (cores, cpu_mhz, cpu_quota, gpu_mhz, memory_mhz), and the
+    tool that set them (power_mode_by). `also` receives each trace that has to be opened. Raises
+    UsageError if the folder is not a study's, BadTrace if the declaration is damaged.
     """
     study = facts.read_study(folder)
     if study is None:
@@ -119,7 +130,8 @@ def read_runs(
                 raise BadTrace(f"its factors lack {', '.join(lacking)}", "run it again")
             dev = found.get("dev")
             beside = None if also is None else partial(also, place, dev)
-            rows.append({**row, **served(found), **measure(place, dev, kept, beside)})
+            told_by_jobs = {**work_of(found), **served(found)}
+            rows.append({**row, **told_by_jobs, **measure(place, dev, kept, beside)})
         except TracerError as error:
             left_out.append(LeftOut(id=id, state=DAMAGED, reason=str(error)))
     columns = ["id", "model", "where", "mode", "repeat"]
@@ -196,10 +208,26 @@ def used(found: RunFacts) -> dict[str, int]:
     first = next(iter(found.get("summaries", ())), None)
     told: dict[str, Any] = dict(first or {})
     factors = found.get("factors", {})
-    by_time = any(factors.get(name) is not None for name in ("at_least", "at_most"))
+    by_time = any(factors.get(name) is not None for name in _BY_TIME)
     names = ("workers", "batch_size") if by_time else ("workers", "batch_size", "epochs")
     every = {name: told.get(name) for name in names}
     return {name: value for name, value in every.items() if value is not None}
+
+
+def work_of(found: RunFacts) -> dict[str, int | None]:
+    """Returns the work of a run's jobs, summed over them; null if one does not tell.
+
+    Work is counted in steps of a training, batches of an inference, answered requests of a serving.
+    """
+    told = [_work(dict(one or {})) for one in found.get("summaries", ())]
+    known = [one for one in told if one]
+    return {WORK: sum(known) if known and len(known) == len(told) else None}
+
+
+def _work(summary: dict[str, Any]) -> int | None:
+    answered = (summary.get("client") or {}).get("answered")
+    found: int | None = summary.get("steps") or summary.get("batches") or answered
+    return found
 
 
 def checkpoints_of(found: RunFacts) -> dict[str, int | None]:

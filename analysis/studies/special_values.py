@@ -10,6 +10,7 @@ import pandas as pd
 from tracer.analysis.studies.claim_values import (
     CONTAINER,
     HOST,
+    WITH_WORKERS,
     Compared,
     Where,
     level,
@@ -51,24 +52,6 @@ def saved_beyond_the_stall(runs: pd.DataFrame) -> Compared:
     frame = pairs(runs[runs["mode"] == "train"], {"workers": 4}, {"workers": 1})
     found = 1 - ratios(frame, "train_step_mean_ms") - numeric(frame, "train_stall_share to")
     return Compared(found, "pairs of runs that differ only in workers 4 against 1", ANY, frame)
-
-
-def inference_against_training(runs: pd.DataFrame) -> Compared:
-    """Returns, by model, a container's compute overhead in inference minus that in training."""
-
-    def overheads(mode: str, measure: str) -> pd.Series[float]:
-        own = runs[runs["mode"] == mode]
-        found = {
-            model: pd.Series(ratios(pairs(group, CONTAINER, HOST), measure)).mean()
-            for model, group in own.groupby("model")
-        }
-        return pd.Series(found, dtype=float)
-
-    both = overheads("infer", "inference_forward_ms") - overheads("train", "train_compute_ms")
-    known = both.dropna()
-    return Compared(
-        np.asarray(known, np.float64), "models", ANY, pd.DataFrame({"model": known.index})
-    )
 
 
 def saving_left(runs: pd.DataFrame) -> Compared:
@@ -116,7 +99,8 @@ def slowdown_of_containers(runs: pd.DataFrame) -> Compared:
 
 
 def _slowdown(runs: pd.DataFrame, mode: str, where: Where) -> float:
-    slow, usual = {"power_mode": mode, **where}, {"power_mode": DEFAULT_MODE, **where}
+    same = {**where, **WITH_WORKERS}
+    slow, usual = {"power_mode": mode, **same}, {"power_mode": DEFAULT_MODE, **same}
     found = ratios(pairs(runs, slow, usual), "train_compute_mean_ms")
     return float(found.mean()) if len(found) else np.nan
 

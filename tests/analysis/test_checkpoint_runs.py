@@ -9,7 +9,7 @@ import pytest
 from tests.support.studies import make_study
 from tracer.analysis.studies import claims
 from tracer.analysis.studies.extracts import read_extracts
-from tracer.analysis.studies.runs import checkpoints_of, read_runs, used
+from tracer.analysis.studies.runs import checkpoints_of, read_runs, used, work_of
 
 pytestmark = pytest.mark.slow
 
@@ -31,6 +31,37 @@ def test_checkpoints_are_what_all_jobs_tell(summaries, checkpoints, checkpoint_b
         "checkpoints": checkpoints,
         "checkpoint_bytes": checkpoint_bytes,
     }
+
+
+@pytest.mark.parametrize(
+    ("summaries", "work"),
+    [
+        ([], None),
+        ([None], None),
+        ([{"epochs": 2}], None),
+        ([{"steps": 0}], None),
+        ([{"steps": 380, "epochs": 10}], 380),
+        ([{"steps": 380}] * 4, 1520),
+        ([{"steps": 380}, {"epochs": 2}], None),
+        ([{"batches": 24600}], 24600),
+        ([{"server": {}, "client": {"requests": 20, "answered": 19}}], 19),
+    ],
+)
+def test_work_is_in_steps_batches_or_answered_requests_of_all_jobs(summaries, work):
+    assert work_of({"state": "done", "summaries": summaries}) == {"work": work}
+
+
+def test_runs_and_extracts_have_the_work_of_their_jobs(tmp_path):
+    folder = make_study(tmp_path / "s", reported=True)
+    path = folder / "runs/1-0/run.json"
+    told = json.loads(path.read_text())
+    told["summaries"][0]["steps"] = 380
+    path.write_text(json.dumps(told))
+    runs = read_runs(folder)[1]
+    times = read_extracts(folder, runs).frames["step_times"]
+    for frame in (runs, times):
+        assert set(frame.loc[frame["id"] == "1-0", "work"]) == {380}
+        assert frame.loc[frame["id"] == "1-1", "work"].isna().all()
 
 
 def test_an_extract_has_the_checkpoints_of_its_run(tmp_path):

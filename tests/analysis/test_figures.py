@@ -123,7 +123,8 @@ def test_a_distribution_is_the_share_up_to_each_time():
 def energy(**more):
     return pd.DataFrame(
         {"mode": ["train"], "model": ["a"], "settings": [""], "where": ["host"],
-         "energy_j": [100.0], "energy_j_low": [90.0], "energy_j_high": [110.0], **more}
+         "per": ["minibatch"], "energy_j": [100.0], "energy_j_low": [90.0],
+         "energy_j_high": [110.0], **more}
     )  # fmt: skip
 
 
@@ -132,7 +133,7 @@ def test_energy_without_a_baseload_is_one_bar():
     assert [bar.y[0] for bar in figure.data] == [60, 40]
     figure = prashanthi2023.energy_split(energy(baseload_j=[None], increment_j=[None]))
     assert figure.data[1].y[0] == 100
-    assert figure.layout.yaxis.title.text == "energy of a run, J"
+    assert figure.layout.yaxis.title.text == "energy per minibatch, J"
 
 
 def test_an_epoch_is_a_stack_of_what_it_was_spent_on():

@@ -365,6 +365,27 @@ def test_energy_counts_once_and_the_baseload_is_power_over_time():
     assert pd.isna(one["baseload_j"]) and pd.isna(one["increment_j"])
 
 
+def test_energy_is_that_of_a_minibatch_if_runs_tell_their_work():
+    """The container uses less energy in ten minutes, and more for the same work."""
+    rows = [
+        {**run(where, repeat, "lenet", at_least=600.0), "source": "total", "part": False,
+         "energy_j": joule, "duration_s": 600.0, "baseload_w": 20.0, "work": work}
+        for where, joule, work in (("host", 24_000.0, 1000), ("1", 21_600.0, 600))
+        for repeat in (0, 1)
+    ]  # fmt: skip
+    frame = pd.DataFrame(rows)
+    one = row(prashanthi2023.energy_split(frame), where="one container")
+    assert (one["per"], one["energy_j"], one["baseload_j"], one["increment_j"]) == (
+        "minibatch", 36, 20, 16,
+    )  # fmt: skip
+    assert one["increase_percent"] == pytest.approx(50)
+    # Without the number of its minibatches, unequal work is compared with nothing.
+    frame.loc[0, "work"] = None
+    one = row(prashanthi2023.energy_split(frame), where="one container")
+    assert (one["per"], one["energy_j"]) == ("run", 21_600)
+    assert pd.isna(one["increase_percent"])
+
+
 def test_every_part_says_what_it_needs_and_what_it_is():
     from tracer.analysis.studies.extracts import MAKERS
 

@@ -131,6 +131,24 @@ def test_energy_is_split_by_a_baseload(tmp_path):
     assert (row["energy_j"], row["baseload_j"], row["increment_j"]) == (500, 200, 300)
 
 
+def test_energy_of_traces_is_that_of_the_steps_of_their_training(tmp_path):
+    at = {"pid": 7, "tid": 7}
+    phases = [{**at, "name": "train", "start": 0, "end": 10 * S}]
+    for step in range(5):
+        of = {**at, "start": 2 * S * step, "end": 2 * S * (step + 1)}
+        phases.append({**of, "name": "step", "epoch": 0, "step": step})
+    samples = [
+        {"ts": t * S, "name": "gpu_power", "value": 50.0, "unit": "W", "instance": "0"}
+        for t in range(11)
+    ]
+    job = [{"name": "job", "role": "target", "kind": "pid", "pid": 7}]
+    tables = {"samples": samples, "phases": phases}
+    with make_trace(tmp_path / "run.trace", tables, targets=job, clock=CLOCK) as trace:
+        frame = by_title(sections(trace, "000"))["Figures 1b and 3b"].frame
+    (row,) = frame.to_dict("records")
+    assert (row["per"], row["energy_j"]) == ("minibatch", 100)
+
+
 def test_an_empty_trace_has_no_sections(tmp_path):
     with make_trace(tmp_path / "e.trace", {}) as trace:
         assert sections(trace) == []

@@ -260,6 +260,12 @@ def test_c3_holds_a_container_s_slowdown_against_the_host_s(container, value, ex
     assert found.verdict == expected
 
 
+def test_c3_is_about_runs_with_workers():
+    runs = slowdowns((1, 1.107, 9), (1, 1.361, 1)).assign(workers=4)
+    without = slowdowns((1, 3, 9), (1, 1, 1)).assign(workers=0)
+    assert verdict("C3", pd.concat([runs, without])) == verdict("C3", runs)
+
+
 def test_c3_wants_host_and_container():
     runs = slowdowns((1, 1.1, 9), (1, 1.3, 1))
     assert verdict("C3", runs[runs["where"] == "host"]).verdict == claims.UNMEASURED

@@ -33,6 +33,25 @@ def found(folder):
     return contents(folder)
 
 
+def test_terminal_and_json_name_the_runs_whose_traces_lost_events(folder, tracer, tmp_path):
+    text = " ".join(tracer("study", "report", folder).out.split())
+    assert "Losses: events are missing in 4-1 (1,234 events lost)" in text
+    lost = {
+        "id": "4-1", "complete": True, "lost_events": 1234, "loss_windows": 2, "loss_unknown": 0,
+    }  # fmt: skip
+    assert tracer("study", "report", folder, "--json").json["lost"] == [lost]
+    # The kept extracts tell it, too, if the traces are gone.
+    kept = shutil.copytree(folder, tmp_path / "kept")
+    for trace in kept.glob("runs/*/run.trace"):
+        shutil.rmtree(trace)
+    assert tracer("study", "report", kept, "--json").json["lost"] == [lost]
+    (kept / "runs/1-0/extracts.json").unlink()
+    nothing = {**dict.fromkeys(lost), "id": "1-0"}
+    assert tracer("study", "report", kept, "--json").json["lost"] == [nothing, lost]
+    text = " ".join(tracer("study", "report", kept).out.split())
+    assert "(1,234 events lost); not known, for want of a trace, in 1-0" in text
+
+
 def section(found, title):
     return next(one for one in found.sections if one.title.startswith(title))
 

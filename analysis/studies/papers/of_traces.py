@@ -21,7 +21,7 @@ from tracer.analysis.studies.identity import Identity, identity
 from tracer.analysis.studies.measures import of_trace as measures_of
 from tracer.analysis.studies.papers.made import made, said_lost
 from tracer.analysis.studies.papers.parts import FACTS, RUNS, Part, parts
-from tracer.analysis.studies.runs import FACTORS
+from tracer.analysis.studies.runs import FACTORS, WORK
 from tracer.analysis.studies.spread import place
 from tracer.analysis.views.energy import all_of, energy
 from tracer.store.trace import Trace
@@ -91,13 +91,29 @@ def of_looked(
     if not looked:
         return []
     factors = _factors([one.identity for one in looked])
-    plain = [{name: row[name] for name in row if name in ("id", *FACTORS)} for row in factors]
+    plain = [
+        {
+            **{name: row[name] for name in row if name in ("id", *FACTORS)},
+            WORK: _steps(one.extracts),
+        }
+        for row, one in zip(factors, looked, strict=True)
+    ]
     extracts = gathered(
         ((row, one.extracts) for row, one in zip(plain, looked, strict=True)), baseload
     )
     runs = pd.DataFrame([{**row, **one.measures} for row, one in zip(factors, looked, strict=True)])
     found = (_section(part, runs, extracts) for part in parts(paper))
     return [one for one in found if one is not None]
+
+
+def _steps(extracts: dict[str, Any]) -> int | None:
+    """Returns the steps of a trace's training, or else of its inference; None: it tells none."""
+    told = extracts["tables"]["step_times"]
+    if "why" in told:
+        return None
+    frame = pd.DataFrame(told["rows"], columns=told["columns"])
+    steps = frame[frame["part"] == "end to end"].set_index("stage")["steps"]
+    return next((int(steps[stage]) for stage in ("train", "inference") if stage in steps), None)
 
 
 def _factors(identities: Sequence[Identity]) -> list[dict[str, Any]]:

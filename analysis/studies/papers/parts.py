@@ -275,8 +275,9 @@ def _prashanthi2023() -> list[Part]:
         ),
         Part(
             "Figures 1b and 3b: energy",
-            "The baseload is the idle machine's power times the duration of the run; null if no"
-            " baseload was recorded.",
+            "Energy of a run divided by its minibatches, since trainings of a given time do unequal"
+            " work. The baseload is the idle machine's power times the duration of the run;"
+            " null if no baseload was recorded.",
             "energy",
             prashanthi2023.energy_split,
             [draw.energy_split],

@@ -14,6 +14,7 @@ import pandas as pd
 
 from tracer.analysis.studies.intervals import ANY, PERCENT, POSITIVE
 from tracer.analysis.studies.papers.numbers import numbers
+from tracer.analysis.studies.runs import WORK, by_time
 from tracer.analysis.studies.spread import Possible, increase, over_runs, place, settings
 from tracer.analysis.views.energy import all_of, is_part
 
@@ -206,27 +207,40 @@ def memory_overhead(usage: pd.DataFrame) -> pd.DataFrame:
 
 
 def energy_split(energy: pd.DataFrame) -> pd.DataFrame:
-    """Returns Figures 1b and 3b: the energy of a run, and the idle machine's share of it.
+    """Returns Figures 1b and 3b: the energy per minibatch, and the idle machine's share of it.
 
-    `energy`: one row per run and source; the total counts, or else the only source. baseload_w is
-    the power of the idle machine (null: not recorded), multiplied by each run's time as in section
-    5.1.5 of the paper.
+    The paper compares the energy of the same work. Trainings of a given time do unequal work, so
+    the energy of a run is divided by its minibatches.
 
-    Columns: mode, model, settings, where, energy_j, baseload_j, increment_j (each with _low,
-    _high), runs, increase_percent (of energy_j in a container, _low, _high), pairs,
-    paper_increase_percent.
+    `energy`: one row per run and source; the total counts, or else the only source. work is the
+    number of the run's minibatches, or of answered requests. baseload_w is the power of the idle
+    machine (null: not recorded), multiplied by each run's time as in section 5.1.5 of the paper.
+
+    Columns: mode, model, settings, where, per (minibatch; run: the work of some run is not known),
+    energy_j, baseload_j, increment_j (each with _low, _high), runs, increase_percent (of energy_j
+    in a container, _low, _high), pairs, paper_increase_percent.
     """
     own = energy[energy["where"].isin(["host", "1"])]
     rows = [row for _, one in own.groupby("id", sort=False) if (row := all_of(one)) is not None]
     own = pd.DataFrame(rows) if rows else own.iloc[:0]
-    baseload = own["duration_s"] * pd.to_numeric(own["baseload_w"])
+    known = WORK in own and bool(own[WORK].notna().all())
+    work = pd.to_numeric(own[WORK]) if known else 1
+    energy_j = own["energy_j"] / work
+    baseload = own["duration_s"] * pd.to_numeric(own["baseload_w"]) / work
     own = own.assign(
-        settings=settings(own), baseload_j=baseload, increment_j=own["energy_j"] - baseload
+        settings=settings(own),
+        per="minibatch" if known else "run",
+        energy_j=energy_j,
+        baseload_j=baseload,
+        increment_j=energy_j - baseload,
     )
     found = over_runs(
-        own, [*_KEYS, "where"], ["energy_j", "baseload_j", "increment_j"], {"increment_j": ANY}
+        own,
+        [*_KEYS, "where", "per"],
+        ["energy_j", "baseload_j", "increment_j"],
+        {"increment_j": ANY},
     )
-    more = increase(own, _KEYS, "energy_j").assign(where="1")
+    more = increase(own if known else own[~by_time(own)], _KEYS, "energy_j").assign(where="1")
     paper = _paper({"energy_increase": "energy"}, "j")
     paper = paper.assign(where="1", settings="")[[*_KEYS, "where", "paper_increase_percent"]]
     found = found.merge(more, on=[*_KEYS, "where"], how="left")

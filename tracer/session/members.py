@@ -102,7 +102,7 @@ class Members:
         if self._list is None:
             return
         self._others.update(companions)
-        found = self._found(self._targets)
+        found = self._found()
         self._capture.join(tid for _, pid, *_ in found for tid in threads(pid))
         makers: set[int] = set()
         if self._capture.follows_makers:
@@ -124,7 +124,7 @@ class Members:
             self._joins.clear()
         time.sleep(max(0.0, self._looked + _LEAST_S - time.monotonic()))
         before, self._looked = self._looked, time.monotonic()
-        found = self._found([target for target in self._targets if target.joined])
+        found = self._found(only_joined=True)
         if not found:
             return
         of_process = {pid: threads(pid) for _, pid, *_ in found}
@@ -152,13 +152,17 @@ class Members:
             self._capture.join(new)
             known |= new
 
-    def _found(self, targets: list[Target]) -> list[MemberFacts]:
-        """Returns new members of the targets by start time, so parents come before children."""
+    def _found(self, only_joined: bool = False) -> list[MemberFacts]:
+        """Returns new members of the targets by start time, so parents come before children.
+
+        With `only_joined`, leaves out the targets that no process can join.
+        """
         found: list[tuple[int, MemberFacts]] = []
         ticks = os.sysconf("SC_CLK_TCK")
         slept = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns()
-        for target in targets:
-            number = self._targets.index(target)
+        for number, target in enumerate(self._targets):
+            if only_joined and not target.joined:
+                continue
             before = time.monotonic_ns()
             members = target.members()
             for pid in members.keys() - self._seen[number] - self._others:

@@ -202,6 +202,13 @@ class CgroupTarget(Target):
         return any(cgroup.exists() for cgroup in self.cgroups)
 
     @property
+    def distinction(self) -> str:
+        """The controllers of its hierarchy; the kind if it lies in several hierarchies."""
+        if len(self.cgroups) > 1:
+            return self.kind
+        return self.cgroups[0].controllers or "unified"
+
+    @property
     def joined(self) -> bool:
         """True: processes are put into a cgroup from outside."""
         return True

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
 from dataclasses import dataclass, field
 
 from tracer.probes.kernel import process_alive
@@ -9,9 +11,12 @@ from tracer.store.manifest_parts import TargetFacts
 from tracer.store.names import escaped
 
 
-@dataclass
+@dataclass(eq=False)
 class Target:
-    """Something to trace: a set of processes that changes while it is traced."""
+    """Something to trace: a set of processes that changes while it is traced.
+
+    Two targets are never equal, even if their names and pids are.
+    """
 
     name: str
     kind: str
@@ -26,6 +31,11 @@ class Target:
     def alive(self) -> bool:
         """True while there is something to trace, now or later."""
         return process_alive(self.pid, self.start_time)
+
+    @property
+    def distinction(self) -> str:
+        """The part that a name gets if another target has the same name."""
+        return str(self.pid or self.kind)
 
     @property
     def joined(self) -> bool:
@@ -57,9 +67,17 @@ class Target:
 
 
 def named_apart(targets: list[Target]) -> list[Target]:
-    """Returns the same targets; adds the pid, or else the kind, to each name used twice."""
-    names = [target.name for target in targets]
+    """Returns the same targets, each with a name of its own.
+
+    A name that several targets have gets each target's `distinction` and, if the result is another
+    target's name, a number.
+    """
+    given = Counter(target.name for target in targets)
+    taken = set(given)
     for target in targets:
-        if names.count(target.name) > 1:
-            target.name = f"{target.name}-{target.pid or target.kind}"
+        if given[target.name] > 1:
+            longer = f"{target.name}-{target.distinction}"
+            numbered = (f"{longer}-{number}" for number in itertools.count(2))
+            target.name = next(n for n in itertools.chain([longer], numbered) if n not in taken)
+            taken.add(target.name)
     return targets

@@ -6,9 +6,11 @@ import itertools
 from collections import Counter
 from dataclasses import dataclass, field
 
+from tracer.probes.errors import UsageError
 from tracer.probes.kernel import process_alive
-from tracer.store.manifest_parts import TargetFacts
+from tracer.store.manifest_parts import MOST_TARGETS, TargetFacts
 from tracer.store.names import escaped
+from tracer.targets.tree import ProcessTree
 
 
 @dataclass(eq=False)
@@ -47,8 +49,11 @@ class Target:
         """The process with which the target ends; None if the target can outlive its processes."""
         return self.pid
 
-    def members(self) -> dict[int, int]:
-        """Returns the processes that belong to it now: pid to cgroup hierarchy, or BY_DESCENT."""
+    def members(self, tree: ProcessTree | None = None) -> dict[int, int]:
+        """Returns the processes that belong to it now: pid to cgroup hierarchy, or BY_DESCENT.
+
+        Those by descent are those of `tree`, which several targets can share.
+        """
         return {}
 
     def makers(self) -> set[int]:
@@ -64,6 +69,15 @@ class Target:
             "pid": self.pid,
             "command": [escaped(argument) for argument in self.command],
         }
+
+
+def refuse_many(count: int) -> None:
+    """Raises UsageError for more targets than a trace can describe."""
+    if count > MOST_TARGETS:
+        raise UsageError(
+            f"{count} targets are too many; a recording has at most {MOST_TARGETS}",
+            "record a process that started them, or their cgroup: --cgroup PATH",
+        )
 
 
 def named_apart(targets: list[Target]) -> list[Target]:

@@ -12,7 +12,7 @@ import fcntl
 import os
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +24,7 @@ _MAPPING = re.compile(
     re.DOTALL,
 )
 _MAX_INODE = 1 << 64
+_TGID = re.compile(r"^Tgid:\s*(\d+)$", re.MULTILINE)
 MOST_COMMAND = 64 << 10
 """Most bytes of a command line that are read."""
 _ESCAPED = re.compile(rb"\\([0-7]{3})")
@@ -203,6 +204,16 @@ def read_stat(pid: int) -> ProcessStat | None:
     return ProcessStat(fields[0], int(fields[1]), int(fields[6]), int(fields[19]))
 
 
+def process_of(tid: int) -> int | None:
+    """Returns the process that a thread belongs to; None if the thread is gone."""
+    try:
+        status = Path(f"/proc/{tid}/status").read_text(errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    found = _TGID.search(status)
+    return int(found[1]) if found else None
+
+
 def command_line(pid: int, most: int = MOST_COMMAND) -> list[str]:
     """Returns the arguments of a process, as far as they lie in the first `most` bytes.
 
@@ -213,6 +224,15 @@ def command_line(pid: int, most: int = MOST_COMMAND) -> list[str]:
         data = b""
         while more := file.read(most - len(data)):
             data += more
+    return _words(data)
+
+
+def beginning(command: Iterable[str], most: int = MOST_COMMAND) -> list[str]:
+    """Returns the arguments of a command as far as they lie in the first `most` bytes."""
+    return _words(b"".join(os.fsencode(word) + b"\0" for word in command)[:most])
+
+
+def _words(data: bytes) -> list[str]:
     return [os.fsdecode(word) for word in data.removesuffix(b"\0").split(b"\0")] if data else []
 
 

@@ -180,6 +180,27 @@ def test_the_inner_cgroup_and_the_process_itself_are_more_specific(
         ]
 
 
+@pytest.mark.skipif(len(mounted()) < 2, reason="only one hierarchy is mounted")
+@pytest.mark.parametrize("cgroup", mounted()[:1], indirect=True, ids=["first"])
+def test_cgroups_of_the_same_path_in_two_hierarchies_are_two_targets(
+    cgroup, program, record, tmp_path
+):
+    with own_cgroup(mounted()[1]) as other:
+        program(f"enter(top); say('1'); wait('go'); calls({IN}); say('done1'); time.sleep(99)")
+        program(
+            f"enter({str(other)!r}); say('2'); wait('go'); calls({OUT}); say('done2')\n"
+            f"time.sleep(99)"
+        )
+        said(tmp_path, "1", "2")
+        end = record("--cgroup", cgroup, "--cgroup", other)
+        (tmp_path / "go").touch()
+        said(tmp_path, "done1", "done2")
+        with end() as trace:
+            names = [f"/{cgroup.name}-{h.controllers or 'unified'}" for h in mounted()]
+            assert [target["name"] for target in trace.manifest["targets"]] == names
+            assert counted(trace) == [(names[1], "target", OUT), (names[0], "target", IN)]
+
+
 CLONE_INTO = """
 import ctypes
 CLONE_INTO_CGROUP, SYS_clone3 = 0x200000000, 435

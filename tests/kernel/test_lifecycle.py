@@ -2,6 +2,7 @@
 
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -135,6 +136,18 @@ def test_a_name_that_is_no_utf8_can_be_recorded_and_read(tracer, tmp_path):
     for verb in ("info", "report"):
         assert "\x1b" not in tracer(verb, trace).out
         assert tracer(verb, trace, "--json").json["targets"][0]["pid"] > 0
+
+
+def without_limit_of_arguments():
+    resource.setrlimit(resource.RLIMIT_STACK, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+
+def test_a_command_of_very_many_arguments_can_be_recorded_and_read(tracer):
+    command = ["true", *["1"] * 260_000]
+    tracer("record", "-o", "x.trace", "--", *command, before=without_limit_of_arguments)
+    facts = tracer("info", "x.trace", "--json").json
+    assert facts["command"][:3] == ["true", "1", "1"]
+    assert facts["targets"][0]["name"] == "true"
 
 
 def capabilities(pid):

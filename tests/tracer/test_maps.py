@@ -15,6 +15,7 @@ from tracer.session import address_spaces
 from tracer.session.libraries import open_libraries
 from tracer.store import maps
 from tracer.store.checked import encoded
+from tracer.store.names import original
 
 PAGES = 5_003
 MANY = 60_013
@@ -75,6 +76,18 @@ def test_a_page_that_may_be_used_otherwise_is_no_mapping_of_its_own(mapped, tmp_
     (mapping,) = [m for m in found if m[0] <= start < m[1]]
     assert mapping[1] >= start + MANY * mmap.PAGESIZE
     assert len(found) < 200
+
+
+@pytest.mark.parametrize("name", ["a\\101", "\n", "\udcff", "\\xff", " \u2028 "], ids=ascii)
+def test_a_path_is_written_as_the_file_is_called(tmp_path, name):
+    path = tmp_path / f"-{name}-"
+    path.write_bytes(b"x")
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ):
+        address_spaces.write_mappings(tmp_path / "maps", [os.getpid()])
+    ((_, _, found),) = list(maps.Maps(tmp_path / "maps"))
+    inode = path.stat().st_ino
+    (written,) = [path for *_, (path, _, number) in found if number == inode]
+    assert original(written) == os.fsencode(path)
 
 
 def test_a_path_is_written_once_however_often_it_is_mapped(mapped, tmp_path):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from tracer.probes.proc import parse_maps
 from tracer.store.checked import encoded
 from tracer.store.files import create
 from tracer.store.lists import MappedFacts
@@ -20,6 +20,7 @@ from tracer.store.maps import (
     PARTS_OF_LINE,
     PARTS_OF_MAPPING,
 )
+from tracer.store.names import escaped
 
 _MOST_LINE = 1 << 16
 """Most bytes of a line of /proc/PID/maps: a path has 4,096 bytes, each of which may be escaped."""
@@ -31,7 +32,6 @@ _LIMITS = (
     f"{MOST_BYTES_OF_A_PROCESS >> 20} MiB or {MOST_PARTS_OF_A_PROCESS} values of a process, "
     f"or {MOST_BYTES >> 20} MiB in all"
 )
-_ESCAPE = re.compile(r"\\([0-7]{3})")
 
 _Mapping = tuple[int, int, int, MappedFacts]
 """(start, end, offset, file)"""
@@ -99,8 +99,7 @@ def _within(
 def _joined(lines: BinaryIO) -> Iterator[_Mapping]:
     """Yields the mappings of a file like /proc/PID/maps, with adjacent mappings joined."""
     before: _Mapping | None = None
-    while line := lines.readline(_MOST_LINE):
-        start, end, offset, file = _mapping(line)
+    for start, end, offset, file in _mappings(lines):
         if before is not None:
             first, until, at, same = before
             # A mapping without a file has no offsets.
@@ -114,16 +113,9 @@ def _joined(lines: BinaryIO) -> Iterator[_Mapping]:
         yield before
 
 
-def _mapping(line: bytes) -> _Mapping:
-    """Parses one line of /proc/PID/maps."""
-    parts = line.decode("utf-8", "backslashreplace").rstrip("\n").split(None, 5)
-    start, _, end = parts[0].partition("-")
-    major, _, minor = parts[3].partition(":")
-    path = _ESCAPE.sub(lambda m: chr(int(m[1], 8)), parts[5]) if len(parts) > 5 else ""
-    return (
-        # The kernel's own pages at the top of the address space exceed 63 bits.
-        min(int(start, 16), (1 << 63) - 1),
-        min(int(end, 16), (1 << 63) - 1),
-        int(parts[2], 16),
-        (path, (int(major, 16), int(minor, 16)), int(parts[4])),
-    )
+def _mappings(lines: BinaryIO) -> Iterator[_Mapping]:
+    while line := lines.readline(_MOST_LINE):
+        for found in parse_maps(line.removesuffix(b"\n")):
+            # The kernel's own pages at the top of the address space exceed 63 bits.
+            start, end = (min(address, (1 << 63) - 1) for address in (found.start, found.end))
+            yield start, end, found.offset, (escaped(found.path), found.device, found.inode)

@@ -16,6 +16,7 @@ from tracer.probes.kernel import (
     process_start_time,
     syscall_names,
 )
+from tracer.probes.proc import beginning
 from tracer.session import environment, extent_maps, output
 from tracer.session.capture import Capture, Stats
 from tracer.session.failures import DISK, ERROR
@@ -55,7 +56,7 @@ def first_manifest(
             "jiffies": jiffies(),
         },
         "duration_s": None,
-        "command": options.command or None,
+        "command": beginning(options.command) or None,
         "cuda_sync": options.cuda_sync,
         "linger_s": options.linger_s,
         "targets": [target.describe() for target in targets],

@@ -30,6 +30,7 @@ from tracer.store import manifest as manifests
 from tracer.store.finalize import RAW
 from tracer.store.manifest import Manifest
 from tracer.targets import Target
+from tracer.targets.containers import AwaitedContainer
 
 _TICK_S = 0.25
 _GRACE_S = 10.0
@@ -129,8 +130,9 @@ def _let_in(running: Running) -> None:
     raw, manifest = running.place / RAW, running.manifest
     changed = running.arrivals.look(running.members.paths)
     news = bool(changed)
-    for target in running.arrivals.awaited:
-        number = running.targets.index(target)
+    for number, target in enumerate(running.targets):
+        if not isinstance(target, AwaitedContainer):
+            continue
         if target in changed:
             running.sampler.arrived(number, target)
         # perf may not be able to begin at the first look, and nothing tells when it is.

@@ -36,7 +36,7 @@ from tracer.store.listed import Lines
 from tracer.store.lists import MOST_THREADS
 from tracer.store.marks import NAMES, UNKNOWN_PID, last_ns
 from tracer.store.names import escaped
-from tracer.targets import Target, threads
+from tracer.targets import Target, members_of, threads
 
 _UIDS = re.compile(r"^Uid:(.*)$", re.MULTILINE)
 _MAX_BYTES = 16 << 20
@@ -100,10 +100,9 @@ class Marks:
 
     def find(self, targets: list[Target]) -> None:
         """Opens the marks folders named in the environments of the targets' processes."""
-        for target in targets:
-            if target.kind in ("command", "machine"):
-                continue
-            for pid in target.members():
+        running = [target for target in targets if target.kind not in ("command", "machine")]
+        for target, members in zip(running, members_of(running), strict=True):
+            for pid in members:
                 self._open_of(target, pid)
         self._take_in(list(self._theirs.values()), self._begun)
 
@@ -227,7 +226,7 @@ class Marks:
         if self._names is None:
             return
         members: dict[int, set[int]] = {}
-        for pid in {pid for target in folder.targets for pid in target.members()}:
+        for pid in {pid for found in members_of(folder.targets) for pid in found}:
             members.setdefault(own_pid(pid), set()).add(pid)
             folder.users |= _users(pid)
         often = Counter(int(process.partition("-")[0]) for process in but)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
+from tracer.probes.cgroups import BY_DESCENT
 from tracer.probes.errors import FeatureMissing, PermissionMissing
 from tracer.probes.proc import read_stat
 from tracer.session.capture import Capture
@@ -23,6 +24,7 @@ from tracer.store.finalize import MEMBERS
 from tracer.store.listed import Lines
 from tracer.store.lists import MemberFacts
 from tracer.targets import Target, threads
+from tracer.targets.tree import ProcessTree
 
 _LEAST_S = 0.005
 """Least time in s between two searches: many processes may be moved at once."""
@@ -102,7 +104,7 @@ class Members:
         if self._list is None:
             return
         self._others.update(companions)
-        found = self._found(self._targets)
+        found = self._found()
         self._capture.join(tid for _, pid, *_ in found for tid in threads(pid))
         makers: set[int] = set()
         if self._capture.follows_makers:
@@ -124,7 +126,7 @@ class Members:
             self._joins.clear()
         time.sleep(max(0.0, self._looked + _LEAST_S - time.monotonic()))
         before, self._looked = self._looked, time.monotonic()
-        found = self._found([target for target in self._targets if target.joined])
+        found = self._found(only_joined=True)
         if not found:
             return
         of_process = {pid: threads(pid) for _, pid, *_ in found}
@@ -152,20 +154,27 @@ class Members:
             self._capture.join(new)
             known |= new
 
-    def _found(self, targets: list[Target]) -> list[MemberFacts]:
-        """Returns new members of the targets by start time, so parents come before children."""
+    def _found(self, only_joined: bool = False) -> list[MemberFacts]:
+        """Returns new members of the targets by start time, so parents come before children.
+
+        With `only_joined`, leaves out the targets that no process can join.
+        """
         found: list[tuple[int, MemberFacts]] = []
         ticks = os.sysconf("SC_CLK_TCK")
         slept = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns()
-        for target in targets:
-            number = self._targets.index(target)
+        tree = ProcessTree()
+        for number, target in enumerate(self._targets):
+            if only_joined and not target.joined:
+                continue
             before = time.monotonic_ns()
-            members = target.members()
+            members = target.members(tree)
             for pid in members.keys() - self._seen[number] - self._others:
                 process = _process(pid)
                 if process is not None and not process.kernel:
                     began = max(0, process.start_ticks * 1_000_000_000 // ticks - slept)
-                    entry = (before, pid, number, members[pid], began, False)
+                    # A child that is made after the tree was read is made after this time, too.
+                    since = tree.begun_ns if members[pid] == BY_DESCENT else before
+                    entry = (since, pid, number, members[pid], began, False)
                     found.append((process.start_ticks, entry))
             self._seen[number] = set(members)
         return [entry for _, entry in sorted(found)]

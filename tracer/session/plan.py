@@ -82,6 +82,7 @@ def plan(options: Options) -> Plan:
             "--cuda-sync needs the automatic marks of a command",
             f"give a command; in a container, set {SYNCHRONIZE_ENV}=1 beside {MARKS_ENV}",
         )
+    target_finder.refuse_many(len(targets) + bool(options.command))
     check_sampling(options.sample_hz, options.residency)
     if options.baseload and not options.sample_hz:
         raise UsageError("--baseload records samples only", "leave out --sample-hz 0")

@@ -24,7 +24,7 @@ from tracer.store.listed import Lines
 from tracer.store.lists import LookFacts
 from tracer.store.manifest_parts import PythonStacksFacts
 from tracer.store.python_stacks import FILE
-from tracer.targets import Target, threads
+from tracer.targets import Target, members_of, threads
 
 PERIOD_S = 0.2
 """Least time in s from one round of looks to the next."""
@@ -172,7 +172,7 @@ class PythonStacks:
     def _processes(self) -> list[_Process]:
         """Returns the targets' processes that run Python, without those that failed too often."""
         found: list[_Process] = []
-        for pid in sorted({pid for target in self._targets for pid in target.members()}):
+        for pid in sorted({pid for members in members_of(self._targets) for pid in members}):
             stat = read_stat(pid)
             if stat is None or pid in self._others:
                 continue

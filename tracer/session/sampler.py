@@ -31,6 +31,7 @@ from tracer.store.files import create
 from tracer.store.manifest_parts import Sampling
 from tracer.targets import Target
 from tracer.targets.cgroups import Cgroup
+from tracer.targets.tree import ProcessTree
 
 MOST_HZ = 100.0
 _MACHINE = -1
@@ -68,7 +69,7 @@ class Sampler:
         self._asides.append(Aside("machine", lambda still_there: find_readers()))
         if folders:
             self._asides.append(Aside(Residency.name, partial(_residency, folders)))
-        self._trees = [Processes() for _ in targets]
+        self._accounts = [Processes() for _ in targets]
         self._cgroups = [CgroupReader(_folders(target)) for target in targets]
         self._limits = [TargetLimits(target) for target in targets]
         if not any(target.kind in ("container", "cgroup") for target in targets):
@@ -215,10 +216,11 @@ class Sampler:
     def _sample(self, first: bool = False, last: bool = False) -> None:
         """Reads everything once. Each line has the time at which its reading ended."""
         lines = []
+        tree = ProcessTree()
         for number, target in enumerate(self._targets):
             self._ask(Processes.name)
             with contextlib.suppress(NotAvailable):  # the target has ended
-                lines.append(_line(number, self._of_target(number, target, first)))
+                lines.append(_line(number, self._of_target(number, target, first, tree)))
             self._ask(CgroupReader.name)
             lines.append(_line(number, self._cgroups[number].read()))
             self._ask(Limits.name)
@@ -232,14 +234,16 @@ class Sampler:
                 write_all(self._file.fileno(), data)
                 self.written += len(data)
 
-    def _of_target(self, number: int, target: Target, first: bool) -> list[Reading]:
-        tree = self._trees[number]
+    def _of_target(
+        self, number: int, target: Target, first: bool, tree: ProcessTree
+    ) -> list[Reading]:
+        account = self._accounts[number]
         if self._usage is not None and target.kind == "command":
-            return tree.last(self._usage)
-        if target.kind not in ("pid", "command") or not tree.tells_children:
-            found = tree.read(target.members())
+            return account.last(self._usage)
+        if target.kind not in ("pid", "command") or not account.tells_children:
+            found = account.read(target.members(tree))
         else:
-            found = tree.read_tree(target.pid)
+            found = account.read_tree(target.pid)
         # Before exec, a command's memory is the recorder's.
         hidden = processes.RSS.name if first and target.kind == "command" else None
         return [reading for reading in found if reading[0] != hidden]

@@ -66,13 +66,18 @@ def parts(data: bytes) -> int:
     return found
 
 
+def has_more_parts(data: bytes, most: int = MOST_PARTS) -> bool:
+    """Returns whether a JSON text has more than `most` parts."""
+    return _separators(data) > most and parts(data) > most
+
+
 def _separators(data: bytes) -> int:
     return sum(map(data.count, _SEPARATORS))
 
 
 def parsed(kind: Any, data: bytes, most: int = MOST_PARTS) -> Any:
     """Returns JSON as a value of `kind`. ValueError if it does not fit or has too many parts."""
-    if _separators(data) > most and parts(data) > most:
+    if has_more_parts(data, most):
         raise ValueError(f"it has more than {most} parts")
     return checker(kind).validate_json(data)
 

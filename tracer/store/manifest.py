@@ -13,19 +13,22 @@ from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
 from tracer.probes.backends.choice import NONE
-from tracer.probes.errors import BadTrace, PermissionMissing
+from tracer.probes.errors import BadTrace, PermissionMissing, TracerError
 from tracer.store.checked import (
+    MOST_PARTS,
     STRICT,
     Count,
     Inode,
     Listed,
     Whole,
     encoded,
+    has_more_parts,
     parsed,
     what_is_wrong,
 )
 from tracer.store.files import read_bounded, write_whole
 from tracer.store.manifest_parts import (
+    MOST_TARGETS,
     Btrfs,
     CaptureFacts,
     Clock,
@@ -65,7 +68,7 @@ class Manifest(TypedDict):
     ended normally. `ended_by`: command, duration, signal, size, target, killed, import, space (the
     disk had little left), disk (it was full), error (of a file; see `failure`). `containers`: all
     that ran, from the Docker daemon; absent without one. `own_files`: inodes, by device, of the
-    recorder's own files.
+    recorder's own files. `command`: its first 64 KiB.
     `vm`: the sysctls that control write-back. `backend_why`: the reason for the backend.
     `summed_up`: probes whose events the kernel counted. `unmarked`: parts of PyTorch that could
     not be marked, and why. `cuda_sync`: the command synchronized with the GPU at each automatic
@@ -86,7 +89,7 @@ class Manifest(TypedDict):
     command: NotRequired[Listed[str] | None]
     cuda_sync: NotRequired[bool]
     linger_s: NotRequired[Annotated[float, Field(ge=0, lt=1e9)]]
-    targets: Annotated[Listed[TargetFacts], Field(max_length=4096)]
+    targets: Annotated[Listed[TargetFacts], Field(max_length=MOST_TARGETS)]
     containers: NotRequired[Annotated[Listed[ContainerFacts], Field(max_length=65536)]]
     probes: Listed[str]
     backend: str
@@ -118,8 +121,18 @@ class _Version(TypedDict):
 
 
 def write(folder: Path, manifest: Manifest) -> None:
-    """Writes the manifest of a trace directory, completely or not at all."""
-    write_whole(folder / FILE, encoded(manifest, indent=1))
+    """Writes the manifest of a trace directory, completely or not at all.
+
+    Raises OSError, and TracerError for a manifest that `read` would refuse as too large.
+    """
+    text = encoded(manifest, indent=1)
+    if len(text) > MAX_BYTES or has_more_parts(text):
+        raise TracerError(
+            f"{folder / FILE} would be larger than any reader accepts "
+            f"({MAX_BYTES >> 20} MiB, {MOST_PARTS} values)",
+            "record fewer targets at a time",
+        )
+    write_whole(folder / FILE, text)
 
 
 def read(folder: Path) -> Manifest:

@@ -13,6 +13,9 @@ from typing_extensions import TypedDict
 
 from tracer.store.checked import Count, Listed, Pid, Whole
 
+MOST_TARGETS = 4096
+"""Most targets of a recording."""
+
 
 class Tool(TypedDict, total=False):
     """The software that wrote the trace."""
@@ -78,7 +81,7 @@ class TargetFacts(TypedDict):
     """A target.
 
     `pid`: its first process, for a container the init at the start; 0: none. `container`: id.
-    `engine`: the engine that made the container. `command`: of a running process, the beginning.
+    `engine`: the engine that made the container. `command`: its first 64 KiB, or less.
     `cgroups`: all processes in and below them belong to it. `processes`: the daemon's processes;
     their descendants belong to it. `makers`: a container's shim, which makes its processes.
     """

@@ -15,11 +15,12 @@ from tracer.targets.processes import (
     from_command,
     from_pids,
     machine,
+    members_of,
     processes_with_memory,
     threads,
     threads_of,
 )
-from tracer.targets.target import Target, named_apart
+from tracer.targets.target import Target, named_apart, refuse_many
 
 if TYPE_CHECKING:
     from tracer.store.manifest_parts import ContainerFacts
@@ -33,8 +34,10 @@ __all__ = [
     "from_command",
     "from_pids",
     "machine",
+    "members_of",
     "named_apart",
     "processes_with_memory",
+    "refuse_many",
     "threads",
     "threads_of",
 ]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,10 +18,11 @@ import psutil
 
 from tracer.probes.errors import TargetGone, UsageError
 from tracer.probes.folders import walk
-from tracer.probes.proc import lines, read_mounts, read_stat
+from tracer.probes.proc import lines, process_of, read_mounts, read_stat
 from tracer.store.manifest_parts import CgroupFacts, TargetFacts
 from tracer.targets import containerd
 from tracer.targets.target import Target
+from tracer.targets.tree import ProcessTree
 
 _KTHREADD = 2
 _LIST = "cgroup.procs"
@@ -104,13 +104,8 @@ def _processes_in(folder: Path) -> Iterator[int]:
 
 
 def _processes_of_threads(folder: Path) -> Iterator[int]:
-    for tid in (folder / "cgroup.threads").read_text().split():
-        try:
-            status = Path(f"/proc/{tid}/status").read_text(errors="replace")
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        if line := re.search(r"^Tgid:\s*(\d+)$", status, re.MULTILINE):
-            yield int(line[1])
+    found = map(process_of, map(int, (folder / "cgroup.threads").read_text().split()))
+    yield from (pid for pid in found if pid is not None)
 
 
 def hierarchies() -> list[Hierarchy]:
@@ -202,6 +197,13 @@ class CgroupTarget(Target):
         return any(cgroup.exists() for cgroup in self.cgroups)
 
     @property
+    def distinction(self) -> str:
+        """The controllers of its hierarchy; the kind if it lies in several hierarchies."""
+        if len(self.cgroups) > 1:
+            return self.kind
+        return self.cgroups[0].controllers or "unified"
+
+    @property
     def joined(self) -> bool:
         """True: processes are put into a cgroup from outside."""
         return True
@@ -211,7 +213,7 @@ class CgroupTarget(Target):
         """None: processes come and go."""
         return None
 
-    def members(self) -> dict[int, int]:
+    def members(self, tree: ProcessTree | None = None) -> dict[int, int]:
         """Returns every process in one of the hierarchies, without the recorder."""
         found = {pid: cgroup.hierarchy for cgroup in self.cgroups for pid in cgroup.processes()}
         found.pop(os.getpid(), None)

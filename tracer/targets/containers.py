@@ -22,6 +22,7 @@ from tracer.targets.daemon import dockerd_pid
 from tracer.targets.engines import AUTO, DOCKER, PODMAN, Container, Engine, chosen, docker
 from tracer.targets.engines.engine import is_id
 from tracer.targets.target import Target
+from tracer.targets.tree import ProcessTree
 
 _ASK_AGAIN_S = 0.5
 _SHARE = 10
@@ -64,7 +65,7 @@ class ContainerTarget(Target):
         """None: the container may be started again."""
         return None
 
-    def members(self) -> dict[int, int]:
+    def members(self, tree: ProcessTree | None = None) -> dict[int, int]:
         """Returns every process in its cgroup, without the recorder."""
         found = self._listed.processes() - {os.getpid()}
         return dict.fromkeys(found, self._listed.hierarchy)
@@ -172,7 +173,7 @@ class AwaitedContainer(ContainerTarget):
         """True until the container is removed, also before it is made."""
         return not self._gone and (self.identity is None or super().alive)
 
-    def members(self) -> dict[int, int]:
+    def members(self, tree: ProcessTree | None = None) -> dict[int, int]:
         """Returns every process in its cgroup, without the recorder; none before it is made."""
         found: dict[int, int] = {}
         for cgroup in self.cgroups:

@@ -12,8 +12,8 @@ from tracer.store.manifest_parts import TargetFacts
 from tracer.targets import containerd, docker_api
 from tracer.targets.cgroups import of_process
 from tracer.targets.containerd import name_of, sockets_of
-from tracer.targets.processes import with_descendants
 from tracer.targets.target import Target
+from tracer.targets.tree import ProcessTree
 
 
 class DaemonTarget(Target):
@@ -29,9 +29,10 @@ class DaemonTarget(Target):
         self.roots = [dockerd, *others]
         self._own = _container(dockerd)
 
-    def members(self) -> dict[int, int]:
+    def members(self, tree: ProcessTree | None = None) -> dict[int, int]:
         """Returns the daemon's processes now. A daemon in a container includes that container."""
-        found = with_descendants(self.roots, lambda pid: _container(pid) not in (None, self._own))
+        tree = tree or ProcessTree()
+        found = tree.descendants(self.roots, lambda pid: _container(pid) not in (None, self._own))
         return dict.fromkeys(found, BY_DESCENT)
 
     def describe(self) -> TargetFacts:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 import psutil
@@ -11,8 +11,9 @@ import psutil
 from tracer.probes.cgroups import BY_DESCENT
 from tracer.probes.errors import PermissionMissing, TargetGone, UsageError
 from tracer.probes.kernel import process_alive, process_start_time
-from tracer.probes.proc import command_line, name_of
-from tracer.targets.target import Target
+from tracer.probes.proc import beginning, command_line, name_of, process_of
+from tracer.targets.target import Target, refuse_many
+from tracer.targets.tree import ProcessTree
 
 _MOST_COMMANDS = 64 << 10
 """Most bytes of the targets' command lines together: a manifest that is too large is refused."""
@@ -23,9 +24,10 @@ _CUT_NAME, _WHOLE_NAME = 15, 255
 class ProcessTarget(Target):
     """A process and all its descendants."""
 
-    def members(self) -> dict[int, int]:
+    def members(self, tree: ProcessTree | None = None) -> dict[int, int]:
         """Returns the process and all its descendants now; none if it is gone."""
-        return dict.fromkeys(with_descendants([self.pid]), BY_DESCENT)
+        tree = tree or ProcessTree()
+        return dict.fromkeys(tree.descendants([self.pid]), BY_DESCENT)
 
 
 class MachineTarget(Target):
@@ -47,21 +49,19 @@ def from_pids(text: str, named: str | None = None, role: str = "target") -> list
 
     `named`: their name, instead of that of the process.
     """
-    targets: dict[int, Target] = {}
-    parts = text.split(",")
-    most = _MOST_COMMANDS // len(parts)
-    for part in parts:
-        digits = part.strip()
-        if not digits.isascii() or not digits.isdigit() or not 0 < int(digits) < 1 << 31:
-            raise UsageError(
-                f"-p needs process ids, and {part.strip()!r} is not one", "e.g. -p 1234"
-            )
-        pid = int(digits)
+    targets: list[Target] = []
+    pids = dict.fromkeys(map(_pid, text.split(",")))
+    refuse_many(len(pids))
+    most = _MOST_COMMANDS // len(pids)
+    for pid in pids:
         if pid == os.getpid():
             raise UsageError("a recorder cannot trace itself", "give another process's pid")
         start = process_start_time(pid)
         if start is None or not process_alive(pid, start):
             raise TargetGone(f"there is no process {pid}", "find it: pgrep -a python")
+        process = process_of(pid)
+        if process not in (pid, None):
+            raise UsageError(f"{pid} is a thread of process {process}", f"give -p {process}")
         try:
             command = command_line(pid, most)
             name = _name(pid, command)
@@ -71,8 +71,15 @@ def from_pids(text: str, named: str | None = None, role: str = "target") -> list
             raise PermissionMissing(
                 f"this user may not inspect process {pid}", "run as root"
             ) from None
-        targets[pid] = ProcessTarget(named or name, "pid", pid, start, role, command)
-    return list(targets.values())
+        targets.append(ProcessTarget(named or name, "pid", pid, start, role, command))
+    return targets
+
+
+def _pid(part: str) -> int:
+    digits = part.strip()
+    if not digits.isascii() or not digits.isdigit() or not 0 < int(digits) < 1 << 31:
+        raise UsageError(f"-p needs process ids, and {digits!r} is not one", "e.g. -p 1234")
+    return int(digits)
 
 
 def _name(pid: int, command: list[str]) -> str:
@@ -86,7 +93,8 @@ def _name(pid: int, command: list[str]) -> str:
 def from_command(command: list[str], pid: int) -> Target:
     """Returns the target of a launched command."""
     name = Path(command[0]).name
-    return ProcessTarget(name, "command", pid, process_start_time(pid), command=command)
+    began = process_start_time(pid)
+    return ProcessTarget(name, "command", pid, began, command=beginning(command, _MOST_COMMANDS))
 
 
 def machine() -> Target:
@@ -94,38 +102,23 @@ def machine() -> Target:
     return MachineTarget("machine", "machine")
 
 
-def with_descendants(
-    roots: Iterable[int], but: Callable[[int], bool] = lambda pid: False
-) -> set[int]:
-    """Returns these processes and all their descendants that live now.
-
-    If `but` returns true for a process, it is left out with its descendants, unless it is a root.
-    """
-    children: dict[int, list[int]] = {}
-    alive = set()
-    for process in psutil.process_iter(["ppid"]):
-        alive.add(process.pid)
-        children.setdefault(process.info["ppid"], []).append(process.pid)
-    found: set[int] = set()
-    waiting = [pid for pid in roots if pid in alive]
-    while waiting:
-        pid = waiting.pop()
-        if pid not in found:
-            found.add(pid)
-            waiting += [child for child in children.get(pid, ()) if not but(child)]
-    return found
+def members_of(targets: Iterable[Target]) -> list[dict[int, int]]:
+    """Returns the members of each target now, from one look at the machine's processes."""
+    tree = ProcessTree()
+    return [target.members(tree) for target in targets]
 
 
 def processes_with_memory(targets: list[Target]) -> list[int]:
     """Returns the processes whose mappings are read at the start. A command has none until exec."""
     if any(target.kind == "machine" for target in targets):
         return psutil.pids()
-    return sorted({pid for t in targets if t.kind != "command" for pid in t.members()})
+    running = [target for target in targets if target.kind != "command"]
+    return sorted({pid for members in members_of(running) for pid in members})
 
 
 def threads_of(targets: list[Target], makers: bool) -> set[int]:
     """Returns every thread of the targets now and, with `makers`, the threads of their makers."""
-    pids = {pid for target in targets for pid in target.members()}
+    pids = {pid for members in members_of(targets) for pid in members}
     if makers:
         pids.update(pid for target in targets for pid in target.makers())
     return {tid for pid in pids for tid in threads(pid)}

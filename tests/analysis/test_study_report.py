@@ -87,6 +87,14 @@ def test_the_machine_is_that_of_the_runs(found):
     assert machine["use by other processes"] == others
 
 
+def test_the_use_by_others_is_a_share_of_the_time_in_which_it_was_counted(tmp_path):
+    folder = make_study(tmp_path / "s", places=("host",), reported=True)
+    for path in folder.glob("runs/host-*/run.json"):
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"others_over_s": 10.0}))
+    told = dict(contents(folder, drawn=False).machine)["use by other processes"]
+    assert told == "5.0% of the CPUs on average, 5.0% at most (2 runs)"  # 1 s, in 10 s on 2 CPUs
+
+
 def test_losses_are_said_where_they_touch_a_result(found):
     said = "events are missing in 4-1 (1,234 events lost)"
     assert found.lost == said

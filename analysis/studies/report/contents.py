@@ -174,7 +174,7 @@ def _others_over(facts: RunFacts) -> float | None:
 
     Runs of earlier versions tell only the time of the whole run, with the making of its disk.
     """
-    over, began, ended = (facts.get(name) for name in ("others_over_s", "began", "ended"))
+    over, began, ended = facts.get("others_over_s"), facts.get("began"), facts.get("ended")
     if over is None and began is not None and ended is not None:
         over = ended - began
     return over

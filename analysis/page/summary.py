@@ -5,24 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from tracer.store.manifest import Manifest, duration_s, why_no_events
+from tracer.store.manifest import ENDS, Manifest, duration_s, why_no_events
 from tracer.store.own_cost import cost_said, headline
 
 _MOST_TARGETS = 12
 _MOST_CHARACTERS = 300
 _MOST_NAME = 60
-_WHY = {
-    "command": "the command ended",
-    "target": "the target ended",
-    "signal": "the recording was stopped",
-    "duration": "the time limit was reached",
-    "size": "the size limit was reached",
-    "space": "the disk had little space left",
-    "disk": "the disk was full",
-    "error": "a file could not be read or written",
-    "killed": "the recorder was killed",
-    "import": "imported",
-}
 
 
 @dataclass(frozen=True)
@@ -76,7 +64,7 @@ def _tiles(manifest: Manifest) -> list[Tile]:
     else:
         tiles.append(Tile("Lost", "0", "events"))
     complete = manifest["complete"]
-    ended = _WHY.get(manifest.get("ended_by") or "", "")
+    ended = ENDS.get(manifest.get("ended_by") or "", "")
     tiles.append(Tile("Complete", "yes" if complete else "no", ended, bad=not complete))
     cpu, what = headline(manifest["own_cost"])
     if cpu is not None:

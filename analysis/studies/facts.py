@@ -153,6 +153,7 @@ class RunFacts(TypedDict, total=False):
     began: Number | None
     ended: Number | None
     others_cpu_s: Number | None
+    others_over_s: Number | None
 
 
 @with_config(STRICT)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -18,6 +19,7 @@ from tracer.analysis.studies.measures import measure
 from tracer.analysis.studies.served import served
 from tracer.analysis.views.energy import all_of, energy
 from tracer.probes.errors import BadTrace, TracerError, UsageError
+from tracer.store import manifest as manifests
 from tracer.store.names import escaped, original
 from tracer.store.trace import Trace
 
@@ -80,7 +82,7 @@ def by_time(runs: pd.DataFrame) -> pd.Series[bool]:
 
 
 class LeftOut(TypedDict):
-    """A run that is left out of all results. `state`: failed, damaged, or not ended."""
+    """A run that is left out of all results. `state`: failed, damaged, not ended, or a copy."""
 
     id: str
     state: str
@@ -88,6 +90,7 @@ class LeftOut(TypedDict):
 
 
 FAILED, DAMAGED, NOT_ENDED, NOT_BEGUN = "failed", "damaged", "not ended", "not begun"
+COPIED = "a copy"
 
 
 Also = Callable[[Path, str | None, Trace], None]
@@ -112,6 +115,7 @@ def read_runs(
     rows: list[dict[str, Any]] = []
     left_out: list[LeftOut] = []
     told, kept = Budget(), Budget()
+    first: dict[str, str] = {}
     for place in _places(folder):
         id = escaped(place.name)
         try:
@@ -124,19 +128,39 @@ def read_runs(
                 why = found.get("reason") or "it does not say why"
                 left_out.append(LeftOut(id=id, state=FAILED, reason=why))
                 continue
+            if (early := _ended_early(place)) is not None:
+                left_out.append(LeftOut(id=id, state=FAILED, reason=early))
+                continue
             row = {"id": id} | factors_of(found)
             lacking = [name for name in facts.NEEDED if name not in row]
             if lacking:
                 raise BadTrace(f"its factors lack {', '.join(lacking)}", "run it again")
+            factors = json.dumps([row.get(name) for name in FACTORS])
+            if factors in first and row["repeat"] is not None:
+                why = f"it has the factors and the repeat of {first[factors]}"
+                left_out.append(LeftOut(id=id, state=COPIED, reason=why))
+                continue
             dev = found.get("dev")
             beside = None if also is None else partial(also, place, dev)
             told_by_jobs = {**work_of(found), **served(found)}
             rows.append({**row, **told_by_jobs, **measure(place, dev, kept, beside)})
+            first[factors] = id
         except TracerError as error:
             left_out.append(LeftOut(id=id, state=DAMAGED, reason=str(error)))
     columns = ["id", "model", "where", "mode", "repeat"]
     runs = pd.DataFrame(rows) if rows else pd.DataFrame(columns=columns)
     return study, _with_baseload(runs, baseload_w(folder)), left_out
+
+
+def _ended_early(place: Path) -> str | None:
+    """Returns the reason for which the recording of a run ended before its job, or None.
+
+    The runner of earlier versions said that such a run is done.
+    """
+    try:
+        return manifests.why_early(manifests.read(place / "run.trace"))
+    except TracerError:
+        return None  # the trace may be gone if its measures are kept; `measure` says it otherwise
 
 
 def _places(folder: Path) -> list[Path]:
@@ -173,14 +197,16 @@ def said_runs(study: StudyFacts, runs: int, left_out: Sequence[LeftOut]) -> str:
     """Returns, in words, the number of runs, and of those left out by their state."""
     counts = Counter(one["state"] for one in left_out)
     counts[NOT_BEGUN] = not_begun(study, runs, left_out)
-    more = [f"{counts[state]} {state}" for state in (DAMAGED, NOT_ENDED, NOT_BEGUN)]
+    states = {DAMAGED: DAMAGED, NOT_ENDED: NOT_ENDED, COPIED: "copied", NOT_BEGUN: NOT_BEGUN}
+    more = [f"{counts[state]} {said}" for state, said in states.items()]
     told = [f"{runs} runs", f"{counts[FAILED]} failed"]
     return ", ".join([*told, *(one for one in more if not one.startswith("0 "))])
 
 
 def not_begun(study: StudyFacts, runs: int, left_out: Sequence[LeftOut]) -> int:
     """Returns the number of declared runs that have no folder."""
-    return max(0, len(study.get("runs", ())) - runs - len(left_out))
+    own = sum(1 for one in left_out if one["state"] != COPIED)
+    return max(0, len(study.get("runs", ())) - runs - own)
 
 
 def factors_of(found: RunFacts) -> dict[str, Any]:

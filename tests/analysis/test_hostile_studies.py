@@ -282,9 +282,12 @@ def test_large_extracts_of_many_runs_are_not_all_read(study):
     place = study / "runs/1-0"
     rows = [["wakes", 0.5, 1.0]] * 100_000
     changed(place / EXTRACTS, table("interval_quantiles", lambda t: t.update(rows=rows)))
+    facts = json.loads((place / "run.json").read_text())
     for number in range(300):
         (study / f"runs/x{number}").mkdir()
-        for name in ("run.json", MEASURES, EXTRACTS):
+        another = json.dumps(facts | {"repeat": 2 + number})
+        (study / f"runs/x{number}/run.json").write_text(another)
+        for name in (MEASURES, EXTRACTS):
             os.link(place / name, study / f"runs/x{number}" / name)
     assert run_within(MEMORY_BYTES, left_out_of_tables, study) > 100
 

@@ -106,6 +106,36 @@ def test_the_machine_is_that_of_the_runs(found):
     assert machine["use by other processes"] == others
 
 
+def test_the_use_by_others_is_a_share_of_the_time_in_which_it_was_counted(tmp_path):
+    folder = make_study(tmp_path / "s", places=("host",), reported=True)
+    for path in folder.glob("runs/host-*/run.json"):
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"others_over_s": 10.0}))
+    told = dict(contents(folder, drawn=False).machine)["use by other processes"]
+    assert told == "5.0% of the CPUs on average, 5.0% at most (2 runs)"  # 1 s, in 10 s on 2 CPUs
+
+
+@pytest.mark.parametrize(
+    ("ended_by", "why"),
+    [("space", "the disk had little space left"), ("size", "the size limit was reached")],
+)
+def test_a_run_whose_recording_ended_early_is_left_out_with_the_reason(tmp_path, ended_by, why):
+    folder = make_study(tmp_path / "s", places=("host",), reported=True)
+    manifest = folder / "runs/host-0/run.trace/manifest.json"
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"ended_by": ended_by}))
+    told = contents(folder, drawn=False)
+    assert told.said == "1 runs, 2 failed"
+    assert ("host-0", "failed", f"the recording ended early: {why}") in told.left_out
+
+
+def test_a_copy_of_a_run_is_left_out_and_named(tmp_path):
+    folder = make_study(tmp_path / "s", places=("host",), reported=True, runs=[{}] * 4)
+    shutil.copytree(folder / "runs/host-0", folder / "runs/host-0 (copy)")
+    told = contents(folder, drawn=False)
+    assert told.said == "2 runs, 1 failed, 1 copied, 1 not begun"
+    why = "it has the factors and the repeat of host-0"
+    assert ("host-0 (copy)", "a copy", why) in told.left_out
+
+
 def test_losses_are_said_where_they_touch_a_result(found):
     said = "events are missing in 4-1 (1,234 events lost)"
     assert found.lost == said

@@ -122,7 +122,8 @@ def test_runs_in_containers_fail_without_a_daemon_and_without_their_image(study,
     nowhere = {"DOCKER_HOST": f"unix://{tmp_path}/none"}
     before = {}
     for repeats, environment in ((1, nowhere), (2, None)):
-        ran = json.loads(study(lacking.format(repeats=repeats), environment=environment).out)
+        text = lacking.format(repeats=repeats)
+        ran = json.loads(study(text, status=1, environment=environment).out)
         assert (ran["runs"], ran["done"], ran["failed"]) == (repeats, 0, repeats)
         assert before.items() <= times_of(tmp_path / "s", "*").items()
         before = times_of(tmp_path / "s", "*")
@@ -135,7 +136,7 @@ def test_runs_in_containers_fail_without_a_daemon_and_without_their_image(study,
 
 def test_a_run_over_its_time_limit_fails(study, dockerd, tmp_path):
     text = TINY.format(repeats=1).replace("epochs = 1", f"epochs = {ENDLESS}")
-    ran = json.loads(study("longest_s = 2\n" + text).out)
+    ran = json.loads(study("longest_s = 2\n" + text, status=1).out)
     assert (ran["done"], ran["failed"]) == (0, 2)
     found = results(tmp_path / "s").values()
     assert {one["state"] for one in found} == {"failed"}
@@ -145,7 +146,7 @@ def test_a_run_over_its_time_limit_fails(study, dockerd, tmp_path):
 
 def test_a_full_scratch_disk_fails_the_runs(study, dockerd, tmp_path):
     text = ON_THE_HOST.format(repeats=1).replace("0.002", "0.2")  # 15 MB of digits
-    ran = study(text, scratch="12m")
+    ran = study(text, status=1, scratch="12m")
     assert json.loads(ran.out)["failed"] == 1
     (failed,) = results(tmp_path / "s").values()
     assert "which has room for" in failed["reason"]
@@ -173,7 +174,8 @@ def test_the_next_study_removes_the_power_mode_of_a_killed_study(study, dockerd,
     shutil.rmtree(tmp_path / "s/runs")
     (tmp_path / "s/study.json").unlink()
     lacking = f'medium = "{tmp_path}/absent"\n'
-    assert json.loads(study(SLOW.format(repeats=1, **slow) + lacking).out)["failed"] == 1
+    ran = study(SLOW.format(repeats=1, **slow) + lacking, status=1)
+    assert json.loads(ran.out)["failed"] == 1
     assert not NOTE.exists() and not list(Path("/sys/fs/cgroup").glob(f"**/{cgroup}"))
     assert_nothing_is_left(tmp_path / "s", dockerd)
 

@@ -179,7 +179,7 @@ class Studied:
         self.limits_left = limits_on(self.device)
         (folder / "s/study.json").unlink()  # so that the same folder may go on with another study
         ran = finished(self.command(folder / "absent"), folder)
-        assert ran.status == 0, ran.err
+        assert ran.status == 1, ran.err
         (self.absent,) = (json.loads(path.read_text()) for path in folder.glob("s/runs/*/run.json"))
 
     def command(self, medium):

@@ -42,16 +42,88 @@ print(study.communicate("go on\\n")[0])
 """
 """A process that waits for the study and for others. It is not the namespace's first process."""
 
+A_TREE_ENDS = f"""
+import json, os, subprocess, sys
+from tracer.workloads.studies.others import others_cpu
+SPENT = {SPIN.format(1.5)!r} + '''
+import sys
+print("spent", flush=True)
+sys.stdin.read()
+'''
+WAITS = "import subprocess, sys; subprocess.run(sys.argv[1:])"
+STAYS = WAITS + "; print('ended', flush=True); import time; time.sleep(60)"
+waiting = [word for _ in range(int(sys.argv[1])) for word in (sys.executable, "-c", WAITS)]
+command = [sys.executable, "-c", STAYS, *waiting, sys.executable, "-c", SPENT]
+first, second = os.pipe(), os.pipe()
+if os.fork() == 0:  # what descends from the study itself is not another process
+    tree = subprocess.Popen(command, stdin=first[0], stdout=second[1])
+    os._exit(0)
+os.wait()
+os.close(first[0])
+os.close(second[1])
+said = os.fdopen(second[0])
+assert said.readline() == "spent\\n"
+with others_cpu() as found:
+    os.close(first[1])
+    assert said.readline() == "ended\\n"
+print(json.dumps(found))
+"""
+"""A tree of others that ends in the block but for its root. The last one has used 1.5 s before."""
 
-@pytest.mark.parametrize("others", [[], [0.3], [0.5, 0.25]])
-def test_the_cpu_time_of_others_and_of_no_child_is_found(others):
-    inside = 'python=$1; shift; "$python" "$@"; exit $?'  # a shell as the first process
+A_CONTAINER = f"""
+import ctypes, json, os, subprocess, sys
+from tracer.workloads.studies.others import others_cpu
+SPINS = "input()\\n" + {SPIN.format(0.8)!r} + "\\nprint(flush=True)\\ninput()"
+SHIM = "import ctypes, subprocess, sys; ctypes.CDLL(None).prctl(15, sys.argv[1].encode());"
+SHIM += "subprocess.run([sys.executable, '-c', sys.argv[2]])"
+
+
+def begin():
+    first, second = os.pipe(), os.pipe()
+    if os.fork() == 0:
+        subprocess.Popen(
+            [sys.executable, "-c", SHIM, "containerd-shim", SPINS], stdin=first[0], stdout=second[1]
+        )
+        os._exit(0)
+    os.wait()
+    return os.fdopen(first[1], "w"), os.fdopen(second[0])
+
+
+earlier = begin() if sys.argv[1] == "before" else None
+with others_cpu() as found:
+    go_on, said = earlier or begin()
+    print(file=go_on, flush=True)
+    said.readline()
+print(json.dumps(found))
+"""
+
+
+def in_a_namespace(program, *arguments):
+    """Returns what a program prints in a PID namespace whose first process is a shell."""
+    inside = 'python=$1; shift; "$python" "$@"; exit $?'
     ran = subprocess.run(
         [
-            *("unshare", "--pid", "--fork", "--mount-proc", "sh", "-c", inside, "sh"),
-            *(sys.executable, "-c", WITH_OTHERS, *map(str, others)),
+            *("unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", inside),
+            *("sh", sys.executable, "-c", program, *map(str, arguments)),
         ],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    found = json.loads(ran.stdout)["others_cpu_s"]
+    return json.loads(ran.stdout)
+
+
+@pytest.mark.parametrize("others", [[], [0.3], [0.5, 0.25]])
+def test_the_cpu_time_of_others_and_of_no_child_is_found(others):
+    found = in_a_namespace(WITH_OTHERS, *others)["others_cpu_s"]
     assert sum(others) - 0.05 <= found <= sum(others) + 0.15 * (1 + len(others))
+
+
+@pytest.mark.parametrize("between", [0, 1, 2])
+def test_the_earlier_time_of_an_ended_process_does_not_count_if_its_parent_ends_too(between):
+    assert in_a_namespace(A_TREE_ENDS, between)["others_cpu_s"] < 0.5
+
+
+@pytest.mark.parametrize(("begins", "counted"), [("before", True), ("in the block", False)])
+def test_a_container_that_was_there_before_the_run_counts_and_its_own_does_not(begins, counted):
+    found = in_a_namespace(A_CONTAINER, begins)
+    assert (found["others_cpu_s"] >= 0.75) == counted
+    assert found["others_over_s"] > 0.75

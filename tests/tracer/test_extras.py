@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 @pytest.mark.parametrize(
     ("extra", "missing", "arguments", "status"),
     [
-        ("workloads", "torch", ("study", "run", "quick"), 2),
+        ("workloads", "torch", ("study", "run", "quick"), 5),
         ("cluster", "distributed", ("report", FIXTURE, FIXTURE, "--scheduler", "local"), 5),
         ("remote", "fsspec", ("report", URL), 2),
         ("remote", "aiohttp", ("report", URL), 2),

@@ -132,6 +132,24 @@ def test_a_set_half_drawn_by_a_killed_job_is_drawn_again(open_sets: Open, folder
     assert sorted(path.name for path in folder.iterdir()) == sorted([*NAMES, "lost+found"])
 
 
+@pytest.mark.parametrize("renamed", [1, 2, 3])
+def test_a_set_of_a_job_killed_between_its_renames_is_used(
+    open_sets: Open, folder: Path, renamed: int
+):
+    open_sets(samples=8)
+    before = contents(folder)
+    for name in NAMES[renamed:]:
+        (folder / name).rename(folder / f"{name}.part")
+    assert len(open_sets(samples=8, seed=1).train) == 8
+    assert contents(folder) == before
+
+
+def test_a_half_loaded_file_does_not_become_one_of_the_set(open_sets: Open, filled: Path):
+    (filled / TRAIN_LABELS).rename(filled / f"{TRAIN_LABELS}.part")
+    with pytest.raises(JobError, match=f"lacks {TRAIN_LABELS}"):
+        open_sets()
+
+
 def test_jobs_that_start_together_draw_one_set(open_sets: Open, folder: Path):
     with ThreadPoolExecutor(4) as pool:
         jobs = [pool.submit(open_sets, samples=600) for _ in range(4)]

@@ -304,6 +304,14 @@ def test_a_set_half_drawn_by_a_killed_job_is_drawn_again(open_sets: Open, folder
     assert sorted(path.name for path in folder.iterdir()) == ["lost+found", *NAMES]
 
 
+def test_a_set_of_a_job_killed_between_its_renames_is_used(open_sets: Open, folder: Path):
+    open_sets(samples=8)
+    before = contents(folder)
+    (folder / "test.jsonl").rename(folder / "test.jsonl.part")
+    assert len(open_sets(samples=8, seed=1).train) == 8
+    assert contents(folder) == before
+
+
 def test_jobs_that_start_together_draw_one_set(open_sets: Open, folder: Path):
     with ThreadPoolExecutor(4) as pool:
         jobs = [pool.submit(open_sets, samples=300, output=str(i % 2)) for i in range(4)]

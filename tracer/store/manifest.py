@@ -190,6 +190,31 @@ def duration_s(manifest: Manifest) -> float | None:
     return (clock["end_ns"] - clock["start_ns"]) / 1e9
 
 
+ENDS = {
+    "command": "the command ended",
+    "target": "the target ended",
+    "signal": "the recording was stopped",
+    "duration": "the time limit was reached",
+    "size": "the size limit was reached",
+    "space": "the disk had little space left",
+    "disk": "the disk was full",
+    "error": "a file could not be read or written",
+    "killed": "the recorder was killed",
+    "import": "imported",
+}
+"""The values of `ended_by`, in words."""
+
+_EARLY = ("size", "space", "disk", "error", "killed")
+
+
+def why_early(manifest: Manifest) -> str | None:
+    """Returns the reason for which a recording ended before its targets; None if it did not."""
+    ended_by = manifest.get("ended_by")
+    if ended_by is None and manifest["state"] == "recording":
+        ended_by = "killed"
+    return f"the recording ended early: {ENDS[ended_by]}" if ended_by in _EARLY else None
+
+
 def recording(manifest: Manifest) -> tuple[object, ...] | None:
     """Returns a key that copies of one recording share; None: not known."""
     recorder, clock = manifest["recorder"], manifest["clock"]

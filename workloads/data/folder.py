@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -34,6 +34,25 @@ def alone(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(fd)
+
+
+def finish(folder: Path, names: Sequence[str]) -> None:
+    """Finishes the renames of a job that was killed after it had written all files of a set.
+
+    `names`: the final names of the files, in the order of the renames.
+    """
+    if _unfinished(folder, names):
+        with alone(folder):
+            for name in _unfinished(folder, names):  # another job may have been about to do so
+                (folder / (name + UNFINISHED)).rename(folder / name)
+
+
+def _unfinished(folder: Path, names: Sequence[str]) -> list[str]:
+    """Returns the names that are still missing, if some are not and each has its file."""
+    found = {path.name for path in folder.iterdir()}
+    missing = [name for name in names if name not in found]
+    begun = missing == list(names[-len(missing) :]) and len(missing) < len(names)
+    return missing if begun and {name + UNFINISHED for name in missing} <= found else []
 
 
 def check_space(folder: Path, needed: int) -> None:

@@ -13,7 +13,7 @@ import torch
 
 from tracer.free_space import room_bytes
 from tracer.workloads.data import digits, idx
-from tracer.workloads.data.folder import MEND, UNFINISHED, alone, check_space, choose
+from tracer.workloads.data.folder import MEND, UNFINISHED, alone, check_space, choose, finish
 from tracer.workloads.data.gzipped import unpack_idx
 from tracer.workloads.data.sets import DataRequest, DataSets, Sample, SampleSet
 from tracer.workloads.errors import JobError, explained
@@ -59,6 +59,7 @@ def open_sets(request: DataRequest) -> DataSets:
     folder = choose(request, "digits", request.samples or SAMPLES)
     with explained(f"cannot use the data folder {folder}", "name another folder with --data"):
         folder.mkdir(parents=True, exist_ok=True)
+        finish(folder, _NAMES)
         if not _holds_set(folder):
             _make(folder, request.seed, request.samples or SAMPLES)
     unpacked = request.output.absolute() / "data"

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from tracer.workloads.data import articles, idx, jsonl
-from tracer.workloads.data.folder import UNFINISHED, alone, check_space, choose
+from tracer.workloads.data.folder import UNFINISHED, alone, check_space, choose, finish
 from tracer.workloads.data.prepared import LENGTH, Prepared, prepare
 from tracer.workloads.data.sets import DataRequest, DataSets, Sample, SampleSet
 from tracer.workloads.errors import JobError, explained
@@ -59,6 +59,7 @@ def open_sets(request: DataRequest) -> DataSets:
     folder = choose(request, "articles", request.samples or SAMPLES)
     with explained(f"cannot use the data folder {folder}", "name another folder with --data"):
         folder.mkdir(parents=True, exist_ok=True)
+        finish(folder, _NAMES)
         if not _holds_set(folder):
             _make(folder, request.seed, request.samples or SAMPLES)
     sources = {split: folder / name for split, name in _FILES.items()}

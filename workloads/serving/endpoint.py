@@ -14,6 +14,7 @@ from urllib3.exceptions import TimeoutError as TooLate
 
 from tracer.workloads.errors import JobError
 from tracer.workloads.serving import unix
+from tracer.workloads.serving.bounded import Connection, SecureConnection
 
 _MAX_ANSWER = 4 << 20
 _AT_ONCE = 64 << 10
@@ -55,6 +56,8 @@ class Endpoint:
         self._pool = urllib3.connectionpool.connection_from_url(
             url, maxsize=connections, block=True, retries=False
         )
+        secure = parsed.scheme == "https"
+        self._pool.ConnectionCls = SecureConnection if secure else Connection
 
     def check(self, model: str) -> None:
         """Raises JobError unless a server of `model` answers at this URL."""
@@ -103,8 +106,9 @@ class Endpoint:
             try:
                 answer = _read(response, deadline)
             finally:
-                # A response read to its end has already returned its connection to the pool.
                 response.close()
+                # A response read to its end has already returned its connection to the pool.
+                response.release_conn()
         except NewConnectionError:
             raise AnswerError("refused") from None
         except TooLate:

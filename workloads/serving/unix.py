@@ -6,9 +6,10 @@ import socket
 import struct
 from typing import Any
 
-from urllib3.connection import HTTPConnection
 from urllib3.connectionpool import HTTPConnectionPool
 from urllib3.exceptions import NewConnectionError
+
+from tracer.workloads.serving.bounded import Connection
 
 SCHEME = "unix:"
 """Prefix of an address; the path of the socket follows."""
@@ -23,12 +24,12 @@ class Pool(HTTPConnectionPool):
         super().__init__("localhost", **options)
         self._path = path
 
-    def _new_conn(self) -> HTTPConnection:
+    def _new_conn(self) -> Connection:
         self.num_connections += 1
         return _Connection(self._path)
 
 
-class _Connection(HTTPConnection):
+class _Connection(Connection):
     def __init__(self, path: str) -> None:
         super().__init__("localhost")
         self._path = path

@@ -11,6 +11,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tracer.probes.errors import TracerError
+from tracer.store import manifest as manifests
 from tracer.store.checked import read_json
 from tracer.store.files import as_invoking_user, write_whole
 from tracer.workloads.containers.limits import Limits, parse_bytes
@@ -62,11 +64,20 @@ def make(
     modes: PowerModes,
     checkpoints: Checkpoints,
 ) -> None:
-    """Makes a run from the start. A failure becomes the result of the run, not an error."""
+    """Makes a run from the start. A failure becomes the result of the run, not an error.
+
+    Raises JobError if the folder of the run cannot be made anew.
+    """
     place = folder / RUNS / run.id
     with as_invoking_user():
         shutil.rmtree(place, ignore_errors=True)  # an interrupted run may have left it
-        place.mkdir()
+        try:
+            place.mkdir()
+        except FileExistsError:
+            raise JobError(
+                f"{place} has no result of a run, and is a link or cannot be removed",
+                "remove it, or mount the disk that the link names; then run the study again",
+            ) from None
     factors = run.factors
     commit_s = None
     if study.time_scale != 1:
@@ -111,11 +122,11 @@ def make(
                 job = replace(job, linger_s=_written_after_s(facts["timers"]))
                 with others_cpu() as others:
                     ran = _run(job, factors, scratch, mode, study)
-                facts |= _result(ran) | others
+                facts |= _result(ran, place / _TRACE) | others
             if factors.mode == "train" and facts["state"] == "done":
                 facts["checkpoint"] = checkpoints.keep(run, output)
             shutil.rmtree(output, ignore_errors=True)
-    except JobError as error:
+    except TracerError as error:
         facts |= {"state": "failed", "reason": str(error), "summaries": []}
     except OSError as error:
         about = f"{error.filename}: " if error.filename else ""
@@ -266,10 +277,13 @@ def _run(job: Job, factors: Factors, scratch: Scratch, mode: Setting, study: Stu
     return run_in_containers(job, count, limits, study.image, study.engine)
 
 
-def _result(ran: Ran) -> dict[str, Any]:
+def _result(ran: Ran, trace: Path) -> dict[str, Any]:
+    failures = list(ran.failures)
+    if not failures and (early := manifests.why_early(manifests.read(trace))) is not None:
+        failures.append(early)
     return {
-        "state": "failed" if ran.failures else "done",
-        "reason": "; ".join(ran.failures) or None,
+        "state": "failed" if failures else "done",
+        "reason": "; ".join(failures) or None,
         "summaries": ran.summaries,
         "versions": ran.versions,
         "image": ran.image,

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tracer.probes.errors import ExitCode
 from tracer.workloads.containers.engines import EngineName
 from tracer.workloads.containers.limits import parse_bytes
+from tracer.workloads.errors import JobError
+from tracer.workloads.modes.setting import PowerModes
 from tracer.workloads.studies import study as studies
 
 if TYPE_CHECKING:
@@ -78,8 +83,9 @@ def run(
 
     Each run is recorded. It uses a file system of the study's own and starts
     with a dropped page cache. The seed determines the order of the runs. A
-    failed run is kept with its reason, and the study goes on. With more --repeats
-    than before, the new repeats are added to the folder.
+    failed run is kept with its reason, and the study goes on; to try it again,
+    remove its folder runs/ID first. With more --repeats than before, the new
+    repeats are added to the folder. The exit status is 1 if no run is done.
 
     [bold]Examples[/bold]
 
@@ -87,12 +93,18 @@ def run(
 
       sudo tracer study run park2023 --scale 0.01 --time-scale 0.1 -o park.study
     """
+    if os.geteuid() == 0:
+        # A killed study's power mode may lack CPUs that `threads` counts.
+        with suppress(JobError), PowerModes(needed=False):
+            pass
     loaded = studies.load(name, scale, repeats, seed, time_scale, engine)
     folder = output or Path(f"{loaded.name}.study")
     from tracer.workloads.studies.runner import run_study
 
     result = run_study(loaded, folder, parse_bytes(scratch), _show)
     typer.echo(json.dumps(result))
+    if not result["done"]:
+        raise typer.Exit(ExitCode.FAILURE)
 
 
 def _show(progress: Progress) -> None:

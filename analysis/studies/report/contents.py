@@ -160,13 +160,24 @@ def _others(folder: Path, runs: pd.DataFrame, extracts: Extracts) -> list[tuple[
     shares = []
     for id in runs["id"]:
         facts = read_run(place_of(folder, str(id)), budget) or RunFacts()
-        used, began, ended = facts.get("others_cpu_s"), facts.get("began"), facts.get("ended")
-        if used is not None and began is not None and ended is not None and ended > began:
-            shares.append(used / (ended - began) / cpus)
+        used, over = facts.get("others_cpu_s"), _others_over(facts)
+        if used is not None and over is not None and over > 0:
+            shares.append(used / over / cpus)
     if not shares or pd.isna(cpus):
         return []
     told = f"{sum(shares) / len(shares):.1%} of the CPUs on average, {max(shares):.1%} at most"
     return [("use by other processes", f"{told} ({len(shares)} runs)")]
+
+
+def _others_over(facts: RunFacts) -> float | None:
+    """Returns the seconds in which others' CPU time was counted; None if that is not known.
+
+    Runs of earlier versions tell only the time of the whole run, with the making of its disk.
+    """
+    over, began, ended = facts.get("others_over_s"), facts.get("began"), facts.get("ended")
+    if over is None and began is not None and ended is not None:
+        over = ended - began
+    return over
 
 
 def _versions(folder: Path, runs: pd.DataFrame) -> dict[str, set[str]]:

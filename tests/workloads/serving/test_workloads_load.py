@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.server
 import itertools
 import json
@@ -21,7 +22,7 @@ from tests.support.serving import Server, Trained
 from tests.support.waiting import wait_for
 from tracer.workloads.errors import JobError
 from tracer.workloads.options import Arrivals, RequestOptions
-from tracer.workloads.serving.endpoint import Endpoint
+from tracer.workloads.serving.endpoint import AnswerError, Endpoint
 from tracer.workloads.serving.load import Call, arrivals, draw_calls, offer
 
 pytestmark = pytest.mark.slow
@@ -143,6 +144,49 @@ def test_a_server_that_never_answers_costs_each_request_only_its_time_limit(trai
     assert tally.failed["timeout"] == tally.sent > 0
     assert tally.sent + tally.dropped == tally.due == 7
     assert not tally.latencies
+
+
+HEAD = b"HTTP/1.1 200 OK\r\n"
+WITH_BODY = HEAD + b"Content-Length: 1000000\r\n\r\n"
+
+
+@pytest.mark.parametrize("first", [HEAD + b"X: ", WITH_BODY], ids=["headers", "body"])
+@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_UNIX], ids=["tcp", "unix"])
+def test_an_answer_that_trickles_costs_its_request_only_its_time_limit(
+    tmp_path: Path, first: bytes, family: socket.AddressFamily
+):
+    address = ("127.0.0.1", 0) if family == socket.AF_INET else str(tmp_path / "socket")
+    kinds: list[str] = []
+
+    def trickle(connection: socket.socket) -> None:
+        with contextlib.suppress(OSError), connection:  # the client closes it
+            connection.sendall(first)
+            while True:
+                connection.sendall(b" ")
+                time.sleep(0.02)
+
+    def serve() -> None:
+        with contextlib.suppress(OSError):  # the test closes it
+            while True:
+                threading.Thread(target=trickle, args=(server.accept()[0],), daemon=True).start()
+
+    def ask() -> None:
+        for _ in range(3):
+            try:
+                endpoint.predict(b"{}", 1, 0.2)
+            except AnswerError as error:
+                kinds.append(error.kind)
+
+    with socket.create_server(address, family=family) as server:
+        threading.Thread(target=serve, daemon=True).start()
+        is_unix = family == socket.AF_UNIX
+        url = f"unix:{address}" if is_unix else f"http://127.0.0.1:{server.getsockname()[1]}"
+        endpoint = Endpoint(url)  # of one connection
+        asking = threading.Thread(target=ask, daemon=True)
+        asking.start()
+        asking.join(60)
+        server.shutdown(socket.SHUT_RDWR)
+    assert kinds == ["timeout"] * 3
 
 
 def test_a_server_that_dies_is_counted(ask, serve: Callable[..., Server]):

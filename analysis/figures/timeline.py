@@ -82,13 +82,12 @@ def lines(frame: pd.DataFrame, unit: str, end_s: float, lost: pd.DataFrame) -> g
     A line is broken where values are missing, that is, where the next one is much later than usual.
     """
     figure = go.Figure()
-    for name, number in numbered(frame["series"]).items():
-        own = frame[frame["series"] == name]
+    for number, (name, own) in enumerate(frame.groupby("series", sort=False)):
         at, value = _broken(own["at_s"].to_numpy(float), own["value"].to_numpy(float))
         figure.add_trace(
             go.Scatter(
                 x=at, y=value, name=_name(name), mode="lines" if len(own) > 1 else "markers",
-                line={"color": colour(number), "width": 1.5,
+                line={"color": NEUTRAL if name in _REST else colour(number), "width": 1.5,
                       "dash": _DASHES[number % len(_DASHES)]}, connectgaps=False,
                 hovertemplate="%{y:,.4~g} " + unit,
             )
@@ -103,8 +102,7 @@ def latencies(frame: pd.DataFrame, unit: str, end_s: float, lost: pd.DataFrame) 
     Columns: series (a part of a request's time), from_s, to_s, requests, p50_ms, p99_ms.
     """
     figure = go.Figure()
-    for name, number in numbered(frame["series"]).items():
-        own = frame[frame["series"] == name]
+    for number, (name, own) in enumerate(frame.groupby("series", sort=False)):
         middle = ((own["from_s"] + own["to_s"]) / 2).to_numpy(np.float32)
         for column, shown, marker in (("p50_ms", "median", "circle"), ("p99_ms", "p99", "line-ew")):
             figure.add_trace(

@@ -73,6 +73,12 @@ def test_a_line_is_broken_where_values_are_missing():
     assert job.line.dash != machine.line.dash and machine.mode == "markers"
 
 
+def test_the_line_of_all_other_series_is_grey():
+    rest = LINES.assign(series=["job"] * 5 + ["the rest"])
+    job, others = timeline.lines(rest, "MiB", 2.0, NONE_LOST).data
+    assert (job.line.color, others.line.color) == (COLOURS[0], NEUTRAL)
+
+
 def test_a_latency_of_0_has_no_place_on_a_logarithmic_axis():
     median, high = timeline.latencies(LATENCIES, "ms", 2.0, NONE_LOST).data
     assert median.y[0] == 2 and np.isnan(median.y[1]) and list(high.y) == [9, 1]

@@ -108,6 +108,16 @@ def test_all_phases_of_pytorch_look_apart():
     assert len(looks) == len(names)
 
 
+def test_names_of_phases_with_the_most_time_look_apart_and_all_others_share_a_colour():
+    names = ["train", "step", "fetch", *(f"own {n}" for n in range(17))]
+    rows = [{"name": name, "to_s": 9 - n / 10} for n, name in enumerate(names)]
+    *own, rest = timeline.spans(spans(rows=rows), "", 2.0, NONE_LOST).data
+    looks = {(bar.marker.color, bar.marker.pattern.shape) for bar in own}
+    assert {bar.name for bar in own} == set(names[:18]) and len(looks) == len(own) == 18
+    assert (rest.name, rest.marker.color) == ("the rest", NEUTRAL)
+    assert rest.text == ("own 15", "own 16") and rest.customdata[1].startswith("own 16, 7.100 s")
+
+
 def test_a_heat_map_is_by_the_logarithm_and_says_the_number():
     (map_,) = heat.places(CELLS, "pages", 2.0, NONE_LOST).data
     assert map_.z[0][0] == 3 and map_.z[1][1] == 0 and np.isnan(map_.z[1][0])

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from tests.support.recordings import make_hostile, make_recording
 from tests.support.timeline import MS, TENTHS, S, by_bin, made, requests
 from tests.support.traces import make_trace
-from tracer.analysis.figures.timeline import MOST_NAMES
 from tracer.analysis.timeline.axis import Axis, axis, outside
 from tracer.analysis.timeline.binned import REST, counted, covered
 from tracer.analysis.timeline.events import calls, dirtied, faults, stalls, writebacks, written
@@ -286,13 +285,6 @@ def test_neighbours_are_joined_if_there_are_too_many_outermost_phases(tmp_path):
         lane = phases(trace, TENTHS, most=5)
     assert lane.frame[["name", "spans"]].to_numpy().tolist() == [["step", 100], ["eval", 10]]
     assert "110 phases are drawn as 2" in lane.note
-
-
-def test_the_note_tells_how_many_names_of_phases_share_a_colour(tmp_path):
-    marks = [mark(40 * n, 40 * n + 9, f"p{n}") for n in range(MOST_NAMES + 2)]
-    with made(tmp_path, phases=marks) as trace:
-        lane = phases(trace, TENTHS)
-    assert lane.note == "Names of phases with less time that share a colour: 2."
 
 
 def test_only_threads_with_most_time_in_phases_are_drawn(tmp_path):

@@ -4,8 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tests.support.timeline import MS, TENTHS, made
 from tracer.analysis.figures import heat, timeline
 from tracer.analysis.figures.style import COLOURS, NEUTRAL
+from tracer.analysis.timeline.phases import phases
 
 NONE_LOST = pd.DataFrame(columns=["from_s", "to_s", "gaps", "events"])
 LOST = pd.DataFrame({"from_s": [1.0], "to_s": [1.5], "gaps": [1], "events": [7]})
@@ -116,6 +118,17 @@ def test_names_of_phases_with_the_most_time_look_apart_and_all_others_share_a_co
     assert {bar.name for bar in own} == set(names[:18]) and len(looks) == len(own) == 18
     assert (rest.name, rest.marker.color) == ("the rest", NEUTRAL)
     assert rest.text == ("own 15", "own 16") and rest.customdata[1].startswith("own 16, 7.100 s")
+
+
+def test_the_note_tells_how_many_names_of_phases_share_a_colour(tmp_path):
+    of = {"pid": 1, "tid": 1}
+    marks = [
+        {**of, "name": f"p{n}", "start": 40 * n * MS, "end": (40 * n + 9) * MS}
+        for n in range(timeline.MOST_NAMES + 2)
+    ]
+    with made(tmp_path, phases=marks) as trace:
+        lane = phases(trace, TENTHS)
+    assert lane.note == "Names of phases with less time that share a colour: 2."
 
 
 def test_a_heat_map_is_by_the_logarithm_and_says_the_number():

@@ -149,15 +149,19 @@ def _write(
     rows = 0
     writer: pa.csv.CSVWriter | pq.ParquetWriter | None = None
     with create(folder / f"{name}.{format}") as file:
-        for batch in batches:
-            plain = _plain(batch, inert if format == "csv" else str)
+        try:
+            for batch in batches:
+                plain = _plain(batch, inert if format == "csv" else str)
+                if writer is None:
+                    writer = _writer(file, format, plain.schema)
+                writer.write_batch(plain)
+                rows += batch.num_rows
             if writer is None:
-                writer = _writer(file, format, plain.schema)
-            writer.write_batch(plain)
-            rows += batch.num_rows
-        if writer is None:
-            writer = _writer(file, format, _plain_schema(schema))
-        writer.close()
+                writer = _writer(file, format, _plain_schema(schema))
+        finally:
+            # It writes the end of the file when it is deleted, if not before.
+            if writer is not None:
+                writer.close()
     return rows
 
 

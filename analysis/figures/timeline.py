@@ -6,13 +6,14 @@ Each function takes a frame of `tracer.analysis.timeline`, `end_s` (the length o
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from tracer.analysis.figures.style import COLOURS, NEUTRAL, colour, look, numbered, text
+from tracer.analysis.figures.style import COLOURS, NEUTRAL, colour, look, text
 
 LANE_PX = 110
 _LATENCY_PX = 150
@@ -38,6 +39,8 @@ _PHASES = (
 )
 # The first phases, one per colour, are plain; the next ones reuse the colours with a hatch.
 _HATCHES = ("", "/", ".")
+MOST_NAMES = len(COLOURS) * len(_HATCHES)
+"""Most names of phases that look apart."""
 _ROW_PX, _HEAD_PX = 18, 17
 _MOST_CHARACTERS = 60
 _LONG_SPAN = 0.02
@@ -82,13 +85,12 @@ def lines(frame: pd.DataFrame, unit: str, end_s: float, lost: pd.DataFrame) -> g
     A line is broken where values are missing, that is, where the next one is much later than usual.
     """
     figure = go.Figure()
-    for name, number in numbered(frame["series"]).items():
-        own = frame[frame["series"] == name]
+    for number, (name, own) in enumerate(frame.groupby("series", sort=False)):
         at, value = _broken(own["at_s"].to_numpy(float), own["value"].to_numpy(float))
         figure.add_trace(
             go.Scatter(
                 x=at, y=value, name=_name(name), mode="lines" if len(own) > 1 else "markers",
-                line={"color": colour(number), "width": 1.5,
+                line={"color": NEUTRAL if name in _REST else colour(number), "width": 1.5,
                       "dash": _DASHES[number % len(_DASHES)]}, connectgaps=False,
                 hovertemplate="%{y:,.4~g} " + unit,
             )
@@ -103,8 +105,7 @@ def latencies(frame: pd.DataFrame, unit: str, end_s: float, lost: pd.DataFrame) 
     Columns: series (a part of a request's time), from_s, to_s, requests, p50_ms, p99_ms.
     """
     figure = go.Figure()
-    for name, number in numbered(frame["series"]).items():
-        own = frame[frame["series"] == name]
+    for number, (name, own) in enumerate(frame.groupby("series", sort=False)):
         middle = ((own["from_s"] + own["to_s"]) / 2).to_numpy(np.float32)
         for column, shown, marker in (("p50_ms", "median", "circle"), ("p99_ms", "p99", "line-ew")):
             figure.add_trace(
@@ -129,7 +130,7 @@ def spans(frame: pd.DataFrame, unit: str, end_s: float, lost: pd.DataFrame) -> g
     """Draws nested phases, one band of rows per thread. `unit` is not used: a span has none.
 
     Columns: place, thread, depth, name, epoch, step, from_s, to_s, spans (the number of spans that
-    the row merges), ended.
+    the row merges), ended. All names but those of `names_apart` share a colour.
     """
     figure = go.Figure()
     tops: dict[object, float] = {}
@@ -142,24 +143,24 @@ def spans(frame: pd.DataFrame, unit: str, end_s: float, lost: pd.DataFrame) -> g
             text=_name(band["thread"].iloc[0]), showarrow=False, font={"size": 11},
         )  # fmt: skip
     middles = frame["place"].map(tops) + (frame["depth"] + 0.5) * _ROW_PX
-    names = numbered(frame["name"])
-    order = sorted(names, key=lambda name: (_place(name), names[name]))
-    others = [name for name in order if name not in _PHASES]
-    for name in order:
-        those = frame["name"] == name
-        own = frame[those]
-        number = _place(name) if name in _PHASES else len(_PHASES) + others.index(name)
+    series = frame["name"].where(frame["name"].isin(names_apart(frame)), _REST[0])
+    groups = dict(list(frame.assign(middle=middles).groupby(series, sort=False)))
+    numbers = _numbers_of_phases(name for name in groups if name != _REST[0])
+    for name in sorted(groups, key=lambda name: (name == _REST[0], _place(name))):
+        own, number, rest = groups[name], numbers.get(name, 0), name not in numbers
         figure.add_trace(
             go.Bar(
                 orientation="h", base=own["from_s"].to_numpy(float),
-                x=(own["to_s"] - own["from_s"]).to_numpy(float), y=middles[those].to_numpy(float),
+                x=(own["to_s"] - own["from_s"]).to_numpy(float), y=own["middle"].to_numpy(float),
                 width=_ROW_PX - 2, name=_name(name), customdata=_said(own),
                 text=_labels(own, _LONG_SPAN * end_s),
                 textposition="inside", insidetextanchor="start", textangle=0, cliponaxis=True,
-                insidetextfont={"color": "#000000" if _light(number) else "#ffffff", "size": 11},
+                insidetextfont={
+                    "color": "#000000" if rest or _light(number) else "#ffffff", "size": 11,
+                },
                 marker={
-                    "color": colour(number), "line": {"width": 0},
-                    "pattern": {"shape": _HATCHES[number // len(COLOURS) % len(_HATCHES)],
+                    "color": NEUTRAL if rest else colour(number), "line": {"width": 0},
+                    "pattern": {"shape": "" if rest else _HATCHES[number // len(COLOURS)],
                                 "fillmode": "overlay", "fgcolor": "rgba(0, 0, 0, 0.45)", "size": 5,
                                 "solidity": 0.25},
                 },
@@ -173,12 +174,27 @@ def spans(frame: pd.DataFrame, unit: str, end_s: float, lost: pd.DataFrame) -> g
     return made
 
 
+def names_apart(frame: pd.DataFrame) -> list[object]:
+    """Returns the names of phases with a colour of their own: those with the most time."""
+    lengths = (frame["to_s"] - frame["from_s"]).groupby(frame["name"], sort=False).sum()
+    return list(lengths.sort_values(ascending=False, kind="stable").index[:MOST_NAMES])
+
+
 def _name(value: object) -> str:
     return text(str(value)[:_MOST_CHARACTERS])
 
 
 def _place(name: object) -> int:
     return _PHASES.index(str(name)) if name in _PHASES else len(_PHASES)
+
+
+def _numbers_of_phases(names: Iterable[object]) -> dict[object, int]:
+    """Returns a number per name, for its colour and hatch; PyTorch's phases always have theirs."""
+    numbers = {name: _place(name) for name in names}
+    own = len(_PHASES)
+    free = [*range(own, MOST_NAMES), *sorted(set(range(own)) - set(numbers.values()))]
+    others = (name for name, place in numbers.items() if place == own)
+    return numbers | dict(zip(others, free, strict=False))
 
 
 def _light(number: int) -> bool:

@@ -32,19 +32,18 @@ def best_misses(runs: PageRuns, capacities: ArrayLike) -> NDArray[np.int64]:
     """
     wanted = by_tenant(runs, capacities)
     missed = np.zeros((runs.groups, wanted.shape[1]), np.int64)
-    for tenant in range(runs.tenants):
-        own = (runs.tenant == tenant) | (runs.kind == REMOVE)
-        first, pages = runs.first[own], runs.pages[own]
-        kind, group = runs.kind[own], runs.group[own]
-        accesses = int(pages.sum(dtype=np.int64))
+    for own, room in zip(runs.of_tenants, wanted, strict=True):
+        accesses = int(own.pages.sum(dtype=np.int64))
         following, used = np.empty(accesses, np.int64), np.empty(accesses, np.int32)
-        _next_uses(first, pages, kind, runs.all_pages, following, used)
-        for at, capacity in enumerate(wanted[tenant].tolist()):
-            most = min(capacity, runs.all_pages)
+        _next_uses(own.first, own.pages, own.kind, own.all_pages, following, used)
+        found = np.zeros((wanted.shape[1], len(own.groups)), np.int64)
+        for at, capacity in enumerate(room.tolist()):
+            most = min(capacity, own.all_pages)
             _pass(
-                *(first, pages, kind, group, runs.all_pages, most),
-                *(following, used, missed[:, at]),
+                *(own.first, own.pages, own.kind, own.group, own.all_pages, most),
+                *(following, used, found[at]),
             )
+        missed[own.groups] += found.T
     return missed
 
 

@@ -57,23 +57,21 @@ def lru_misses(runs: PageRuns, capacities: ArrayLike) -> Misses:
     count = wanted.shape[1]
     missed = np.zeros((runs.groups, count), np.int64)
     cold = np.zeros(runs.groups, np.int64)
-    places = 1 << max(16, (4 * runs.all_pages - 1).bit_length())
-    for tenant in range(runs.tenants):
-        order = np.argsort(wanted[tenant], kind="stable")
-        ascending = wanted[tenant, order]
-        found = np.zeros((runs.groups, count + 1), np.int64)
-        new = np.zeros(runs.groups, np.int64)
-        removed = runs.all_pages if np.any(runs.kind == REMOVE) else 0
+    for own, capacity in zip(runs.of_tenants, wanted, strict=True):
+        order = np.argsort(capacity, kind="stable")
+        found = np.zeros((len(own.groups), count + 1), np.int64)
+        new = np.zeros(len(own.groups), np.int64)
+        removed = own.all_pages if np.any(own.kind == REMOVE) else 0
+        places = 1 << max(16, (4 * own.all_pages - 1).bit_length())
         _pass(
-            *(runs.first, runs.pages, runs.kind, runs.group, runs.tenant, tenant),
-            *(runs.all_pages, removed),
-            places,
-            *(ascending, found, new),
+            *(own.first, own.pages, own.kind, own.group),
+            *(own.all_pages, removed, places),
+            *(capacity[order], found, new),
         )
         # Element j of `found` missed in the first j capacities.
         deeper = found[:, ::-1].cumsum(axis=1)[:, ::-1][:, 1:]
-        missed[:, order] += deeper + new[:, None]
-        cold += new
+        missed[own.groups[:, None], order] += deeper + new[:, None]
+        cold[own.groups] += new
     return Misses(runs.accessed(), cold, missed)
 
 
@@ -166,8 +164,6 @@ def _pass(
     pages: Any,
     kinds: Any,
     groups: Any,
-    tenants: Any,
-    tenant: int,
     all_pages: int,
     most_holes: int,
     places: int,
@@ -195,8 +191,6 @@ def _pass(
                     push(holes, n_holes, mark[q])
                     n_holes += 1
                     mark[q] = ABSENT
-            continue
-        if tenants[i] != tenant:
             continue
         counts = kinds[i] != WRITE
         group = groups[i]

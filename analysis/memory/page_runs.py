@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -43,6 +46,24 @@ def _no_flags() -> NDArray[np.bool_]:
 
 def _no_times() -> NDArray[np.int64]:
     return np.empty(0, np.int64)
+
+
+@dataclass(frozen=True)
+class TenantRuns:
+    """The runs of one tenant, with the removals of pages that it uses, in order of time.
+
+    Models without read-ahead miss the same pages. The columns are those of `PageRuns`.
+    """
+
+    first: NDArray[np.int64]
+    pages: NDArray[np.int32]
+    kind: NDArray[np.int8]
+    group: NDArray[np.int32]
+    """Place of the run's group in `groups`."""
+    groups: NDArray[np.int32]
+    """Numbers of the groups of its runs, each once."""
+    all_pages: int
+    """Pages that it uses: each page number is below it."""
 
 
 @dataclass(frozen=True)
@@ -118,25 +139,27 @@ class PageRuns:
     def groups(self) -> int:
         return _codes(self.group)
 
+    @cached_property
+    def of_tenants(self) -> list[TenantRuns]:
+        """The runs of each tenant."""
+        removal = self.kind == REMOVE
+        accesses = np.flatnonzero(~removal)
+        accesses = accesses[np.argsort(self.tenant[accesses], kind="stable")]
+        bounds = np.searchsorted(self.tenant[accesses], np.arange(self.tenants + 1))
+        removals = np.flatnonzero(removal)
+        return [_of_tenant(self, accesses[low:high], removals) for low, high in pairwise(bounds)]
+
     def only_used(self) -> PageRuns:
         """Returns these runs with only the pages that a run uses, as pages of one file.
 
         Models without read-ahead miss the same pages, in memory for the used pages only. A file may
         have 2^28 pages and none of them in use.
         """
-        order = np.argsort(self.first, kind="stable")
-        first = self.first[order]
-        end = np.maximum.accumulate(first + self.pages[order])
-        begins = np.ones(len(first), np.bool_)
-        begins[1:] = first[1:] >= end[:-1]
-        # Pages that no run uses, before each run.
-        gaps = np.where(begins, first - np.concatenate(([0], end))[:-1], 0).cumsum()
-        renumbered = np.empty_like(self.first)
-        renumbered[order] = first - gaps
-        used = end[-1:] - gaps[-1:]
+        below = _used_below(self.first, self.pages)
+        used = below(self.first + self.pages).max(initial=0, keepdims=True)[: len(self.first)]
         return replace(
             self,
-            first=renumbered,
+            first=below(self.first),
             file=np.zeros_like(self.file),
             base=np.zeros(len(used), np.int64),
             size_pages=used,
@@ -154,6 +177,47 @@ class PageRuns:
         counts = np.zeros(self.groups, np.int64)
         np.add.at(counts, self.group[reads], self.pages[reads])
         return counts
+
+
+def _of_tenant(
+    runs: PageRuns, accesses: NDArray[np.int64], removals: NDArray[np.int64]
+) -> TenantRuns:
+    """Returns a tenant's runs; `accesses` and `removals` are numbers of runs."""
+    rows = accesses
+    if len(accesses) and len(removals):
+        rows = np.sort(np.concatenate((accesses, removals)))
+    below = _used_below(runs.first[accesses], runs.pages[accesses])
+    first, end = (below(runs.first[rows] + pages) for pages in (0, runs.pages[rows]))
+    uses = end > first  # The others remove only pages of other tenants.
+    groups, group = np.unique(runs.group[rows[uses]], return_inverse=True)
+    return TenantRuns(
+        first[uses],
+        (end - first)[uses].astype(np.int32),
+        runs.kind[rows[uses]],
+        group.astype(np.int32),
+        groups,
+        int(end.max(initial=0)),
+    )
+
+
+def _used_below(
+    first: NDArray[np.int64], pages: NDArray[np.int32]
+) -> Callable[[NDArray[np.int64]], NDArray[np.int64]]:
+    """Returns a function from pages to the number of pages below each that these runs use."""
+    order = np.argsort(first, kind="stable")
+    begin = first[order]
+    end = np.maximum.accumulate(begin + pages[order])
+    apart = np.concatenate((begin[:1] == begin[:1], begin[1:] >= end[:-1]))
+    last = np.concatenate((apart[1:], begin[:1] == begin[:1]))
+    begin, sizes = begin[apart], end[last] - begin[apart]
+    before = np.cumsum(sizes) - sizes
+
+    def below(page: NDArray[np.int64]) -> NDArray[np.int64]:
+        at = np.maximum(np.searchsorted(begin, page, side="right") - 1, 0)
+        found: NDArray[np.int64] = before[at] + np.clip(page - begin[at], 0, sizes[at])
+        return found
+
+    return below
 
 
 def limits_of(runs: PageRuns, limits: ArrayLike | None) -> NDArray[np.int32]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,11 +102,15 @@ class Sharing:
 
     def members(self, number: int) -> list[str]:
         """Returns the targets of a limit; an empty list for that of other processes."""
-        return [
-            name
-            for name, limit in zip(self.targets, self.limit.tolist(), strict=True)
-            if limit == number and name is not None
-        ]
+        return self._members.get(number, [])
+
+    @cached_property
+    def _members(self) -> dict[int, list[str]]:
+        found: dict[int, list[str]] = {}
+        for name, limit in zip(self.targets, self.limit.tolist(), strict=True):
+            if name is not None:
+                found.setdefault(limit, []).append(name)
+        return found
 
     @property
     def shared(self) -> list[list[str]]:

@@ -7,6 +7,9 @@ from enum import Enum
 
 import pandas as pd
 
+MOST_LINES = 6
+"""Most series that a lane of lines draws one by one: those that look apart."""
+
 
 class Kind(Enum):
     """The layout of a lane's frame, which decides how it is drawn."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
+from tracer.analysis.figures.timeline import names_apart
 from tracer.analysis.timeline.axis import Axis
 from tracer.analysis.timeline.lane import Kind, Lane
 from tracer.analysis.views.phase_times import make_phase_times
@@ -109,6 +110,8 @@ def phases(trace: Trace, axis: Axis, most: int = MOST_SPANS, threads: int = MOST
     else:
         frame = _merged(trace, axis, most, seconds)
     notes = _notes(trace, levels, len(fit), frame)
+    if others := frame["name"].nunique() - len(names_apart(frame)):
+        notes = f"{notes} Names of phases with less time that share a colour: {others:,}.".lstrip()
     trace.drop("timeline_spans", "timeline_threads")
     example = 'SELECT pid, tid, name, epoch, step, start, "end" FROM phases ORDER BY start'
     return Lane("Phases", "Phases", "", Kind.SPANS, frame, notes, example)

@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 
 from tracer.analysis.timeline.axis import Axis
-from tracer.analysis.timeline.binned import count_query, counted
+from tracer.analysis.timeline.binned import REST, count_query, counted
 from tracer.analysis.timeline.heat import MOST_COLUMNS, by_file
-from tracer.analysis.timeline.lane import Kind, Lane
+from tracer.analysis.timeline.lane import MOST_LINES, Kind, Lane
 from tracer.analysis.views.page_uses import page_uses
 from tracer.analysis.views.threads import name_of_others, of_everybody
 from tracer.store.manifest import page_bytes
@@ -67,20 +67,9 @@ def _cached(trace: Trace, axis: Axis, page: int) -> Lane:
         " GROUP BY ALL ORDER BY target, bin"
     )
     found = trace.sql(query)
-    frame = pd.concat(
-        [
-            pd.DataFrame(
-                {
-                    "series": name_of_others(trace) if pd.isna(target) else str(target),
-                    "at_s": np.arange(1, axis.bins + 1) * axis.width_s,
-                    "value": np.cumsum(np.bincount(part["bin"], part["grown"], axis.bins)),
-                }
-            )
-            for target, part in found.groupby("target", dropna=False)
-        ]
-        or [pd.DataFrame(columns=["series", "at_s", "value"])],
-        ignore_index=True,
-    )
+    names = found["target"].astype(object).where(found["target"].notna(), name_of_others(trace))
+    frame, others = _lines_of_growth(axis, found.assign(series=names))
+    rest = f" The targets that changed least are drawn as one line: {others:,}." if others else ""
     return Lane(
         "Memory",
         "Growth of the files in the page cache",
@@ -89,9 +78,37 @@ def _cached(trace: Trace, axis: Axis, page: int) -> Lane:
         frame,
         "Pages that each target brought in since the recording began, without those of them that"
         " were taken out, by anybody. Below 0: pages left that were there before; they count for"
-        " the target that used their file last.",
+        f" the target that used their file last.{rest}",
         query,
     )
+
+
+def _lines_of_growth(axis: Axis, found: pd.DataFrame) -> tuple[pd.DataFrame, int]:
+    """Returns the lines, and the number of series that the line `REST` adds up.
+
+    `found`: series, bin, grown (MiB), in order of series and bin. The lines that are drawn alone
+    are the `MOST_LINES` that get farthest from 0.
+    """
+    by_series = found.groupby("series", sort=False)
+    farthest = found.assign(most=by_series["grown"].cumsum().abs()).groupby("series", sort=False)
+    ranked = farthest["most"].max().sort_values(ascending=False, kind="stable").index
+    shown, others = ranked[:MOST_LINES], len(ranked[MOST_LINES:])
+    own = found[found["series"].isin(shown)]
+    lines = [(str(name), part) for name, part in own.groupby("series", sort=False)]
+    if others:
+        lines.append((REST, found[~found["series"].isin(shown)]))
+    frames = [
+        pd.DataFrame(
+            {
+                "series": name,
+                "at_s": np.arange(1, axis.bins + 1) * axis.width_s,
+                "value": np.cumsum(np.bincount(part["bin"], part["grown"], axis.bins)),
+            }
+        )
+        for name, part in lines
+    ]
+    empty = pd.DataFrame(columns=["series", "at_s", "value"])
+    return pd.concat(frames or [empty], ignore_index=True), others
 
 
 def _files(trace: Trace, axis: Axis) -> Lane:

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 import pandas as pd
 
 from tracer.analysis.timeline.axis import Axis
-from tracer.analysis.timeline.lane import Kind, Lane
+from tracer.analysis.timeline.lane import MOST_LINES, Kind, Lane
 from tracer.probes.sampler.catalogue import COUNTERS
 from tracer.store.manifest import page_bytes
 from tracer.store.trace import Trace
 
-MOST_LINES = 6
 _MIB = 1 << 20
 
 

@@ -81,6 +81,31 @@ def _cut(
     return cuts
 
 
+def directly_around(lane: Ints, end: Ints) -> Shorts:
+    """Returns the span directly around each span: the last one before it that ends no earlier.
+
+    -1: no span of its lane is around it. Spans that overlap without nesting do not count.
+    """
+    around = np.empty(len(lane), np.int32)
+    _directly_around(read_only(lane), read_only(end), around)
+    return around
+
+
+@compiled
+def _directly_around(lane: Ints, end: Ints, around: Shorts) -> None:
+    stack = np.empty(len(lane), np.int64)
+    depth = 0
+    for span in range(len(lane)):
+        if span and lane[span] != lane[span - 1]:
+            depth = 0
+        # A span that ends earlier is around no later one that this span is not around, too.
+        while depth and end[stack[depth - 1]] < end[span]:
+            depth -= 1
+        around[span] = stack[depth - 1] if depth else -1
+        stack[depth] = span
+        depth += 1
+
+
 def numbers_within(lane: Ints, start: Ints, end: Ints, name: Ints, number: Ints) -> Ints:
     """Returns the numbers that occur in phases of each name, or in phases nested within them.
 

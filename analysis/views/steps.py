@@ -8,7 +8,7 @@ optimizer.
 from __future__ import annotations
 
 from tracer.analysis.views.gpu_waits import make_gpu_wait_rows, waited_in
-from tracer.analysis.views.nesting import NEVER, cut
+from tracer.analysis.views.nesting import NEVER, cut, directly_around
 from tracer.analysis.views.phase_times import make_phase_times
 from tracer.analysis.views.view import View
 from tracer.probes.gpu_calls import TABLE as CALLS
@@ -139,6 +139,10 @@ FROM early e JOIN consumed c USING (number)
 WHERE coalesce(e.epoch = c.epoch, true) AND coalesce(e.pass = c.pass, true)
 """
 
+_NESTING_SQL = """
+SELECT id, number, "end" FROM step_parts ORDER BY id, start, number
+"""
+
 _BEGUN = """
 SELECT s.id, s.pid, s.tid, least(s.start, coalesce(first, s.start)) AS start, s."end"
 FROM numbered_steps s LEFT JOIN (SELECT id, min(start) AS first FROM step_parts GROUP BY id)
@@ -153,19 +157,11 @@ SELECT id, if(unknown = 0, least(waited, {_LATEST}), NULL)::BIGINT AS ns FROM {w
 
 _SQL = f"""
 CREATE OR REPLACE TEMP TABLE $table AS
-WITH outer_part AS (
-    SELECT *, coalesce(max("end") OVER (
-        PARTITION BY id ORDER BY start, number ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-    ) >= "end", false) AS nested
-    FROM step_parts
-), held AS (
-    -- The part directly around each nested part: among all parts around it, the last to begin.
-    SELECT i.id, max(o.number) AS number, any_value(i."end" - i.start) AS ns,
-        any_value(i.gpu_ns) AS gpu_ns, bool_or(i.name IN {_COMPUTE}) AS computes
-    FROM outer_part i JOIN outer_part o
-        ON i.id = o.id AND i.nested
-        AND o.start <= i.start AND i."end" <= o."end" AND o.number < i.number
-    GROUP BY i.id, i.number
+WITH held AS (
+    -- Each nested part, with the number of the part directly around it.
+    SELECT p.id, n.around AS number, p."end" - p.start AS ns, p.gpu_ns,
+        p.name IN {_COMPUTE} AS computes
+    FROM step_parts p JOIN nested_parts n USING (number)
 ), inner_time AS (
     -- The time of a nested part (for example in an optimizer's closure) is subtracted from the
     -- part around it.
@@ -176,7 +172,7 @@ WITH outer_part AS (
 ), own AS (
     SELECT p.id, p.name, p.start, p."end" - p.start - coalesce(i.ns, 0) AS ns,
         p.gpu_ns::HUGEINT - CASE WHEN i.id IS NULL THEN 0 ELSE i.gpu_ns END AS gpu_ns
-    FROM outer_part p LEFT JOIN inner_time i USING (id, number)
+    FROM step_parts p LEFT JOIN inner_time i USING (id, number)
 ), sums AS (
     SELECT id, min(start) AS first,
         {_SUMS}
@@ -209,7 +205,9 @@ def _build(trace: Trace) -> None:
     trace.execute(_NUMBERED)
     _keep_innermost(trace, "step_cuts", _STEPS_SQL, "id")
     make_gpu_wait_rows(trace)
-    trace.execute(_PLACED, _GPU_WAITS, _made(trace, VIEW))
+    trace.execute(_PLACED)
+    _keep_nested_parts(trace)
+    trace.execute(_GPU_WAITS, _made(trace, VIEW))
 
 
 def _made(trace: Trace, table: str, more: str = "") -> str:
@@ -242,6 +240,23 @@ def _keep_innermost(trace: Trace, table: str, query: str, name: str) -> None:
         "span": inner,
     }
     trace.keep(table, pa.table(columns))
+
+
+def _keep_nested_parts(trace: Trace) -> None:
+    """Keeps the table `nested_parts`, one row per part of a step that lies in another part.
+
+    Columns: number, and around, the number of the part directly around it: among all parts of the
+    step around it, the last to begin.
+    """
+    import numpy as np
+    import pyarrow as pa
+
+    parts = trace.arrow(_NESTING_SQL).combine_chunks()
+    around = directly_around(parts["id"].to_numpy(), parts["end"].to_numpy())
+    nested = np.flatnonzero(around >= 0)
+    number = parts["number"]
+    rows = {"number": number.take(nested), "around": number.take(around[nested])}
+    trace.keep("nested_parts", pa.table(rows))
 
 
 def _time(name: str, about: str) -> Column:

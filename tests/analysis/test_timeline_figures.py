@@ -4,8 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tests.support.timeline import MS, TENTHS, made
 from tracer.analysis.figures import heat, timeline
 from tracer.analysis.figures.style import COLOURS, NEUTRAL
+from tracer.analysis.timeline.phases import phases
 
 NONE_LOST = pd.DataFrame(columns=["from_s", "to_s", "gaps", "events"])
 LOST = pd.DataFrame({"from_s": [1.0], "to_s": [1.5], "gaps": [1], "events": [7]})
@@ -73,6 +75,12 @@ def test_a_line_is_broken_where_values_are_missing():
     assert job.line.dash != machine.line.dash and machine.mode == "markers"
 
 
+def test_the_line_of_all_other_series_is_grey():
+    rest = LINES.assign(series=["job"] * 5 + ["the rest"])
+    job, others = timeline.lines(rest, "MiB", 2.0, NONE_LOST).data
+    assert (job.line.color, others.line.color) == (COLOURS[0], NEUTRAL)
+
+
 def test_a_latency_of_0_has_no_place_on_a_logarithmic_axis():
     median, high = timeline.latencies(LATENCIES, "ms", 2.0, NONE_LOST).data
     assert median.y[0] == 2 and np.isnan(median.y[1]) and list(high.y) == [9, 1]
@@ -100,6 +108,27 @@ def test_all_phases_of_pytorch_look_apart():
     figure = timeline.spans(spans(rows=[{"name": name} for name in names]), "", 2.0, NONE_LOST)
     looks = {(bar.marker.color, bar.marker.pattern.shape) for bar in figure.data}
     assert len(looks) == len(names)
+
+
+def test_names_of_phases_with_the_most_time_look_apart_and_all_others_share_a_colour():
+    names = ["train", "step", "fetch", *(f"own {n}" for n in range(17))]
+    rows = [{"name": name, "to_s": 9 - n / 10} for n, name in enumerate(names)]
+    *own, rest = timeline.spans(spans(rows=rows), "", 2.0, NONE_LOST).data
+    looks = {(bar.marker.color, bar.marker.pattern.shape) for bar in own}
+    assert {bar.name for bar in own} == set(names[:18]) and len(looks) == len(own) == 18
+    assert (rest.name, rest.marker.color) == ("the rest", NEUTRAL)
+    assert rest.text == ("own 15", "own 16") and rest.customdata[1].startswith("own 16, 7.100 s")
+
+
+def test_the_note_tells_how_many_names_of_phases_share_a_colour(tmp_path):
+    of = {"pid": 1, "tid": 1}
+    marks = [
+        {**of, "name": f"p{n}", "start": 40 * n * MS, "end": (40 * n + 9) * MS}
+        for n in range(timeline.MOST_NAMES + 2)
+    ]
+    with made(tmp_path, phases=marks) as trace:
+        lane = phases(trace, TENTHS)
+    assert lane.note == "Names of phases with less time that share a colour: 2."
 
 
 def test_a_heat_map_is_by_the_logarithm_and_says_the_number():

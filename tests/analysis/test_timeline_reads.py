@@ -4,6 +4,7 @@ import pytest
 
 from tests.support.traces import make_trace
 from tracer.analysis.timeline.axis import Axis
+from tracer.analysis.timeline.binned import REST
 from tracer.analysis.timeline.lane import Kind
 from tracer.analysis.timeline.reads import page_cache_lanes
 
@@ -139,6 +140,25 @@ def test_pages_are_those_of_the_thread_that_had_the_number_when_they_came(tmp_pa
     ]  # fmt: skip
     found = growth(tmp_path, rows, processes, TARGETS)
     assert found == {"job": pytest.approx([0, 0, 1, 1, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5])}
+
+
+def test_the_targets_that_change_the_cache_least_are_one_line(tmp_path):
+    """The first target's pages leave again; it has changed the cache more than the others."""
+    pids = range(20, 30)
+    one = PROCESSES[0]
+    processes = [{**one, "pid": pid, "tid": pid, "target": f"t{pid}"} for pid in pids]
+    targets = [{**TARGETS[0], "name": f"t{pid}", "pid": pid} for pid in pids]
+    pages = {20: 50} | {pid: pid - 20 for pid in pids if pid > 20}
+    rows = [one for pid in pids for one in read(10 + pid, 0, pages[pid], pid=pid, ino=pid)]
+    rows += [event(200 + n / 1000, "delete", n, ino=20) for n in range(50)]
+    tables = {"page_cache": rows, "processes": processes}
+    with make_trace(tmp_path / "t", tables, targets=targets) as trace:
+        lane = page_cache_lanes(trace, TENTHS)[1]
+    last = lane.frame.groupby("series", sort=False)["value"].last() * MIB / PAGE
+    assert last.to_dict() == pytest.approx(
+        {"t20": 0, "t25": 5, "t26": 6, "t27": 7, "t28": 8, "t29": 9, REST: 1 + 2 + 3 + 4}
+    )
+    assert "The targets that changed least are drawn as one line: 4." in lane.note
 
 
 def test_files_that_targets_read_are_rows(lanes):

@@ -75,6 +75,14 @@ class _Group(TyperGroup):
         return _without_types(super().get_params(ctx))
 
 
+@contextlib.contextmanager
+def _as_interrupted() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Interrupted from None
+
+
 class Verbs(_Group):
     """The verbs of all installed packages. A verb is imported only when it is called."""
 
@@ -102,12 +110,18 @@ class Verbs(_Group):
             return name, None, rest
         return name, load(name), rest
 
+    def make_context(self, *args: Any, **options: Any) -> Any:
+        """Reads the options before the verb; Typer imports modules for them.
+
+        Raises Interrupted for Ctrl-C: Typer would exit without a word.
+        """
+        with _as_interrupted():
+            return super().make_context(*args, **options)
+
     def invoke(self, ctx: Any) -> Any:
-        """Runs a verb. Raises Interrupted for Ctrl-C: Typer would exit without a word."""
-        try:
+        """Imports and runs a verb. Raises Interrupted for Ctrl-C, as above."""
+        with _as_interrupted():
             return super().invoke(ctx)
-        except KeyboardInterrupt:
-            raise Interrupted from None
 
 
 def load(name: str) -> Any:

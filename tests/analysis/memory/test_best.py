@@ -1,5 +1,7 @@
 """MIN against each way to evict, and against the other models."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -62,3 +64,19 @@ def test_a_page_that_is_removed_next_is_evicted_first():
 def test_groups_and_tenants_are_counted_apart():
     runs = made([(0, 0, 3, READ, 0, t, g) for t, g in ((0, 0), (1, 1), (0, 2), (1, 3))], sizes=[3])
     assert best_misses(runs, np.array([[3], [0]])).tolist() == [[3], [3], [0], [3]]
+
+
+@settings(deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_each_tenant_misses_as_many_pages_as_if_it_were_alone(seed):
+    runs = drawn(seed, 80, [7, 20], tenants=3)
+    found = best_misses(runs, [0, 1, 4, 9])
+    for tenant in range(runs.tenants):
+        own = (runs.tenant == tenant) & (runs.kind != REMOVE)
+        columns = ("first", "pages", "file", "reader", "kind", "group")
+        rows = own | (runs.kind == REMOVE)
+        alone = {name: getattr(runs, name)[rows] for name in columns}
+        alone |= {"tenant": np.zeros(rows.sum(), np.int32), "reader": alone["reader"] * 0}
+        missed = best_misses(replace(runs, **alone), [0, 1, 4, 9])
+        groups = np.unique(runs.group[own])
+        assert found[groups].tolist() == missed[groups].tolist()

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.support.page_runs import drawn, made
 from tracer.analysis.memory.lru import lru_misses
-from tracer.analysis.memory.page_runs import FAULT, READ, WRITE
+from tracer.analysis.memory.page_runs import FAULT, READ, REMOVE, WRITE
 from tracer.probes.errors import BadTrace
 
 
@@ -33,6 +33,24 @@ def test_without_them_the_misses_are_the_same(seed):
     used = runs.only_used()
     assert used.all_pages < runs.all_pages
     assert lru_misses(used, [3, 20]).missed.tolist() == lru_misses(runs, [3, 20]).missed.tolist()
+
+
+def test_the_runs_of_a_tenant_have_the_removals_of_its_pages_and_no_other_pages():
+    rows = [
+        (0, 10, 4, READ, 0, 1, 5), (1, 2, 2, WRITE, 1, 0, 0), (1, 0, 9, REMOVE, 0, 2, 1),
+        (0, 30, 2, READ, 0, 1, 3), (0, 12, 20, REMOVE, 0, 0, 0), (0, 40, 9, REMOVE, 0, 1, 5),
+        (0, 13, 1, FAULT, 0, 1, 5),
+    ]  # fmt: skip
+    writer, reader, removing = made(rows, sizes=[50, 9]).of_tenants
+    assert (writer.first.tolist(), writer.pages.tolist()) == ([0, 0], [2, 2])
+    assert writer.kind.tolist() == [WRITE, REMOVE]
+    assert reader.first.tolist() == [0, 4, 2, 3]
+    assert reader.pages.tolist() == [4, 2, 4, 1]
+    assert reader.kind.tolist() == [READ, READ, REMOVE, FAULT]
+    assert reader.groups[reader.group[[0, 1, 3]]].tolist() == [5, 3, 5]
+    assert (writer.all_pages, reader.all_pages, removing.all_pages) == (2, 6, 0)
+    assert len(removing.first) == 0
+    assert made([], sizes=[]).of_tenants == []
 
 
 def test_no_accesses_are_a_stream():

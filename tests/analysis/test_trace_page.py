@@ -102,6 +102,20 @@ def test_findings_come_first_and_lossy_ones_are_marked(trace):
     assert "Findings" not in without_plotly(trace_page(trace, {}, []))
 
 
+def test_queries_are_whole_or_left_out_with_a_note(trace):
+    number = {"value": 0.4, "unit": "%", "weight": 0.1, "certainty": "exact", "lossy": False}
+
+    def page_with(columns):
+        query = f"SELECT {', '.join(f'{n} AS c{n}' for n in range(columns))}"
+        return query, trace_page(trace, {}, [], [Finding("stalls", "Much.", **number, query=query)])
+
+    query, page = page_with(5000)
+    assert f"<pre>{query}</pre>" in page and "too long" not in page
+    query, page = page_with(50_000)
+    assert "query of this number" not in page and "SELECT 0 AS" not in page
+    assert f"too long for this page ({len(query):,} characters): see tracer report --json" in page
+
+
 def test_the_papers_tables_and_figures_have_their_place(trace):
     import plotly.graph_objects as go
 

@@ -36,17 +36,19 @@ class Part:
 
 def answer_page(name: str, facts: dict[str, Any]) -> str:
     """Returns the self-contained page of one question's facts (analysis/flushlayer/answers)."""
-    parts = {"paper": _paper, "curve": _curve, "timed": _timed}[facts["model"]](facts)
-    reasons = pd.DataFrame(
-        {"reason": list(facts["by_reason"]), "pages": facts["by_reason"].values()}
-    )
-    parts.append(Part("reasons", "Pages written, by reason", "", None, _table(reasons)))
+    parts = []
+    if serves(facts):
+        parts = {"paper": _paper, "curve": _curve, "timed": _timed}[facts["model"]](facts)
+        reasons = pd.DataFrame(
+            {"reason": list(facts["by_reason"]), "pages": facts["by_reason"].values()}
+        )
+        parts.append(Part("reasons", "Pages written, by reason", "", None, _table(reasons)))
     return _page(
         f"A flush layer of {facts['medium']} in front of {facts['disk']}",
         [name, f"model {facts['model']}", f"{facts['policy']}, {facts['buffer']}",
          f"pages identified by {facts['identity']}"],
         _tiles(facts),
-        parts if serves(facts) else [],
+        parts,
         facts["assumptions"],
     )  # fmt: skip
 

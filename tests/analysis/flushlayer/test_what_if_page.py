@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from tests.conftest import ROOT
+from tests.support.traces import make_trace
 from tracer.analysis.figures import what_if as draw
 from tracer.analysis.page.what_if import answer_page, sweep_page
 
@@ -130,6 +131,13 @@ def test_a_trace_without_write_backs_has_a_page_that_says_so():
     page = answer_page("x", facts)
     assert "would have had nothing to do" in page
     assert "<script>alert(1)" not in page
+
+
+@pytest.mark.parametrize("model", ["paper", "curve", "timed"])
+def test_each_model_has_a_page_for_a_trace_without_write_backs(tracer, tmp_path, model):
+    make_trace(tmp_path / "t", {"block": [], "dirty": [], "syscalls": []}).close()
+    tracer("simulate", "t", "--model", model, "--html", "page.html")
+    assert "would have had nothing to do" in (tmp_path / "page.html").read_text()
 
 
 def test_figures_take_frames():

@@ -17,6 +17,7 @@ from tracer.analysis.page.base import TEMPLATES, render
 from tracer.analysis.page.summary import Tile
 from tracer.analysis.page.tables import PageTable, page_table
 from tracer.analysis.report.tables import records
+from tracer.probes.text import shortened
 
 _TEMPLATE = "comparison.html.j2"
 _RANK = (CHANGED, UNTOLD, NOISE, MISSING)
@@ -62,7 +63,7 @@ def comparison_page(found: Comparison) -> str:
         name=f"{_named(others)} against {base.name}",
         tiles=_tiles(found),
         warnings=_warnings(found),
-        notes=[note[:_MOST_CHARACTERS] for note in found.notes[:_MOST_NOTES]],
+        notes=[shortened(note, _MOST_CHARACTERS) for note in found.notes[:_MOST_NOTES]],
         more_notes=max(0, len(found.notes) - _MOST_NOTES),
         changed=[parts[name] for name in (CHANGED, UNTOLD) if name in parts],
         noise=parts.get(NOISE),

@@ -186,6 +186,13 @@ def test_an_incomplete_recording_says_so(tmp_path):
     assert told.warnings[0].startswith("The recording did not end")
 
 
+def test_a_long_command_is_cut_with_an_ellipsis(tmp_path):
+    job = {"name": "job", "role": "target", "kind": "pid", "pid": 7, "command": ["x" * 400]}
+    with make_trace(tmp_path / "t", {}, targets=[job]) as trace:
+        [(command)] = re.findall(r"pid job: (.*?)</dd>", trace_page(trace, {}, []))
+    assert set(command[:-1]) == {"x"} and command[-1] == "…"
+
+
 def test_losses_of_unknown_size_are_not_0(tmp_path):
     counts = {"events": 0, "windows": 3, "unknown": 3}
     with make_trace(tmp_path / "t", {}, loss=counts) as made:

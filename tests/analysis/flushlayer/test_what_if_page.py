@@ -27,6 +27,8 @@ def test_each_model_has_its_page(tracer, tmp_path, model):
     assert "<script src" not in page
     facts = tracer("simulate", FIXTURE, "--model", model, "--json").json
     assert f"{facts['requests']:,}" in page
+    if model == "timed":
+        assert ">p99.9" in page and "p99 9" not in page
 
 
 def test_a_page_is_not_overwritten_without_force(tracer, tmp_path):
@@ -152,6 +154,8 @@ def test_figures_take_frames():
     assert drawn["layout"]["annotations"][0]["text"] == "82%"
     heat = draw.sweep_heat(curve.assign(policy=["lru", "min"]), "improvement", "")
     assert list(heat.data[0].y) == ["lru", "min"]
+    # Ticks between whole per cents differ.
+    assert heat.data[0].colorbar.tickformat == ".3~%"
     assert not re.search("nan", draw.by_improvement(
         pd.DataFrame({"series": ["a"], "improvement": [0.8], "capacity_bytes": [None]})
     ).to_json())  # fmt: skip

@@ -136,12 +136,13 @@ def _notes(trace: Trace, levels: pd.DataFrame, kept: int, frame: pd.DataFrame) -
         )
     if not kept and len(levels):
         drawn = int(frame["spans"].sum())
-        said.append(
-            f"{drawn:,} phases are drawn as {len(frame):,} spans:"
-            " neighbours with the same name are joined."
-        )
+        if drawn > len(frame):
+            said.append(
+                f"{drawn:,} phases are drawn as {len(frame):,} spans:"
+                " neighbours with the same name are joined."
+            )
         if left_out := int(levels["spans"].iloc[0]) - drawn:
-            said.append(f"{left_out:,} shorter phases are left out.")
+            said.append(f"{left_out:,} phases are left out: those of the shortest spans.")
     others = trace.sql(
         "SELECT count(DISTINCT (pid, tid)) - (SELECT count(*) FROM timeline_threads) AS n"
         " FROM timeline_spans"

@@ -12,13 +12,12 @@ from typing import Any
 
 import pandas as pd
 
-from tracer.analysis.explain.meanwhile import add_meanwhile
+from tracer.analysis.explain.segments import longest_segments
 from tracer.analysis.findings.finding import Finding
 from tracer.analysis.findings.waits import waits
 from tracer.analysis.findings.window import Scope, lossy, whole
 from tracer.analysis.views.critical_path import main_steps, path_sums
 from tracer.analysis.views.epoch_passes import has_passes, with_passes
-from tracer.analysis.views.sync_parts import DATA
 from tracer.analysis.views.threads import same_work
 from tracer.probes.errors import BadTrace, UsageError
 from tracer.store.trace import Trace
@@ -132,6 +131,8 @@ class SlowStep:
     segments: list[dict[str, Any]]
     """The longest segments in order of time, as in `critical_path`, each with `meanwhile`
     (`tracer.analysis.explain.meanwhile`)."""
+    more_segments: int
+    """Segments that are left out, since they are shorter than those."""
 
 
 @dataclass(frozen=True)
@@ -237,7 +238,7 @@ def explain(
                     _parts(trace, columns, float(row["total_ns"]), means, main, row),
                     key=lambda part: -part.more_ns,
                 ),
-                _segments(trace, row, segments),
+                *longest_segments(trace, _of_step(row), segments),
             )
             for row in chosen
         ],
@@ -363,38 +364,3 @@ def _query(group: dict[str, Any], where: str) -> str:
             conditions.append(f"{column} = {int(value)}")
     wanted = " AND ".join(conditions)
     return f"SELECT coalesce(sum(dur_ns), 0)::BIGINT AS ns FROM critical_path WHERE {wanted}"
-
-
-def _segments(trace: Trace, step: dict[Any, Any], most: int) -> list[dict[str, Any]]:
-    """Returns the longest segments of a step, in order of time.
-
-    A wait for the data of several owners is one segment: nobody knows when each one's was written.
-    """
-    frame = trace.sql(
-        f"""
-        WITH path AS (
-            SELECT *, coalesce(kind = 'sync' AND detail = '{DATA}' AND lag(kind) OVER of_step = kind
-                AND lag(detail) OVER of_step = detail AND lag(tid) OVER of_step = tid
-                AND lag(by_tid) OVER of_step = by_tid
-                AND lag(phase) OVER of_step IS NOT DISTINCT FROM phase, false) AS goes_on
-            FROM critical_path WHERE {_of_step(step)} WINDOW of_step AS (ORDER BY ts)
-        ), joined AS (
-            SELECT *, count(*) FILTER (NOT goes_on) OVER (ORDER BY ts ROWS UNBOUNDED PRECEDING)
-                AS number
-            FROM path
-        )
-        SELECT * FROM (
-            SELECT min(ts) AS ts, sum(dur_ns)::BIGINT AS dur_ns, any_value(phase) AS phase,
-                any_value(pid) AS pid, any_value(tid) AS tid, any_value(comm) AS comm,
-                any_value(tid = step_tid) AS own, any_value(kind) AS kind, any_value(call) AS call,
-                any_value(detail) AS detail, any_value(by_tid) AS by_tid,
-                any_value(by_comm) AS by_comm, any_value(certainty) AS certainty,
-                any_value(kernel_stack) AS kernel_stack
-            FROM joined GROUP BY number ORDER BY dur_ns DESC, ts LIMIT {most}
-        ) ORDER BY ts
-        """
-    )
-    records = frame.astype(object).where(frame.notna(), None).to_dict("records")
-    found = [{str(name): value for name, value in row.items()} for row in records]
-    add_meanwhile(trace, found)
-    return found

@@ -81,6 +81,18 @@ def step_called(step: SlowStep, found: Explanation) -> str:
     return f"Step {step_name(step.epoch, step.step)}{which}{whose}"
 
 
+def bar_called(steps: int, epoch: int | None, step: int | None, pid: int | None) -> str:
+    """Returns the name of a group of neighbouring steps: "step 1:812", "mean of 3 steps from 0:4".
+
+    `epoch`, `step`, `pid`: those of the first step. `pid` is None if all steps are of one process.
+    """
+    whose = "" if pid is None else f" of process {pid}"
+    first = "one without a number" if step is None else step_name(epoch, step)
+    if steps == 1:
+        return f"step {first}{whose}" if step is not None else f"a step without a number{whose}"
+    return f"mean of {steps:,} steps from {first}{whose} on"
+
+
 def compared(step: SlowStep, longer: Part, targets: Mapping[int, str | None]) -> str:
     """Returns a sentence on a step beside a typical one, and on a part of it that is longer."""
     more_ns, part_ns = round(step.total_ns - step.typical_ns), round(longer.more_ns)

@@ -33,13 +33,17 @@ def blame(frame: pd.DataFrame) -> go.Figure | None:
     names = [text(_cut(name)) if name else "all" for name in shares.index]
     figure = go.Figure(
         go.Heatmap(
-            x=[text(_cut(name)) for name in shares.columns],
+            # Names that are cut may be equal; numbers are not.
+            x=list(range(len(shares.columns))),
             y=list(range(len(names))),
             z=np.where(values > 0, values, np.nan),
             text=[[_percent(value) for value in row] for row in values],
             texttemplate="%{text}",
             hoverongaps=False,
-            customdata=seconds,
+            customdata=[
+                [[text(str(name)), value] for name, value in zip(shares.columns, row, strict=True)]
+                for row in seconds
+            ],
             zmin=0,
             zmax=1,
             colorscale=HEAT,
@@ -48,14 +52,16 @@ def blame(frame: pd.DataFrame) -> go.Figure | None:
             xgap=2,
             ygap=2,
             name="",
-            hovertemplate="waits for %{x}: %{customdata:,.4~g} s<extra></extra>",
+            hovertemplate="waits for %{customdata[0]}: %{customdata[1]:,.4~g} s<extra></extra>",
         )
     )
     look(figure, plot_px=max(2, len(names)) * _ROW_PX)
     which = "steps" if on_path else "threads"
     figure.update_xaxes(
-        title=f"for whom or what: share of its {which}' waits", type="category", showgrid=False
-    )
+        tickvals=list(range(len(shares.columns))),
+        ticktext=[text(_cut(name)) for name in shares.columns],
+        title=f"for whom or what: share of its {which}' waits", showgrid=False,
+    )  # fmt: skip
     figure.update_yaxes(
         tickvals=list(range(len(names))), ticktext=names, title="who waits",
         range=[len(names) - 0.5, -0.5], showgrid=False,

@@ -33,7 +33,8 @@ def kind_colour(kind: str) -> str:
 def step_times(frame: pd.DataFrame) -> go.Figure:
     """Draws the mean time of steps by cause, over the run.
 
-    Columns: first (number of the first step of a group of steps), and ms of each cause in `CAUSES`.
+    Columns: first (number of the first step of a group of steps), called (the group's name), and ms
+    of each cause in `CAUSES`.
     """
     figure = go.Figure()
     for cause in CAUSES:
@@ -44,7 +45,8 @@ def step_times(frame: pd.DataFrame) -> go.Figure:
             y=frame[cause],
             name=cause,
             marker={"color": _COLOURS[cause], "line": {"width": 0}},
-            hovertemplate=f"step %{{x}}: %{{y:,.3~r}} ms<extra>{cause}</extra>",
+            customdata=[text(called) for called in frame["called"]],
+            hovertemplate=f"%{{customdata}}: %{{y:,.3~r}} ms<extra>{cause}</extra>",
         )
     figure.update_layout(barmode="stack", bargap=0)
     figure.update_xaxes(title="steps, in order of time")
@@ -52,8 +54,8 @@ def step_times(frame: pd.DataFrame) -> go.Figure:
     return look(figure)
 
 
-def threads_of_step(frame: pd.DataFrame) -> go.Figure:
-    """Draws the critical path of one step through its threads.
+def threads_of_step(frame: pd.DataFrame, length_ms: float) -> go.Figure:
+    """Draws the critical path of one step through its threads. The axis is as long as the step.
 
     Columns: from_ms (since the step's start), ms, thread, kind, said.
     """
@@ -70,11 +72,15 @@ def threads_of_step(frame: pd.DataFrame) -> go.Figure:
             orientation="h",
             name=cause,
             marker={"color": _COLOURS[cause], "line": {"width": 0}},
-            customdata=[text(said) for said in rows["said"]],
-            hovertemplate="%{base:.3f} ms: %{x:,.3~r} ms<br>%{customdata}<extra></extra>",
+            # Plotly's x of a bar is the bar's end.
+            customdata=[
+                [text(said), ms] for said, ms in zip(rows["said"], rows["ms"], strict=True)
+            ],
+            hovertemplate="%{base:.3f} ms: %{customdata[1]:,.3~r} ms<br>%{customdata[0]}"
+            "<extra></extra>",
         )
     figure.update_layout(barmode="overlay")
-    figure.update_xaxes(title="ms since the start of the step")
+    figure.update_xaxes(title="ms since the start of the step", range=[0, length_ms])
     figure.update_yaxes(
         categoryorder="array", categoryarray=[text(thread) for thread in reversed(threads)]
     )

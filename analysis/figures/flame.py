@@ -40,10 +40,12 @@ def flame(frame: pd.DataFrame) -> go.Figure:
         constraintext="none",
         cliponaxis=True,
         customdata=[
-            [text(said), 100 * ms / total]
+            [text(said), 100 * ms / total, ms]
             for said, ms in zip(frame["said"], frame["ms"], strict=True)
         ],
-        hovertemplate="%{customdata[0]}<br>%{x:,.4~r} ms, %{customdata[1]:.2g} %<extra></extra>",
+        # Plotly's x of a bar is the bar's end.
+        hovertemplate="%{customdata[0]}<br>%{customdata[2]:,.4~r} ms, %{customdata[1]:.2~r} %"
+        "<extra></extra>",
         showlegend=False,
     )
     figure.update_layout(barmode="overlay", bargap=0)

@@ -107,14 +107,20 @@ def energy_split(frame: pd.DataFrame) -> go.Figure:
         "array": (frame["energy_j_high"] - frame["energy_j"]).tolist(),
         "arrayminus": (frame["energy_j"] - frame["energy_j_low"]).tolist(),
     }  # fmt: skip
-    whole = frame["energy_j"].where(frame["baseload_j"].isna())
-    top = frame["increment_j"].fillna(whole)
+    is_split = frame["baseload_j"].notna()
+    series = [
+        ("baseload", frame["baseload_j"], colour(0), None),
+        ("beyond the baseload", frame["increment_j"], colour(1), error),
+    ]
+    if not is_split.any():
+        series = [("energy", frame["energy_j"], colour(2), error)]
+    elif not is_split.all():
+        whole = frame["energy_j"].where(~is_split)
+        series.append(("energy, baseload not recorded", whole, colour(2), error))
     figure = go.Figure(
         [
-            go.Bar(x=rows, y=frame["baseload_j"], name="baseload", marker_color=colour(0)),
-            go.Bar(
-                x=rows, y=top, name="beyond the baseload", marker_color=colour(1), error_y=error
-            ),
+            go.Bar(x=rows, y=values, name=name, marker_color=of, error_y=bars)
+            for name, values, of, bars in series
         ]
     )
     figure.update_layout(barmode="relative")

@@ -92,6 +92,7 @@ def lines(frame: pd.DataFrame, unit: str, end_s: float, lost: pd.DataFrame) -> g
                 x=at, y=value, name=_name(name), mode="lines" if len(own) > 1 else "markers",
                 line={"color": NEUTRAL if name in _REST else colour(number), "width": 1.5,
                       "dash": _DASHES[number % len(_DASHES)]}, connectgaps=False,
+                marker={"color": colour(number)},
                 hovertemplate="%{y:,.4~g} " + unit,
             )
         )  # fmt: skip

@@ -108,7 +108,7 @@ def sweep_heat(frame: pd.DataFrame, value: str, title: str) -> go.Figure:
             x=_sizes(sizes),
             y=list(grid.index),
             colorscale=HEAT,
-            colorbar={"title": title, "tickformat": ".0%"},
+            colorbar={"title": title, "tickformat": ".3~%"},
             hovertemplate="%{y}<br>%{x} MiB: %{z:.1%}<extra></extra>",
         )
     )

@@ -160,16 +160,21 @@ def _listed(names: list[str]) -> str:
     return together(names) if len(names) > 1 else name(names[0])
 
 
+def uses_no_page_twice(names: list[str], found: MemoryAnswer) -> bool:
+    """Returns whether LRU reads the same for these targets with any memory."""
+    own = sum(found.own_bytes.get(name) or 0 for name in names)
+    return found.enough_bytes[names[0]] == own
+
+
 def _enough(names: list[str], found: MemoryAnswer) -> str:
     """Returns in words the least memory with which LRU reads no page of these targets twice."""
-    amount = found.enough_bytes[names[0]]
-    if amount == sum(found.own_bytes.get(name) or 0 for name in names):
+    if uses_no_page_twice(names, found):
         return (
             "LRU reads the same with any memory, since no page is used twice, unless it is taken"
             " out in between"
         )
     shared = " together" if len(names) > 1 else ""
-    return f"with {size(amount)}{shared}, LRU reads no page twice"
+    return f"with {size(found.enough_bytes[names[0]])}{shared}, LRU reads no page twice"
 
 
 def _basis_of(target: str, found: MemoryAnswer) -> list[str]:

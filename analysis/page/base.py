@@ -37,13 +37,13 @@ def render(
     )
     environment.filters["figure"] = figure_json
     environment.filters["cell"] = cell
-    scripts = [_PLOTLY.read_text()] if figures else []
-    scripts.append((TEMPLATES / script).read_text())
+    scripts = [_PLOTLY.read_text(encoding="utf-8")] if figures else []
+    scripts.append((TEMPLATES / script).read_text(encoding="utf-8"))
     scripts = [one.replace("\r\n", "\n").replace("\r", "\n") for one in scripts]
     return environment.get_template(template).render(
         scripts=[Markup(one) for one in scripts],
         hashes=[_hash(one) for one in scripts],
-        style=Markup((TEMPLATES / "page.css").read_text()),
+        style=Markup((TEMPLATES / "page.css").read_text(encoding="utf-8")),
         **content,
     )
 

@@ -12,11 +12,12 @@ from tracer.analysis.compare.comparison import Comparison, Run
 from tracer.analysis.compare.groups import Group
 from tracer.analysis.compare.readable import readable
 from tracer.analysis.compare.verdicts import CHANGED, MISSING, NOISE, UNTOLD
-from tracer.analysis.figures.comparison import ratios
+from tracer.analysis.figures.comparison import MOST_MEASURES, ratios
 from tracer.analysis.page.base import TEMPLATES, render
 from tracer.analysis.page.summary import Tile
 from tracer.analysis.page.tables import PageTable, page_table
 from tracer.analysis.report.tables import records
+from tracer.probes.text import shortened
 
 _TEMPLATE = "comparison.html.j2"
 _RANK = (CHANGED, UNTOLD, NOISE, MISSING)
@@ -62,7 +63,7 @@ def comparison_page(found: Comparison) -> str:
         name=f"{_named(others)} against {base.name}",
         tiles=_tiles(found),
         warnings=_warnings(found),
-        notes=[note[:_MOST_CHARACTERS] for note in found.notes[:_MOST_NOTES]],
+        notes=[shortened(note, _MOST_CHARACTERS) for note in found.notes[:_MOST_NOTES]],
         more_notes=max(0, len(found.notes) - _MOST_NOTES),
         changed=[parts[name] for name in (CHANGED, UNTOLD) if name in parts],
         noise=parts.get(NOISE),
@@ -94,8 +95,18 @@ def _parts(rows: pd.DataFrame, groups: list[str]) -> dict[str, Part]:
         id = verdict.replace(" ", "-")
         table = page_table(id, _shown(own, len(groups) > 1, verdict), title)
         has_dots = drawn is not None and bool(drawn.data)
+        about += _not_drawn(own) if drawn is not None else ""
         made[verdict] = Part(id, title, about, drawn if has_dots else None, table)
     return made
+
+
+def _not_drawn(rows: pd.DataFrame) -> str:
+    """Returns a sentence on the measures that the figure leaves out."""
+    known = rows[pd.to_numeric(rows["ratio"]) > 0]
+    measures = len(known[["topic", "measure"]].drop_duplicates())
+    if measures <= MOST_MEASURES:
+        return ""
+    return f" The figure has the first {MOST_MEASURES} of {measures:,} measures."
 
 
 def _shown(rows: pd.DataFrame, several: bool, verdict: str) -> pd.DataFrame:

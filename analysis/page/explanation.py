@@ -107,11 +107,17 @@ def _of_step(number: int, step: SlowStep, found: Explanation) -> Section:
             f" {where(more[0].group, found.targets)}, {what(more[0].group)}"
             f" (+{duration(more[0].more_ns)})."
         )
+    if step.more_segments:
+        rest = step.total_ns - sum(one["dur_ns"] for one in step.segments)
+        about += (
+            f" The figure has the {len(step.segments):,} longest segments of the step's path."
+            f" {step.more_segments:,} shorter ones ({duration(rest)} together) are left out."
+        )
     return Section(
         f"step-{number}",
         f"{called}: {duration(step.total_ns)}",
         about,
-        draw.threads_of_step(_segments(step)),
+        draw.threads_of_step(_segments(step), step.total_ns / 1e6),
         _table(step.parts, found, with_typical=True),
     )
 

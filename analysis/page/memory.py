@@ -9,7 +9,15 @@ from tracer.analysis.figures.memory import by_memory
 from tracer.analysis.findings.finding import name, size
 from tracer.analysis.memory.answer import BOUNDS, KERNEL, MemoryAnswer
 from tracer.analysis.memory.clocks import HIGH, LOW, summed
-from tracer.analysis.memory.words import HEADINGS, LEAST_AND_MOST, NOTE, basis, split, together
+from tracer.analysis.memory.words import (
+    HEADINGS,
+    LEAST_AND_MOST,
+    NOTE,
+    basis,
+    split,
+    together,
+    uses_no_page_twice,
+)
 from tracer.analysis.page.base import TEMPLATES, render
 from tracer.analysis.page.cells import cell
 from tracer.analysis.page.explanation import Section
@@ -81,18 +89,23 @@ def _section(
 
 
 def _tiles(found: MemoryAnswer) -> list[Tile]:
-    return [
-        Tile("enough", size(amount), f"{name(target)} reads no page twice (LRU)")
-        for target, amount in sorted(found.enough_bytes.items())
+    alone = [
+        [target]
+        for target in sorted(found.enough_bytes)
         if not any(target in names for names in found.shared)
-    ] + [
-        Tile(
-            "enough together",
-            size(found.enough_bytes[names[0]]),
-            f"{together(names)} read no page twice (LRU)",
-        )
-        for names in found.shared
     ]
+    return [_enough("enough", names, found) for names in alone] + [
+        _enough("enough together", names, found) for names in found.shared
+    ]
+
+
+def _enough(title: str, names: list[str], found: MemoryAnswer) -> Tile:
+    who, use, read = (
+        (together(names), "use", "read") if len(names) > 1 else (name(names[0]), "uses", "reads")
+    )
+    if uses_no_page_twice(names, found):
+        return Tile(title, "any memory", f"{who} {use} no page twice")
+    return Tile(title, size(found.enough_bytes[names[0]]), f"{who} {read} no page twice (LRU)")
 
 
 def _means(reads: pd.DataFrame, page_bytes: int) -> pd.DataFrame:
@@ -109,6 +122,7 @@ def _table(reads: pd.DataFrame, page_bytes: int) -> pd.DataFrame:
     keys = [column for column in ("pass", "epoch") if column in reads]
     shown = reads[keys].copy()
     shown.insert(0, "memory_mib", reads["memory_bytes"] / _MIB)
+    shown.insert(1, "cache_mib", reads["cache_bytes"] / _MIB)
     for column in ("used", "recorded", KERNEL, *BOUNDS):
         shown[f"{HEADINGS.get(column, column)}_mib"] = reads[f"{column}_pages"] * page_bytes / _MIB
     ends = reads[[LOW, HIGH]].astype(np.float64) * page_bytes / _MIB

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from tracer.probes.text import shortened
 from tracer.store.manifest import ENDS, Manifest, duration_s, why_no_events
 from tracer.store.own_cost import cost_said, headline
 
@@ -80,7 +81,7 @@ def _facts(manifest: Manifest) -> list[tuple[str, str]]:
         status = target.get("exit_status")
         said = f"{target['kind']} {target['name']}" + (f": {command}" if command else "")
         ended = f" (exit status {status})" if status is not None else ""
-        facts.append((target["role"], said[:_MOST_CHARACTERS] + ended))
+        facts.append((target["role"], shortened(said, _MOST_CHARACTERS) + ended))
     if (more := len(manifest["targets"]) - _MOST_TARGETS) > 0:
         facts.append(("targets", f"{more:,} more"))
     host, kernel = manifest["host"], manifest.get("kernel", {})
@@ -116,7 +117,10 @@ def _facts(manifest: Manifest) -> list[tuple[str, str]]:
         parts.append(f"{cost['bytes_written'] / 2**20:,.1f} MiB written")
     if parts:
         facts.append(("the tracer's own cost", "; ".join(parts)))
-    return [(name[:_MOST_NAME], value[: 2 * _MOST_CHARACTERS]) for name, value in facts]
+    return [
+        (shortened(name, _MOST_NAME), shortened(value, 2 * _MOST_CHARACTERS))
+        for name, value in facts
+    ]
 
 
 def _warnings(manifest: Manifest, losses: bool) -> list[str]:

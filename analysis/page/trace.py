@@ -27,7 +27,8 @@ _TEMPLATE = "trace.html.j2"
 _MOST_FINDINGS = 100
 _SHOWN_FINDINGS = 8
 """Number of findings that are shown at first; the rest can be unfolded."""
-_MOST_QUERY = 4000
+_MOST_QUERY = 200_000
+"""Most characters of a query on the page. A longer one is left out, never cut."""
 _DRAW: dict[Kind, Callable[[pd.DataFrame, str, float, pd.DataFrame], go.Figure]] = {
     Kind.AREAS: draw.areas,
     Kind.LINES: draw.lines,
@@ -81,9 +82,7 @@ def trace_page(
             for number, one in enumerate(papers, 1)
         ],
         queries=[
-            (lane.title, " ".join(lane.query.split())[:_MOST_QUERY])
-            for lane in shown.lanes
-            if lane.query
+            (lane.title, *_query(lane.query, "not shown")) for lane in shown.lanes if lane.query
         ],
     )
 
@@ -115,11 +114,18 @@ def _left_out(shown: Timeline) -> list[str]:
 
 
 def _said(finding: Finding) -> Any:
-    """Returns a finding's fields, with its query cut to `_MOST_QUERY` characters."""
-    return {
-        **{field: getattr(finding, field) for field in _FIELDS},
-        "query": " ".join(finding.query.split())[:_MOST_QUERY],
-    }
+    """Returns a finding's fields."""
+    query, too_long = _query(finding.query, "see tracer report --json")
+    fields = {field: getattr(finding, field) for field in _FIELDS}
+    return {**fields, "query": query, "too_long": too_long}
+
+
+def _query(query: str, otherwise: str) -> tuple[str, str]:
+    """Returns a query on one line and "", or "" and a note if the query is too long for a page."""
+    line = " ".join(query.split())
+    if len(line) <= _MOST_QUERY:
+        return line, ""
+    return "", f"The query is too long for this page ({len(line):,} characters): {otherwise}."
 
 
 _FIELDS = ("topic", "sentence", "value", "unit", "weight", "lossy", "certainty")

@@ -19,7 +19,7 @@ from tracer.sizes import show_share, show_size
 
 _TEMPLATE = "what_if.html.j2"
 _PAPERS = (0.77, 0.82, 0.90)
-_SHARES = ("capacity_share", "utilisation", "mean", "p50", "p95", "p99", "p99_9", "max")
+_SHARES = ("capacity_share", "utilisation", "mean", "p50", "p95", "p99", "p99_9", "p99.9", "max")
 """Columns of shares (0 to 1) without a unit in their names; improvements are shares, too."""
 
 
@@ -36,17 +36,19 @@ class Part:
 
 def answer_page(name: str, facts: dict[str, Any]) -> str:
     """Returns the self-contained page of one question's facts (analysis/flushlayer/answers)."""
-    parts = {"paper": _paper, "curve": _curve, "timed": _timed}[facts["model"]](facts)
-    reasons = pd.DataFrame(
-        {"reason": list(facts["by_reason"]), "pages": facts["by_reason"].values()}
-    )
-    parts.append(Part("reasons", "Pages written, by reason", "", None, _table(reasons)))
+    parts = []
+    if serves(facts):
+        parts = {"paper": _paper, "curve": _curve, "timed": _timed}[facts["model"]](facts)
+        reasons = pd.DataFrame(
+            {"reason": list(facts["by_reason"]), "pages": facts["by_reason"].values()}
+        )
+        parts.append(Part("reasons", "Pages written, by reason", "", None, _table(reasons)))
     return _page(
         f"A flush layer of {facts['medium']} in front of {facts['disk']}",
         [name, f"model {facts['model']}", f"{facts['policy']}, {facts['buffer']}",
          f"pages identified by {facts['identity']}"],
         _tiles(facts),
-        parts if serves(facts) else [],
+        parts,
         facts["assumptions"],
     )  # fmt: skip
 
@@ -89,6 +91,8 @@ def _table(frame: pd.DataFrame) -> PageTable:
 
 
 def _readable(column: str) -> str:
+    if column.startswith("p99_9"):
+        return _readable(column.replace("p99_9", "p99.9"))
     if column in _SHARES or column.startswith("improvement"):
         return f"{column}_percent"
     for ending, unit in (("_ns", "_ms"), ("_bytes", "_mib")):

@@ -16,11 +16,14 @@ from tracer.analysis.report.table import Column
 from tracer.analysis.report.tables import DECLARED, EVENT_COUNTS, records
 from tracer.analysis.report.together import TRACE
 from tracer.cli.output import console, print_table, safe, show
+from tracer.probes.text import shortened
 from tracer.sizes import show_size
 from tracer.store.own_cost import cost_said
 
 _MOST_ROWS = 15
 _MOST_PATHS = 4
+_MOST_CHARACTERS = 160
+"""Most characters of the line of a target."""
 _BY_HAND = ("event_counts", "counters", "samples")
 """Tables that the terminal shows in another form."""
 
@@ -73,7 +76,7 @@ def target_line(target: Mapping[str, Any]) -> str:
     """Returns the role, the name and, if it is known, the command of a target in one line."""
     line = " ".join(target.get("command") or [])
     called = f"{target.get('role')} {target.get('name')}"
-    return (f"{called}: {line}" if line else called)[:160]
+    return shortened(f"{called}: {line}" if line else called, _MOST_CHARACTERS)
 
 
 def print_tables(tables: Mapping[str, pd.DataFrame]) -> None:

@@ -14,6 +14,7 @@ from tracer.analysis.timeline.binned import count_query, counted
 from tracer.analysis.timeline.lane import Kind, Lane
 from tracer.analysis.views.requests import requests
 from tracer.probes.block import SECTOR_BYTES
+from tracer.probes.text import shortened
 from tracer.store.trace import Trace
 
 MOST_DEVICES = 4
@@ -47,7 +48,7 @@ def block_lanes(trace: Trace, axis: Axis) -> list[Lane]:
     names = {disk.get("dev"): disk.get("name") for disk in trace.manifest.get("disks", [])}
     lanes = []
     for number, dev in enumerate(shown):
-        title = f"{dev} ({str(names[dev])[:_MOST_NAME]})" if names.get(dev) else dev
+        title = f"{dev} ({shortened(str(names[dev]), _MOST_NAME)})" if names.get(dev) else dev
         note = f"The tables have {more} more devices." if more and number == 0 else ""
         lanes.append(
             Lane(

@@ -90,8 +90,8 @@ def phases(trace: Trace, axis: Axis, most: int = MOST_SPANS, threads: int = MOST
     (number of joined phases), ended (all of them ended).
 
     The frame has at most `most` spans. If there are more, whole levels are left out, the innermost
-    first. If even the outermost level has too many, neighbouring spans of the same name are joined.
-    `note` says so. Needs the table phases.
+    first. If even the outermost level has too many, neighbouring spans of the same name are joined;
+    of those, the longest are kept. `note` says so. Needs the table phases.
     """
     trace.require("phases")
     trace.empty_if_missing("processes")
@@ -138,10 +138,14 @@ def _notes(trace: Trace, levels: pd.DataFrame, kept: int, frame: pd.DataFrame) -
             f"There are too many phases to draw. The innermost {which} left out ({spans:,} phases)."
         )
     if not kept and len(levels):
-        said.append(
-            f"{int(levels['spans'].iloc[0]):,} phases are drawn as {len(frame):,} spans:"
-            " neighbours with the same name are joined."
-        )
+        drawn = int(frame["spans"].sum())
+        if drawn > len(frame):
+            said.append(
+                f"{drawn:,} phases are drawn as {len(frame):,} spans:"
+                " neighbours with the same name are joined."
+            )
+        if left_out := int(levels["spans"].iloc[0]) - drawn:
+            said.append(f"{left_out:,} phases are left out: those of the shortest spans.")
     others = trace.sql(
         "SELECT count(DISTINCT (pid, tid)) - (SELECT count(*) FROM timeline_threads) AS n"
         " FROM timeline_spans"

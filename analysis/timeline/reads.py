@@ -15,6 +15,7 @@ from tracer.store.manifest import page_bytes
 from tracer.store.trace import Trace
 
 _MIB = 1 << 20
+_PAGE_BYTES = 4096
 
 
 def page_cache_lanes(trace: Trace, axis: Axis) -> list[Lane]:
@@ -27,7 +28,7 @@ def page_cache_lanes(trace: Trace, axis: Axis) -> list[Lane]:
     return [
         _used(trace, axis, page),
         _cached(trace, axis, page),
-        *(lane for lane in (_files(trace, axis),) if len(lane.frame)),
+        *(lane for lane in (_files(trace, axis, page),) if len(lane.frame)),
     ]
 
 
@@ -111,10 +112,14 @@ def _lines_of_growth(axis: Axis, found: pd.DataFrame) -> tuple[pd.DataFrame, int
     return pd.concat(frames or [empty], ignore_index=True), others
 
 
-def _files(trace: Trace, axis: Axis) -> Lane:
+def _files(trace: Trace, axis: Axis, page: int) -> Lane:
+    """Returns the lane of the files by pages of 4096 bytes, as in the other heat maps."""
     name = "coalesce(path, concat('inode ', ino, ' of ', dev))"
-    rows = f"SELECT ts, {name} AS file, read AS pages FROM page_uses WHERE {_of_targets(trace)}"
+    rows = (
+        f"SELECT ts, {name} AS file, read * {page // _PAGE_BYTES} AS pages FROM page_uses"
+        f" WHERE {_of_targets(trace)}"
+    )
     frame, query = by_file(trace, axis.coarser(MOST_COLUMNS), rows)
     whose = "" if of_everybody(trace) else " of the targets"
-    note = f"Pages that calls and faults{whose} brought into the cache."
+    note = f"Pages of 4096 bytes that calls and faults{whose} brought into the cache."
     return Lane("Heat maps", "Files read, by time", "pages", Kind.FILES, frame, note, query)

@@ -15,9 +15,9 @@ def table(*rows):
 def cells(figure):
     (heat,) = figure.data
     return {
-        (figure.layout.yaxis.ticktext[row], column): heat.z[row][n]
+        (figure.layout.yaxis.ticktext[row], figure.layout.xaxis.ticktext[n]): heat.z[row][n]
         for row in heat.y
-        for n, column in enumerate(heat.x)
+        for n in heat.x
         if heat.z[row][n] > 0
     }
 
@@ -69,3 +69,15 @@ def test_names_are_no_markup():
     ((who, by),) = cells(figure)
     assert who == "all"
     assert by.startswith("process &lt;a href=x&gt;yyy") and by.endswith("…")
+
+
+def test_names_that_are_equal_where_they_are_cut_have_cells_of_their_own():
+    names = [f"trainer-of-the-language-models-{which}" for which in ("alpha", "beta")]
+    rows = [("job", "lock", "target", name, 3.0 - n, None) for n, name in enumerate(names)]
+    figure = blame(table(*rows))
+    (heat,) = figure.data
+    assert list(heat.x) == list(figure.layout.xaxis.tickvals) == [0, 1]
+    assert len(set(figure.layout.xaxis.ticktext)) == 1
+    assert [name for name, _ in heat.customdata[0]] == [f"target {name}" for name in names]
+    assert [seconds for _, seconds in heat.customdata[0]] == [3.0, 2.0]
+    assert "%{customdata[0]}: %{customdata[1]" in heat.hovertemplate

@@ -176,3 +176,19 @@ def test_the_verb_writes_a_page_whole_or_not_at_all(tracer, repeats, tmp_path):
     assert "there is no folder" in ran.err and ran.err.count("\n") == 1
     assert "stdout" in tracer("compare", *paths, "--html", "-", "--json", status=2).err
     assert sorted(os.listdir(tmp_path)) == ["c.html"]
+
+
+def test_measures_that_a_figure_leaves_out_are_counted(tmp_path):
+    paths = [tmp_path / name for name in ("base", "slow")]
+    for number, path in enumerate(paths, 1):
+        calls = [
+            {"ts": n * 10**6, "pid": 7, "tid": 7, "name": f"call{n:02}", "dur_ns": number * 10**5}
+            for n in range(53)
+        ]
+        make_trace(path, {"syscalls": calls}).close()
+    found = compare([], {"base": [paths[0]], "slow": [paths[1]]})
+    page = comparison_page(found)
+    known = found.rows[found.rows["ratio"] > 0].drop_duplicates(["topic", "measure"])
+    [measures] = re.findall(r"The figure has the first 40 of (\d+) measures\.", page)
+    assert int(measures) == len(known) > 40
+    assert [len(one["layout"]["yaxis"]["ticktext"]) for one in figures(page)] == [40]

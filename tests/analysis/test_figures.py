@@ -4,6 +4,7 @@ import pandas as pd
 import pytest
 
 from tracer.analysis.figures import park2023, prashanthi2022, prashanthi2023
+from tracer.analysis.figures.comparison import ratios
 from tracer.analysis.figures.dots import Axis, dots
 from tracer.analysis.figures.memory import by_memory
 from tracer.analysis.figures.style import COLOURS, SYMBOLS, colour, hues, joined, log_axis, text
@@ -132,8 +133,21 @@ def test_energy_without_a_baseload_is_one_bar():
     figure = prashanthi2023.energy_split(energy(baseload_j=[60.0], increment_j=[40.0]))
     assert [bar.y[0] for bar in figure.data] == [60, 40]
     figure = prashanthi2023.energy_split(energy(baseload_j=[None], increment_j=[None]))
-    assert figure.data[1].y[0] == 100
+    assert [(bar.name, bar.y[0]) for bar in figure.data] == [("energy", 100)]
+    assert figure.data[0].error_y.array[0] == 10
     assert figure.layout.yaxis.title.text == "energy per minibatch, J"
+
+
+def test_runs_without_a_baseload_have_a_series_of_their_own_beside_others():
+    split = energy(baseload_j=[60.0], increment_j=[40.0])
+    both = pd.concat([split, energy(baseload_j=[None], increment_j=[None]).assign(where="jail")])
+    figure = prashanthi2023.energy_split(both)
+    found = {bar.name: [None if y != y else y for y in bar.y] for bar in figure.data}
+    assert found == {
+        "baseload": [60, None],
+        "beyond the baseload": [40, None],
+        "energy, baseload not recorded": [None, 100],
+    }
 
 
 def test_an_epoch_is_a_stack_of_what_it_was_spent_on():
@@ -254,3 +268,15 @@ def test_a_model_with_a_range_has_bars_at_each_memory():
 def test_the_axis_of_reads_tells_whether_they_are_of_an_epoch(epoch, words):
     frame = pd.DataFrame({"memory_bytes": [1], "a_bytes": [1]})
     assert by_memory(frame, {"a": "A"}, epoch).layout.yaxis.title.text == words
+
+
+@pytest.mark.parametrize("ratio", [1.9, 8.0, 0.3, 400.0])
+def test_the_axis_of_ratios_has_all_intervals_and_no_difference(ratio):
+    frame = pd.DataFrame(
+        {"topic": "calls", "measure": [f"call{n}" for n in range(5)], "group": "slow",
+         "verdict": "changed", "lossy": False, "ratio": ratio, "ratio_low": 0.95 * ratio,
+         "ratio_high": 1.05 * ratio}
+    )  # fmt: skip
+    axis = ratios(frame).layout.xaxis
+    low, high = (10**end for end in axis.range)
+    assert low < min(1, 0.95 * ratio) and max(1, 1.05 * ratio) < high

@@ -307,3 +307,8 @@ def test_a_target_without_a_command_has_no_colon():
     assert target_line({"role": "target", "name": "machine"}) == "target machine"
     job = {"role": "target", "name": "job", "command": ["python", "train.py"]}
     assert target_line(job) == "target job: python train.py"
+
+
+def test_a_long_command_of_a_target_is_cut_with_an_ellipsis():
+    line = target_line({"role": "target", "name": "job", "command": ["python", "x" * 200]})
+    assert len(line) == 160 and line.endswith("xx…")

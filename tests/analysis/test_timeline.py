@@ -287,6 +287,14 @@ def test_neighbours_are_joined_if_there_are_too_many_outermost_phases(tmp_path):
     assert "110 phases are drawn as 2" in lane.note
 
 
+def test_phases_that_cannot_be_joined_are_left_out_the_shortest_first_and_counted(tmp_path):
+    marks = [mark(4 * n, 4 * n + 2 + n % 2, ("load", "compute")[n % 2]) for n in range(100)]
+    with made(tmp_path, phases=marks) as trace:
+        lane = phases(trace, TENTHS, most=23)
+    assert len(lane.frame) == 23 and set(lane.frame["name"]) == {"compute"}
+    assert lane.note == "77 phases are left out: those of the shortest spans."
+
+
 def test_only_threads_with_most_time_in_phases_are_drawn(tmp_path):
     marks = [mark(0, 10 + n, "fetch", tid=n) for n in range(1, 31)]
     with made(tmp_path, phases=marks) as trace:

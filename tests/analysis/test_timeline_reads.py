@@ -171,6 +171,16 @@ def test_files_that_targets_read_are_rows(lanes):
     ]
 
 
+def test_files_read_on_a_kernel_with_large_pages_have_pages_of_4096_bytes(tmp_path):
+    tables = {"page_cache": read(10, 0, 3, ahead=2), "processes": PROCESSES}
+    host = {"machine": "aarch64", "cpus": 2, "memory_bytes": 1 << 30, "page_size": 65536}
+    with make_trace(tmp_path / "t", tables, targets=TARGETS, host=host) as trace:
+        files = page_cache_lanes(trace, TENTHS)[2]
+        assert trace.sql(files.query)["pages"].sum() == 5 * 16
+    assert files.frame["pages"].tolist() == [5 * 16]
+    assert "Pages of 4096 bytes" in files.note
+
+
 def test_without_events_there_is_nothing_to_draw(tmp_path):
     tables = {"page_cache": [], "processes": PROCESSES}
     with make_trace(tmp_path / "t", tables, targets=TARGETS) as trace:

@@ -102,6 +102,20 @@ def test_findings_come_first_and_lossy_ones_are_marked(trace):
     assert "Findings" not in without_plotly(trace_page(trace, {}, []))
 
 
+def test_queries_are_whole_or_left_out_with_a_note(trace):
+    number = {"value": 0.4, "unit": "%", "weight": 0.1, "certainty": "exact", "lossy": False}
+
+    def page_with(columns):
+        query = f"SELECT {', '.join(f'{n} AS c{n}' for n in range(columns))}"
+        return query, trace_page(trace, {}, [], [Finding("stalls", "Much.", **number, query=query)])
+
+    query, page = page_with(5000)
+    assert f"<pre>{query}</pre>" in page and "too long" not in page
+    query, page = page_with(50_000)
+    assert "query of this number" not in page and "SELECT 0 AS" not in page
+    assert f"too long for this page ({len(query):,} characters): see tracer report --json" in page
+
+
 def test_the_papers_tables_and_figures_have_their_place(trace):
     import plotly.graph_objects as go
 
@@ -170,6 +184,13 @@ def test_an_incomplete_recording_says_so(tmp_path):
     (tile,) = [tile for tile in told.tiles if tile.name == "Complete"]
     assert (tile.value, tile.bad, tile.about) == ("no", True, "the recorder was killed")
     assert told.warnings[0].startswith("The recording did not end")
+
+
+def test_a_long_command_is_cut_with_an_ellipsis(tmp_path):
+    job = {"name": "job", "role": "target", "kind": "pid", "pid": 7, "command": ["x" * 400]}
+    with make_trace(tmp_path / "t", {}, targets=[job]) as trace:
+        [(command)] = re.findall(r"pid job: (.*?)</dd>", trace_page(trace, {}, []))
+    assert set(command[:-1]) == {"x"} and command[-1] == "…"
 
 
 def test_losses_of_unknown_size_are_not_0(tmp_path):

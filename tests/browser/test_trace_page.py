@@ -6,6 +6,8 @@ import pytest
 
 from tests.support import drawn_pages
 from tests.support.browser import look
+from tests.support.traces import make_trace
+from tracer.analysis.page.trace import trace_page
 
 RANGES = "[...document.querySelectorAll('.lane .js-plotly-plot')].map(p => p.layout.xaxis.range)"
 BAR = "#lane-2 .nsewdrag"
@@ -222,3 +224,40 @@ def test_the_policy_blocks_content_added_to_the_page(made, tab, tmp_path):
         assert page.js("document.title") == "run.trace"
         assert len(page.console) == 2
         assert all("Content Security Policy" in said for said in page.console)
+
+
+def test_a_series_of_one_sample_is_a_dot_and_later_lanes_are_drawn(tab, tmp_path):
+    half = 5 * 10**8
+    samples = [
+        {"ts": half, "name": "cpu_use", "value": 50.0, "unit": "%", "target": "job"},
+        {"ts": half, "name": "rss", "value": 5e8, "unit": "bytes", "target": "job"},
+    ]
+    job = {"name": "job", "role": "target", "kind": "pid", "pid": 7}
+    clock = {"name": "mono", "start_ns": 0, "end_ns": 10**9}
+    with make_trace(tmp_path / "t", {"samples": samples}, targets=[job], clock=clock) as trace:
+        (tmp_path / "x.html").write_text(trace_page(trace, {}, []))
+    with tab() as page:
+        page.open(tmp_path / "x.html")
+        lanes, drawn, dots = page.js(
+            "['.lane', '.lane .plot-container', '.lane .points path']"
+            ".map(one => document.querySelectorAll(one).length)"
+        )
+        assert lanes == drawn == dots == 2
+        swatch, dot = page.js(
+            "[getComputedStyle(document.querySelector('.swatch.dot')).backgroundColor,"
+            " getComputedStyle(document.querySelector('.points path')).fill]"
+        )
+        assert swatch == dot
+        assert page.console == []
+
+
+def test_a_figure_that_cannot_be_drawn_says_so_and_the_others_are_drawn(made, tab, tmp_path):
+    path, lanes = made
+    html = path.read_text()
+    start = '<script type="application/json">'
+    (tmp_path / "x.html").write_text(html.replace(f"{start}{{", f"{start}damaged", 1))
+    with tab() as page:
+        page.open(tmp_path / "x.html")
+        assert page.js("document.querySelectorAll('.plot-container').length") == lanes - 1
+        assert "could not be drawn" in page.js("document.querySelector('.figure').textContent")
+        assert len(page.console) == 1

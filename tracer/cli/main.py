@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import atexit
+import codecs
 import contextlib
 import errno
 import gc
@@ -30,6 +31,7 @@ from tracer.version import VERSION
 
 GROUP = "tracer.commands"
 _STDOUT = "standard output"
+_ESCAPE = "tracer.escape"
 _ORDER = (
     "doctor", "record", "list", "info", "report", "explain", "compare", "predict", "simulate",
     "calibrate", "query", "import", "export", "pack", "unpack", "workload", "study", "clean",
@@ -187,7 +189,7 @@ def _first_line(entry: metadata.EntryPoint) -> str:
     try:
         spec = find_spec(entry.module)
         assert spec is not None and spec.origin is not None
-        tree = ast.parse(Path(spec.origin).read_text())
+        tree = ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
     except (ImportError, OSError, SyntaxError, AssertionError):
         return ""
     for node in tree.body:
@@ -317,7 +319,9 @@ def _open_standard_streams() -> None:
     """Opens /dev/null as stdin, stdout or stderr if that stream is closed.
 
     Otherwise the next opened file would become that stream, also for the recorded command.
+    Characters that standard output cannot encode are escaped, as JSON escapes them.
     """
+    codecs.register_error(_ESCAPE, _escaped)
     for fd, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(fd)
@@ -330,10 +334,21 @@ def _open_standard_streams() -> None:
         sys.stdout = io.TextIOWrapper(
             io.BufferedWriter(_Output(1, "w", closefd=False)),
             out.encoding,
-            out.errors,
+            out.errors if out.errors != "strict" and _is_utf_8(out.encoding) else _ESCAPE,
             line_buffering=out.line_buffering,
             write_through=out.write_through,
         )
+
+
+def _is_utf_8(encoding: str) -> bool:
+    return codecs.lookup(encoding).name == "utf-8"
+
+
+def _escaped(error: UnicodeError) -> tuple[str, int]:
+    """Returns the UTF-16 units of the characters that cannot be encoded, each as \\uXXXX."""
+    assert isinstance(error, UnicodeEncodeError)
+    units = error.object[error.start : error.end].encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[n : n + 4]}" for n in range(0, len(units), 4)), error.end
 
 
 def _complain(code: int, text: str) -> None:

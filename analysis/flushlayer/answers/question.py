@@ -187,7 +187,8 @@ def about_gaps(trace: Trace) -> list[str]:
     gaps = trace.manifest["loss"].get("windows")
     if gaps is None:
         return ["it is not known whether the recording has gaps"]
-    return [f"the recording has {gaps} gaps: write-backs may be missing"] if gaps else []
+    number = "a gap" if gaps == 1 else f"{gaps:,} gaps"
+    return [f"the recording has {number}: write-backs may be missing"] if gaps else []
 
 
 def about_input(accesses: Accesses) -> list[str]:

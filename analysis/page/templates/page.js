@@ -70,15 +70,16 @@
 
   function swatch(one) {
     const made = document.createElement("span");
-    const colour = one.fillcolor || (one.line && one.line.color) || (one.marker && one.marker.color) || "";
+    const marker = one.marker || {};
+    const colour = one.fillcolor || (one.line && one.line.color) || marker.color || "";
     made.className = "swatch";
     if (one.fill || one.type === "bar") {
       made.style.background = colour;
-      if (one.marker && one.marker.pattern && one.marker.pattern.shape)
+      if (marker.pattern && marker.pattern.shape)
         made.style.backgroundImage = "repeating-linear-gradient(135deg, rgba(0,0,0,.45) 0 1px, transparent 1px 4px)";
-    } else if (one.mode === "markers" && one.marker.symbol === "line-ew") {
+    } else if (one.mode === "markers" && marker.symbol === "line-ew") {
       made.classList.add("bar");
-      made.style.background = one.marker.line.color;
+      made.style.background = marker.line.color;
     } else if (one.mode === "markers") {
       made.classList.add("dot");
       made.style.background = colour;
@@ -146,13 +147,24 @@
     } else narrow(told);
     paint(told.layout);
     place.textContent = "";
-    drawn.push(place);
     Plotly.newPlot(place, told.data, told.layout, {
       responsive: true, displayModeBar: false, showTips: false, doubleClickDelay: 400, doubleClick: lane ? false : "reset+autosize",
     });
+    drawn.push(place);
     if (told.layout.meta && told.layout.meta.piled)
       piles.set(place, place._fullData.map(one => Float32Array.from(one.customdata)));
     if (lane && timeline) timeline.added(place);
+  }
+
+  // A figure that cannot be drawn says so; the others are drawn.
+  function attempt(place) {
+    try {
+      draw(place);
+    } catch (error) {
+      console.error(error);
+      place.textContent = "This figure could not be drawn.";
+      place.classList.remove("js-plotly-plot");
+    }
   }
 
   // Tabs: arrow keys move between them, as in the ARIA practices.
@@ -334,13 +346,13 @@
   // Draws one figure at a time, visible ones first, so that the page stays responsive.
   const waiting = all(".figure");
   waiting.sort((a, b) => Boolean(a.closest("[hidden]")) - Boolean(b.closest("[hidden]")));
-  function finish() { while (waiting.length) draw(waiting.shift()); }
+  function finish() { while (waiting.length) attempt(waiting.shift()); }
   (function next() {
     if (!waiting.length) {
       root.dataset.drawn = drawn.length;
       return;
     }
-    draw(waiting.shift());
+    attempt(waiting.shift());
     setTimeout(next);
   })();
 })();

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.traces import make_trace
 from tracer.analysis.flushlayer.answers import paper, sweep, timed
-from tracer.analysis.flushlayer.answers.question import Capacity, Question
+from tracer.analysis.flushlayer.answers.question import Capacity, Question, about_gaps
 from tracer.analysis.flushlayer.devices import find_device
 from tracer.analysis.flushlayer.policies import POLICIES
 from tracer.analysis.flushlayer.timed.destage import Destage
@@ -235,6 +235,11 @@ def test_a_sweep_says_what_its_numbers_assume(trace, plan, tracer, tmp_path):
     assert "lossy.trace: the recording has 3 gaps" in said and "whole.trace: " not in said
     tracer("simulate", *folders, "--config", path, "--html", tmp_path / "sweep.html")
     assert "the recording has 3 gaps" in (tmp_path / "sweep.html").read_text()
+
+
+def test_a_recording_with_one_gap_has_a_gap(trace):
+    with trace([], loss={"events": 1, "windows": 1, "unknown": 0, "others": 0}) as of:
+        assert about_gaps(of) == ["the recording has a gap: write-backs may be missing"]
 
 
 def test_a_phase_in_which_the_job_waits_for_reads_destages_nothing(trace):

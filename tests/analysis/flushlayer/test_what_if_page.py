@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from tests.conftest import ROOT
+from tests.support.traces import make_trace
 from tracer.analysis.figures import what_if as draw
 from tracer.analysis.page.what_if import answer_page, sweep_page
 
@@ -26,6 +27,8 @@ def test_each_model_has_its_page(tracer, tmp_path, model):
     assert "<script src" not in page
     facts = tracer("simulate", FIXTURE, "--model", model, "--json").json
     assert f"{facts['requests']:,}" in page
+    if model == "timed":
+        assert ">p99.9" in page and "p99 9" not in page
 
 
 def test_a_page_is_not_overwritten_without_force(tracer, tmp_path):
@@ -132,6 +135,13 @@ def test_a_trace_without_write_backs_has_a_page_that_says_so():
     assert "<script>alert(1)" not in page
 
 
+@pytest.mark.parametrize("model", ["paper", "curve", "timed"])
+def test_each_model_has_a_page_for_a_trace_without_write_backs(tracer, tmp_path, model):
+    make_trace(tmp_path / "t", {"block": [], "dirty": [], "syscalls": []}).close()
+    tracer("simulate", "t", "--model", model, "--html", "page.html")
+    assert "would have had nothing to do" in (tmp_path / "page.html").read_text()
+
+
 def test_figures_take_frames():
     curve = pd.DataFrame(
         {"series": ["a", "a"], "capacity_bytes": [0, 1 << 20], "improvement": [0.0, 0.5],
@@ -144,6 +154,8 @@ def test_figures_take_frames():
     assert drawn["layout"]["annotations"][0]["text"] == "82%"
     heat = draw.sweep_heat(curve.assign(policy=["lru", "min"]), "improvement", "")
     assert list(heat.data[0].y) == ["lru", "min"]
+    # Ticks between whole per cents differ.
+    assert heat.data[0].colorbar.tickformat == ".3~%"
     assert not re.search("nan", draw.by_improvement(
         pd.DataFrame({"series": ["a"], "improvement": [0.8], "capacity_bytes": [None]})
     ).to_json())  # fmt: skip

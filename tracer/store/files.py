@@ -75,12 +75,21 @@ _MENDS = {
 def writing(output: Path) -> Iterator[None]:
     """Writes the file or folder `output` with the rights of the caller of sudo.
 
+    Errors are those of `explained`.
+    """
+    with explained(output), as_invoking_user():
+        yield
+
+
+@contextlib.contextmanager
+def explained(output: Path) -> Iterator[None]:
+    """Names the file or folder `output` in errors of writing it.
+
     Raises TracerError with the mend if there is no room for it, PermissionMissing if it may not be
     written. Errors of files outside its folder are raised as they are.
     """
     try:
-        with as_invoking_user():
-            yield
+        yield
     except OSError as error:
         folder = output.absolute().parent
         named = error.filename

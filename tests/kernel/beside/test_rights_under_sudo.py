@@ -22,6 +22,7 @@ USER, OWN_GROUP, TEAM, OTHERS = 47_001, 47_002, 47_003, 47_004
 ROOTS = [0, OTHERS]
 """The further groups of root's own process."""
 
+LENET = Path(__file__).parents[3] / "fixtures/lenet.trace"
 WRITE = """
 import sys
 from pathlib import Path
@@ -57,6 +58,20 @@ except OSError:
     tell("after an error")
 beside.join()
 print(json.dumps(told))
+"""
+
+IMPORTED = """
+import ctypes, json, sys
+libc = ctypes.CDLL(None)
+imported = []
+def look(event, found):
+    if event == "import" and libc.setfsuid(-1) != 0: imported.append(found[0])
+sys.addaudithook(look)
+from tracer.cli.main import main
+try:
+    main()
+finally:
+    print(json.dumps(imported))
 """
 
 
@@ -127,3 +142,15 @@ def test_only_the_thread_of_the_block_has_the_users_rights_and_only_until_its_en
 def test_a_user_without_a_name_has_the_group_of_sudo_alone(by_sudo):
     ran = by_sudo(SAID, user=NOBODY)
     assert json.loads(ran.stdout)["in the block"] == [NOBODY, OWN_GROUP, [OWN_GROUP]]
+
+
+@pytest.mark.parametrize("format", ["perfetto", "chrome", "csv", "parquet"])
+def test_an_export_needs_no_module_of_python_that_the_user_may_not_read(place, by_sudo, format):
+    """Python may lie in a folder of root's."""
+    output = folder(place, TEAM) / "x"
+    ran = by_sudo(IMPORTED, "export", LENET, "--format", format, "-o", output)
+    assert ran.returncode == 0, ran.stderr
+    assert json.loads(ran.stdout) == []
+    made = [output, *output.glob("*")]
+    assert {path.stat().st_uid for path in made} == {USER}
+    assert len(made) > 10 or output.is_file()

@@ -205,3 +205,22 @@ def test_the_table_of_losses_is_looked_at_too(trace):
     pq.write_table(pa.table({"stream": [1]}), trace / f"{LOSS.name}.parquet")
     with pytest.raises(BadTrace, match=r"loss\.parquet is damaged: its column stream is INT64"):
         Trace(trace)
+
+
+def test_a_damaged_page_is_told_with_the_trace_also_when_rows_are_read_in_batches(trace):
+    rows = 200_000
+    columns = {name: np.arange(rows) for name in ("start", "end")}
+    few = phases().take(pa.array(np.zeros(rows, np.int64)))
+    for name, values in columns.items():
+        at = few.schema.get_field_index(name)
+        few = few.set_column(at, few.schema.field(name), pa.array(values))
+    put(trace, few, compression="none", use_dictionary=["name"], data_page_size=1 << 16)
+    path = trace / "events/phases.parquet"
+    column = pq.ParquetFile(path).metadata.row_group(0).column(0)
+    data = bytearray(path.read_bytes())
+    middle = column.data_page_offset + column.total_compressed_size // 2
+    data[middle : middle + (1 << 17)] = b"\xff" * (1 << 17)
+    path.write_bytes(data)
+    with Trace(trace) as opened, pytest.raises(BadTrace, match=f"the tables of {trace} are dam"):
+        for _ in opened.batches("SELECT start FROM phases", rows=1000):
+            pass

@@ -75,10 +75,20 @@ _MENDS = {
 def writing(output: Path) -> Iterator[None]:
     """Writes the file or folder `output` with the rights of the caller of sudo.
 
-    Errors are those of `explained`.
+    Errors are those of `explained`. Raises PermissionMissing if Python has to import a module that
+    the caller of sudo may not read.
     """
-    with explained(output), as_invoking_user():
-        yield
+    try:
+        with explained(output), as_invoking_user():
+            yield
+    except ModuleNotFoundError as error:
+        user = invoking_user()
+        if user is None:
+            raise
+        raise PermissionMissing(
+            f"user {user[0]} may not read the Python module {error.name}, or it is missing",
+            "run this without sudo, with a Python that the user may read",
+        ) from None
 
 
 @contextlib.contextmanager

@@ -60,6 +60,18 @@ beside.join()
 print(json.dumps(told))
 """
 
+NOT_READABLE = """
+import sys
+from pathlib import Path
+from tracer.probes.errors import PermissionMissing
+from tracer.store.files import writing
+sys.path.insert(0, sys.argv[1])
+try:
+    with writing(Path("x")):
+        import only_roots
+except PermissionMissing as error:
+    print(error)
+"""
 IMPORTED = """
 import ctypes, json, sys
 libc = ctypes.CDLL(None)
@@ -154,3 +166,10 @@ def test_an_export_needs_no_module_of_python_that_the_user_may_not_read(place, b
     made = [output, *output.glob("*")]
     assert {path.stat().st_uid for path in made} == {USER}
     assert len(made) > 10 or output.is_file()
+
+
+def test_a_module_that_the_user_may_not_read_is_named_with_the_mend(place, by_sudo):
+    (place / "root's/only_roots.py").touch()
+    ran = by_sudo(NOT_READABLE, place / "root's")
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.startswith(f"user {USER} may not read the Python module only_roots, or it")

@@ -11,6 +11,7 @@ from tracer.probes.schema import (
     CPU,
     EVENT,
     PID,
+    SHORT,
     TID,
     TS,
     Column,
@@ -49,14 +50,16 @@ TABLE = Table(
         CPU,
         PID,
         TID,
-        Column("comm", Type.TEXT, "name of the thread; null: the event does not name it"),
+        Column(
+            "comm", Type.TEXT, "name of the thread; null: the event does not name it", longest=SHORT
+        ),
         EVENT,
         Column("dev", Type.TEXT, "whole disk, MAJOR:MINOR; a partition is shown as its disk"),
         Column(
             "sector", Type.UINT64, "first sector, counted from the start of the disk", "sectors"
         ),
         Column("nr_sector", Type.INT64, "length", "sectors"),
-        Column("rwbs", Type.TEXT, "operation and flags: R W D F, then F S M A ..."),
+        Column("rwbs", Type.TEXT, "operation and flags: R W D F, then F S M A ...", longest=SHORT),
         Column("error", Type.INT32, "status of a completion; 0: no error"),
         Column(
             "from_dev",

@@ -16,6 +16,7 @@ from typing import Any
 from tracer.probes.schema import (
     CPU,
     PID,
+    SHORT,
     TID,
     TS,
     AssemblyContext,
@@ -38,8 +39,13 @@ TABLE = Table(
         TID,
         Column("address", Type.UINT64, "address that faulted", nullable=False),
         Column("ip", Type.UINT64, "instruction that faulted", nullable=False),
-        Column("kind", Type.TEXT, "minor, major or unknown", nullable=False),
-        Column("access", Type.TEXT, "read, write or exec; null: not known on this architecture"),
+        Column("kind", Type.TEXT, "minor, major or unknown", nullable=False, longest=SHORT),
+        Column(
+            "access",
+            Type.TEXT,
+            "read, write or exec; null: not known on this architecture",
+            longest=SHORT,
+        ),
         Column("user", Type.BOOL, "taken in user mode", nullable=False),
         Column("file", Type.TEXT, "mapping behind the address: a file, [anon], [heap], ..."),
         Column("file_offset", Type.INT64, "offset of the address in that file", "bytes"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tracer.probes.schema import Column, Table, Type
+from tracer.probes.schema import SHORT, Column, Table, Type
 
 TABLE = Table(
     "phases",
@@ -12,7 +12,7 @@ TABLE = Table(
         Column("end", Type.INT64, "when it ended; null: its process did not mark an end", "ns"),
         Column("pid", Type.INT32, "process that marked it; null: in a container, not identified"),
         Column("tid", Type.INT32, "thread that marked it; null: in a container, not identified"),
-        Column("name", Type.TEXT, "data_load, train, forward, ...", nullable=False),
+        Column("name", Type.TEXT, "data_load, train, forward, ...", nullable=False, longest=SHORT),
         Column("epoch", Type.INT64, "epoch, from 0; its own or that of the enclosing phase"),
         Column("step", Type.INT64, "step, from 0; its own or that of the enclosing phase"),
         Column(
@@ -20,6 +20,7 @@ TABLE = Table(
             Type.TEXT,
             "origin of the mark. script: the script's own; automatic: from hooks in PyTorch; "
             "uprobe: seen from outside; inferred: derived from the others",
+            longest=SHORT,
         ),
         Column(
             "gpu_ns",

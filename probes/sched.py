@@ -14,6 +14,7 @@ from typing import Any
 
 from tracer.probes.schema import (
     PID,
+    SHORT,
     TID,
     AssemblyContext,
     Column,
@@ -61,6 +62,7 @@ TABLE = Table(
             "have run but it was the turn of others, R+ the same while it ran in the kernel, T "
             "stopped, ...; new: it had not run yet; null: it left its CPU before the recording. A "
             "thread that has ended has no row",
+            longest=SHORT,
         ),
         Column(
             "wake_ns",

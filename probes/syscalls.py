@@ -12,6 +12,7 @@ from typing import Any
 from tracer.probes.schema import (
     CPU,
     PID,
+    SHORT,
     TID,
     AssemblyContext,
     Column,
@@ -40,6 +41,7 @@ TABLE = Table(
             "name",
             Type.TEXT,
             "name of the call; syscall_NR or compat_syscall_NR (32-bit program) if it is unknown",
+            longest=SHORT,
         ),
         Column(
             "dur_ns",

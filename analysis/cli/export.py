@@ -67,8 +67,8 @@ def export(
       tracer export run.trace --format parquet -o tables
     """
     from tracer.analysis.exchange.exporting import export as export_trace
-    from tracer.store.files import writing
+    from tracer.store.files import explained
 
-    with open_trace(trace) as opened, writing(output):
+    with open_trace(trace) as opened, explained(output):
         said = export_trace(opened, format, output, force, start, end)
     say(f"{output}: " + ", ".join(f"{n} {what}" for what, n in said.items()))

@@ -17,7 +17,7 @@ from tracer.analysis.exchange.marks import LATEST_NS, Track
 from tracer.analysis.exchange.perfetto import PerfettoWriter
 from tracer.analysis.exchange.tables_out import write_tables
 from tracer.probes.errors import UsageError
-from tracer.store.files import create, make_folder
+from tracer.store.files import as_invoking_user, create, make_folder
 from tracer.store.places import check_file, check_folder
 from tracer.store.trace import Trace
 
@@ -40,30 +40,35 @@ def export(
     recording: rows of tables are whole, slices and waits are cut. A file of any format is
     compressed if its name ends in .gz. Returns {"tracks", "marks"} for a file, {"stacks", "waits"}
     for a folded one, rows by table for a folder. Raises UsageError if the output exists and `force`
-    is not given. If writing fails, the partial output is removed.
+    is not given. If writing fails, the partial output is removed. The files are made and put in
+    place with the rights of the caller of sudo; the rows are made with this process's own, because
+    the user need not be able to read the modules of Python that this takes.
     """
     if format not in FORMATS:
         raise UsageError(f"there is no format {format!r}", f"known: {', '.join(FORMATS)}")
     window = _window(trace, start_s, end_s)
-    if format in FOLDERS:
-        check_folder(output, force)
-    else:
-        check_file(output, force)
     building = output.absolute().parent / f".{output.name}.{os.getpid()}"
-    _remove(building)
+    with as_invoking_user():
+        (check_folder if format in FOLDERS else check_file)(output, force)
+        _remove(building)
     try:
         if format in FOLDERS:
-            make_folder(building)
+            with as_invoking_user():
+                make_folder(building)
             said = write_tables(trace, building, format, window)
         else:
-            with create(building) as file:
+            with as_invoking_user():
+                file = create(building)
+            with file:
                 said = _write_file(trace, format, file, output.suffix == ".gz", window)
-        if output.is_dir():
-            _refuse_foreign(output, format)
-        _remove(output)
-        building.rename(output)
+        with as_invoking_user():
+            if output.is_dir():
+                _refuse_foreign(output, format)
+            _remove(output)
+            building.rename(output)
     finally:
-        _remove(building)
+        with as_invoking_user():
+            _remove(building)
     return said
 
 

@@ -18,7 +18,7 @@ from tracer.analysis.views.flushes import flushes
 from tracer.analysis.views.phase_times import make_phase_times
 from tracer.analysis.views.requests import requests
 from tracer.analysis.views.steps import steps_until
-from tracer.store.files import create
+from tracer.store.files import as_invoking_user, create
 from tracer.store.trace import ALL_TABLES, Trace
 
 VIEWS: dict[str, tuple[str, Callable[[Trace], str], str, str]] = {
@@ -148,7 +148,9 @@ def _write(
 ) -> int:
     rows = 0
     writer: pa.csv.CSVWriter | pq.ParquetWriter | None = None
-    with create(folder / f"{name}.{format}") as file:
+    with as_invoking_user():
+        file = create(folder / f"{name}.{format}")
+    with file:
         try:
             for batch in batches:
                 plain = _plain(batch, inert if format == "csv" else str)

@@ -112,34 +112,6 @@ def _cached(trace: Trace, axis: Axis, page: int) -> Lane:
     )
 
 
-def _lines_of_growth(axis: Axis, found: pd.DataFrame) -> tuple[pd.DataFrame, int]:
-    """Returns the lines, and the number of series that the line `REST` adds up.
-
-    `found`: series, bin, grown (MiB), in order of series and bin. The lines that are drawn alone
-    are the `MOST_LINES` that get farthest from 0.
-    """
-    by_series = found.groupby("series", sort=False)
-    farthest = found.assign(most=by_series["grown"].cumsum().abs()).groupby("series", sort=False)
-    ranked = farthest["most"].max().sort_values(ascending=False, kind="stable").index
-    shown, others = ranked[:MOST_LINES], len(ranked[MOST_LINES:])
-    own = found[found["series"].isin(shown)]
-    lines = [(str(name), part) for name, part in own.groupby("series", sort=False)]
-    if others:
-        lines.append((REST, found[~found["series"].isin(shown)]))
-    frames = [
-        pd.DataFrame(
-            {
-                "series": name,
-                "at_s": np.arange(1, axis.bins + 1) * axis.width_s,
-                "value": np.cumsum(np.bincount(part["bin"], part["grown"], axis.bins)),
-            }
-        )
-        for name, part in lines
-    ]
-    empty = pd.DataFrame(columns=["series", "at_s", "value"])
-    return pd.concat(frames or [empty], ignore_index=True), others
-
-
 def _files(trace: Trace, axis: Axis, page: int) -> Lane:
     """Returns the lane of the files by pages of 4096 bytes, as in the other heat maps."""
     name = "coalesce(path, concat('inode ', ino, ' of ', dev))"

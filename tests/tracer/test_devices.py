@@ -53,6 +53,15 @@ def test_a_btrfs_is_known_by_its_uuid_its_number_and_its_members():
     ]
 
 
+def test_more_devices_below_others_than_any_machine_has_are_refused():
+    members = [f"9:{number}" for number in range(1000)]
+    found = {"fsid": FSID, "bdi": BDI, "dev": "", "devices": members}
+    disks = [{"dev": f"10:{number}", "on": [BDI]} for number in range(1000)]
+    assert len(list(Devices({"disks": disks[:100], "btrfs": [found]}).stacked())) == 100_000
+    with pytest.raises(BadTrace, match="1000000 devices below others"):
+        Devices({"disks": disks, "btrfs": [found]})
+
+
 def test_an_overlay_is_what_its_upper_layer_is_on():
     devices = Devices({"disks": TWO, "mounts": [mount(FIRST), mount("0:60", on=FIRST)]})
     assert devices.names("0:60") == Names(FIRST, DISK)

@@ -14,6 +14,7 @@ from tests.support.traces import make_trace, rows_of
 from tracer.probes.catalogue import TABLES
 from tracer.probes.errors import BadTrace
 from tracer.probes.loss import TABLE as LOSS
+from tracer.probes.schema import SHORT
 from tracer.store.trace import Trace
 
 PHASES = TABLES["phases"]
@@ -158,11 +159,31 @@ def test_a_table_that_unpacks_to_more_than_any_does_is_refused_before_it_is(trac
 
 
 def test_a_text_longer_than_any_is_refused_where_it_is_read(trace):
-    put(trace, phases([{**ROWS[0], "name": "x" * ((1 << 16) + 1)}]))
+    put(trace, phases([{**ROWS[0], "name": "x" * (SHORT + 1)}]))
     with Trace(trace) as opened:
         assert opened.sql("SELECT start FROM phases")["start"].tolist() == [0]
-        with pytest.raises(BadTrace, match="name has more than 65536 bytes"):
+        with pytest.raises(BadTrace, match="name has more than 1024 bytes"):
             opened.sql("SELECT name FROM phases")
+
+
+def _names_of_calls(folder):
+    with Trace(folder) as trace, pytest.raises(BadTrace) as error:
+        trace.arrow("SELECT name FROM syscalls")
+    return str(error.value)
+
+
+def test_a_long_name_that_a_small_file_repeats_is_refused_before_it_takes_memory(tmp_path):
+    rows = 200_000
+    call = {"ts": 1, "cpu": 0, "pid": 7, "tid": 7, "nr": 1, "name": "write"}
+    make_trace(tmp_path / "t", {"syscalls": [call]}).close()
+    path = tmp_path / "t/events/syscalls.parquet"
+    table = pq.read_table(path).take(pa.array(np.zeros(rows, np.int64)))
+    at = table.schema.get_field_index("name")
+    long = pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), pa.array(["x" * 60_000]))
+    pq.write_table(table.set_column(at, table.schema.field("name"), long), path, compression="zstd")
+    assert path.stat().st_size < 1 << 20
+    said = run_within(256 << 20, _names_of_calls, tmp_path / "t")
+    assert "name has more than 1024 bytes" in said
 
 
 def test_a_footer_that_no_table_has(trace):
@@ -205,3 +226,22 @@ def test_the_table_of_losses_is_looked_at_too(trace):
     pq.write_table(pa.table({"stream": [1]}), trace / f"{LOSS.name}.parquet")
     with pytest.raises(BadTrace, match=r"loss\.parquet is damaged: its column stream is INT64"):
         Trace(trace)
+
+
+def test_a_damaged_page_is_told_with_the_trace_also_when_rows_are_read_in_batches(trace):
+    rows = 200_000
+    columns = {name: np.arange(rows) for name in ("start", "end")}
+    few = phases().take(pa.array(np.zeros(rows, np.int64)))
+    for name, values in columns.items():
+        at = few.schema.get_field_index(name)
+        few = few.set_column(at, few.schema.field(name), pa.array(values))
+    put(trace, few, compression="none", use_dictionary=["name"], data_page_size=1 << 16)
+    path = trace / "events/phases.parquet"
+    column = pq.ParquetFile(path).metadata.row_group(0).column(0)
+    data = bytearray(path.read_bytes())
+    middle = column.data_page_offset + column.total_compressed_size // 2
+    data[middle : middle + (1 << 17)] = b"\xff" * (1 << 17)
+    path.write_bytes(data)
+    with Trace(trace) as opened, pytest.raises(BadTrace, match=f"the tables of {trace} are dam"):
+        for _ in opened.batches("SELECT start FROM phases", rows=1000):
+            pass

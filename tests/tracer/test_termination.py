@@ -172,16 +172,19 @@ def pressed_beside_an_event_loop():
     assert os.read(heard, 9) == bytes([signal.SIGINT])
 
 
-def test_a_query_that_another_thread_interrupts_is_no_damage(tmp_path):
+@pytest.mark.parametrize(
+    ("way", "error"), [("rows", duckdb.InterruptException), ("later batches", OSError)]
+)
+def test_a_query_that_another_thread_interrupts_is_no_damage(tmp_path, way, error):
     make_trace(tmp_path / "x.trace", {"syscalls": []}).close()
-    assert within_budget(interrupted_by_a_thread, tmp_path / "x.trace") is None
+    assert within_budget(interrupted_by_a_thread, tmp_path / "x.trace", way, error) is None
 
 
-def interrupted_by_a_thread(folder):
+def interrupted_by_a_thread(folder, way, error):
     with Trace(folder) as trace:
         connection = trace.connection
-        with pytest.raises(duckdb.InterruptException), while_it_computes(connection.interrupt):
-            trace.rows(ENDLESS)
+        with pytest.raises(error, match="INTERRUPT"), while_it_computes(connection.interrupt):
+            WAYS[way](trace)
 
 
 def test_a_handler_that_only_notes_a_signal_lets_the_query_go_on(tmp_path):

@@ -33,6 +33,8 @@ _MINOR_BITS = 20
 """Bits of a minor number in the kernel: include/linux/kdev_t.h."""
 _LOOP = "7:"
 """Major number of loop devices: Documentation/admin-guide/devices.txt."""
+_MOST_BELOW = 1 << 18
+"""Most devices below others, over all devices: a thousand loop devices on a btrfs of 250."""
 _MOST_LAYERS = 8
 """Most nested overlays: the kernel allows two (include/linux/fs.h FILESYSTEM_MAX_STACK_DEPTH)."""
 
@@ -77,7 +79,10 @@ class Devices:
     """
 
     def __init__(self, manifest: Manifest) -> None:
-        """Reads disks, mounts and btrfs from a manifest."""
+        """Reads disks, mounts and btrfs from a manifest.
+
+        Raises BadTrace if more devices lie below others than any machine has.
+        """
         self._disks: dict[str, Disk] = {
             d["dev"]: d for d in manifest.get("disks", []) if "dev" in d
         }
@@ -91,6 +96,13 @@ class Devices:
                 if name:
                     self._btrfs[name] = found["bdi"]
             self._members[found["bdi"]] = found["devices"]
+        # A manifest of 1 MB can name 10,000 disks on a btrfs of 40,000.
+        lower = (name for disk in self._disks.values() for name in disk.get("on", []))
+        if (below := sum(len(self._block_devices(name)) for name in lower)) > _MOST_BELOW:
+            raise BadTrace(
+                f"the manifest has {below} devices below others, more than any machine",
+                "do not trust the trace",
+            )
 
     @property
     def partitions(self) -> dict[str, str]:

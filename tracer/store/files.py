@@ -8,16 +8,25 @@ import errno
 import fcntl
 import itertools
 import os
+import platform
+import pwd
 import resource
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import BinaryIO
 
 from tracer.probes import openat
 from tracer.probes.errors import PermissionMissing, TracerError
+from tracer.probes.libc import libc
 
 _OTHER_FILES = 256
 _AT_ONCE = 10_000
+_SYS_SETGROUPS = {"x86_64": 116, "aarch64": 159}
+"""The call itself changes one thread; setgroups(3) changes all threads of the process."""
+_ID = 0xFFFFFFFF
+"""The bits of a user or group id."""
 
 
 def invoking_user() -> tuple[int, int] | None:
@@ -33,21 +42,22 @@ def invoking_user() -> tuple[int, int] | None:
 def as_invoking_user() -> Iterator[None]:
     """Accesses files with the rights of the caller of sudo, in this thread and threads it starts.
 
-    Files made in the `with` block belong to that user and lie where that user may write, so root
-    lends its rights to nobody. Without sudo nothing changes. Raises PermissionMissing if this
-    process has given up the right to change (CAP_SETUID, CAP_SETGID).
+    The rights are those of the user's id, group and further groups. Files made in the `with` block
+    belong to that user and lie where that user may write, so root lends its rights to nobody.
+    Import modules before the block: the user need not be able to read them. Without sudo nothing
+    changes. Raises PermissionMissing if this process has given up the right to change (CAP_SETUID,
+    CAP_SETGID).
     """
     user = invoking_user()
     if user is None:
         yield
         return
-    uid, gid = user
-    own_uid, own_gid = os.geteuid(), os.getegid()
+    theirs, before = _Rights(*user, _groups_of(*user)), _Rights.of_this_thread()
     try:
-        _set_file_ids(uid, gid)
+        theirs.adopt()
         yield
     finally:
-        _set_file_ids(own_uid, own_gid)
+        before.adopt()
 
 
 _ELSEWHERE = "name another place with -o"
@@ -65,12 +75,31 @@ _MENDS = {
 def writing(output: Path) -> Iterator[None]:
     """Writes the file or folder `output` with the rights of the caller of sudo.
 
+    Errors are those of `explained`. Raises PermissionMissing if Python has to import a module that
+    the caller of sudo may not read.
+    """
+    try:
+        with explained(output), as_invoking_user():
+            yield
+    except ModuleNotFoundError as error:
+        user = invoking_user()
+        if user is None:
+            raise
+        raise PermissionMissing(
+            f"user {user[0]} may not read the Python module {error.name}, or it is missing",
+            "run this without sudo, with a Python that the user may read",
+        ) from None
+
+
+@contextlib.contextmanager
+def explained(output: Path) -> Iterator[None]:
+    """Names the file or folder `output` in errors of writing it.
+
     Raises TracerError with the mend if there is no room for it, PermissionMissing if it may not be
     written. Errors of files outside its folder are raised as they are.
     """
     try:
-        with as_invoking_user():
-            yield
+        yield
     except OSError as error:
         folder = output.absolute().parent
         named = error.filename
@@ -82,16 +111,46 @@ def writing(output: Path) -> Iterator[None]:
         ) from None
 
 
-def _set_file_ids(uid: int, gid: int) -> None:
-    """Sets the ids that file systems check for this thread: setfsuid(2), setfsgid(2)."""
-    libc = ctypes.CDLL(None)
-    # Each call returns the previous id, whether or not it changes anything.
-    for change, number in ((libc.setfsgid, gid), (libc.setfsuid, uid)):
-        change(number)
-        if change(-1) != number:
-            raise PermissionMissing(
-                f"the rights of user {uid} cannot be adopted", "run as that user, without sudo"
-            )
+@dataclass(frozen=True)
+class _Rights:
+    """The ids that file systems check for a thread."""
+
+    uid: int
+    gid: int
+    groups: tuple[int, ...]
+
+    @staticmethod
+    def of_this_thread() -> _Rights:
+        # An id that does not exist changes nothing; the call returns the present one.
+        uid, gid = (call(-1) & _ID for call in (libc().setfsuid, libc().setfsgid))
+        return _Rights(uid, gid, tuple(os.getgroups()))
+
+    def adopt(self) -> None:
+        """Gives this thread these rights: setfsuid(2), setfsgid(2), setgroups(2)."""
+        if sorted(os.getgroups()) != sorted(self.groups):
+            groups = (ctypes.c_uint32 * len(self.groups))(*self.groups)
+            number = ctypes.c_long(_SYS_SETGROUPS.get(platform.machine(), -1))
+            if libc().syscall(number, ctypes.c_long(len(groups)), groups) != 0:
+                raise self._refused()
+        # Each call returns the previous id, whether or not it changes anything.
+        for change, its in ((libc().setfsgid, self.gid), (libc().setfsuid, self.uid)):
+            change(its)
+            if change(-1) & _ID != its:
+                raise self._refused()
+
+    def _refused(self) -> PermissionMissing:
+        return PermissionMissing(
+            f"the rights of user {self.uid} cannot be adopted", "run as that user, without sudo"
+        )
+
+
+@cache
+def _groups_of(uid: int, gid: int) -> tuple[int, ...]:
+    """Returns the groups of a user, with the group `gid`; only that if the user is unknown."""
+    try:
+        return tuple(sorted({gid, *os.getgrouplist(pwd.getpwuid(uid).pw_name, gid)}))
+    except (KeyError, OverflowError):
+        return (gid,)
 
 
 def give_to_user(fd: int) -> None:

@@ -41,6 +41,7 @@ ALL_TABLES = {**TABLES, LOSS_TABLE.name: LOSS_TABLE}
 """Every table of a trace, by name."""
 
 _CONTROLS = re.compile(r"[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
+_INTERRUPTED = "INTERRUPT Error"
 _GUARDIAN_S = 60.0
 _BATCH = 1 << 17
 _UNKNOWN_LOSS = f"""
@@ -286,7 +287,10 @@ class Trace:
             return interruptible(self.connection if connection is None else connection, run)
         except duckdb.InterruptException:
             raise  # another thread has interrupted the connection: the data is not damaged
-        except (duckdb.Error, pa.ArrowException, UnicodeDecodeError) as error:
+        except (duckdb.Error, pa.ArrowException, UnicodeDecodeError, OSError) as error:
+            # Arrow's reader of batches raises DuckDB's errors as OSError without a number.
+            if isinstance(error, OSError) and (error.errno or _INTERRUPTED in str(error)):
+                raise
             # Our queries are correct, so the data is damaged in a place that the footer hides.
             raise BadTrace(
                 f"the tables of {self.folder} are damaged: {self.said(error)}", self._mend()

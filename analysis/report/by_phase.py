@@ -124,11 +124,10 @@ BY_PHASE = ReportTable(
             "other_pages",
             "pages written meanwhile that other programs dirtied, or nobody knows who; null: the"
             " trace does not tell whose pages are, and `flushed_pages` has all",
-            "others'",
         ),
     ),
     needs=("phases",),
     note="A dash: not recorded, or outside of any phase. Flushed: pages that targets dirtied (all"
-    " pages, if the trace does not tell whose they are). Others': all other pages written.",
+    " pages, if the trace does not tell whose they are); `other_pages` of --json has the others.",
 )
 """Made by the report's option --by."""

@@ -46,7 +46,10 @@ TABLE = Table(
     "One row per entry and per return of a function in which a thread waits for a GPU.",
     (TS, CPU, PID, TID, EVENT),
     example="SELECT event, count(*) FROM gpu_calls GROUP BY ALL ORDER BY 2 DESC",
+    option="-e default",
 )
+ABSENT = f"{LIBRARY} of NVIDIA's driver was not found as the recording began, or was not looked for"
+"""The reason why a trace lacks the table, if its recording tells none."""
 
 PROBE = Probe(
     "gpu_calls",

@@ -29,7 +29,7 @@ SUMS = Table(
 
 HISTOGRAMS = Table(
     "histograms",
-    "One row per power of two of the time that calls or requests took, over the whole recording.",
+    "One row per kind, name, device, and power of two of the time that calls or requests took.",
     (
         Column("kind", Type.TEXT, "syscall or request", nullable=False),
         Column("name", Type.TEXT, "system call; operation", nullable=False),

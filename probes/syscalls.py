@@ -66,8 +66,9 @@ TABLE = Table(
         Column(
             "length",
             Type.INT64,
-            "argument of read, write, pread64, pwrite64, mmap, sendfile, "
-            "fadvise64; close_range: last descriptor",
+            "argument of read, write, pread64, pwrite64, mmap, sendfile, splice, copy_file_range, "
+            "fadvise64. Not bytes: close_range (last descriptor); fcntl (argument of F_DUPFD, "
+            "F_DUPFD_CLOEXEC, F_SETFD and F_SETFL; null: another command)",
             "bytes",
         ),
         Column(
@@ -101,6 +102,12 @@ PROBE = Probe(
 )
 
 FD, OFFSET, LENGTH, FLAGS = range(4)
+FCNTL = "fcntl"
+FCNTL_NUMBERS = (0, 2, 4, 1030)
+"""Commands of fcntl whose argument is a number: F_DUPFD, F_SETFD, F_SETFL, F_DUPFD_CLOEXEC.
+
+Others have a pointer or no argument. Kernel: include/uapi/asm-generic/fcntl.h.
+"""
 ARGUMENTS: dict[str, tuple[int | None, int | None, int | None, int | None]] = {
     "read": (0, None, 2, None),
     "readv": (0, None, None, None),
@@ -125,7 +132,7 @@ ARGUMENTS: dict[str, tuple[int | None, int | None, int | None, int | None]] = {
     "dup": (0, None, None, None),
     "dup2": (0, None, None, None),
     "dup3": (0, None, None, 2),
-    "fcntl": (0, None, 2, 1),
+    FCNTL: (0, None, 2, 1),
     "mmap": (4, 5, 1, 3),
     "fadvise64": (0, 1, 2, 3),
     "clone": (None, None, None, 0),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from tracer.analysis.findings.finding import (
+    AT_MOST,
+    EXACT,
     Answer,
     Finding,
     ask,
@@ -130,7 +132,8 @@ def waited_for(trace: Trace) -> list[Finding]:
         f"{by_calls}{_of_targets(trace, answer)}"
     )
     weight = of_events(answer.value / 100, answer.number("bios"))
-    found = [finding(trace, over, _MACHINE, "waited for", answer, sentence, "%", weight)]
+    certainty = AT_MOST if answer.count("unknown") else EXACT
+    found = [finding(trace, over, _MACHINE, "waited for", answer, sentence, "%", weight, certainty)]
     unknown = ask(
         trace,
         "SELECT 100 * sum(pages) FILTER (certainty = 'unknown') / sum(pages) AS value,"

@@ -8,6 +8,7 @@ from tracer.analysis.report.table import PASS, Column, ReportTable
 from tracer.analysis.views.epoch_passes import has_passes
 from tracer.analysis.views.in_phase import in_phase
 from tracer.analysis.views.threads import make_threads, of_targets, of_threads
+from tracer.analysis.views.whose import MINE, everybody_because
 from tracer.probes.errors import UsageError
 from tracer.store.trace import Trace
 
@@ -30,7 +31,15 @@ _PARTS = (
         {"stalls": "count(*)", "stall_s": "sum(pause_ns) / 1e9"},
         "pause_ns > 0",
     ),
-    ("flushes", {"flushes": "count(*)", "flushed_pages": "sum(pages)"}, "NOT own AND NOT below"),
+    (
+        "flushes",
+        {
+            "flushes": "count(*) FILTER (mine)",
+            "flushed_pages": "sum(pages) FILTER (mine)",
+            "other_pages": "sum(pages) FILTER (NOT mine)",
+        },
+        "NOT own AND NOT below",
+    ),
 )
 """Each table, the metrics computed from it, and the condition of the rows that count."""
 
@@ -57,6 +66,7 @@ def by_phase(trace: Trace, by: str) -> pd.DataFrame:
     known = {"flushes": "block"}
     present = [part for part in _PARTS if known.get(part[0], part[0]) in trace.tables]
     make_threads(trace)
+    told = not everybody_because(trace, all_writers=False)
     metrics = [name for _, counted, _ in present for name in counted]
     first = ""
     if "epoch" in keys and has_passes(trace):
@@ -69,6 +79,9 @@ def by_phase(trace: Trace, by: str) -> pd.DataFrame:
         view = in_phase(trace, table)
         if table == "dirty":
             view = of_threads(view, of_targets(trace))
+        elif table == "flushes":
+            mine = f"coalesce(whose IN {MINE}, false)" if told else "true"
+            view = f"(SELECT *, {mine} AS mine FROM {view})"
         selects.append(f"SELECT {named}, {columns} FROM {view} WHERE {those} GROUP BY ALL")
     sums = ", ".join(f"max({name}) AS {name}" for name in metrics)
     order = "coalesce(calls, 0) DESC" if by == "phase" and "calls" in metrics else first + named
@@ -83,7 +96,7 @@ def by_phase(trace: Trace, by: str) -> pd.DataFrame:
     )
     for table, counted, _ in _PARTS:
         for name in counted:
-            if table not in {part[0] for part in present}:
+            if table not in {part[0] for part in present} or (name == "other_pages" and not told):
                 frame[name] = None
             elif name not in ("call_s", "stall_s", "major_faults"):
                 frame[name] = frame[name].fillna(0).astype("int64")
@@ -105,10 +118,16 @@ BY_PHASE = ReportTable(
         Column("major_faults", "for pages that had to be read; null: not known", "major"),
         Column("stalls", "sleeps of targets that had dirtied pages"),
         Column("stall_s", "time in these sleeps", "stall s"),
-        Column("flushes", "page runs that its process dirtied and that were written"),
+        Column("flushes", "page runs written that targets dirtied, in the phase of the dirtier"),
         Column("flushed_pages", "pages in them", "flushed"),
+        Column(
+            "other_pages",
+            "pages written meanwhile that other programs dirtied, or nobody knows who; null: the"
+            " trace does not tell whose pages are, and `flushed_pages` has all",
+        ),
     ),
     needs=("phases",),
-    note="A dash: not recorded, or outside of any phase.",
+    note="A dash: not recorded, or outside of any phase. Flushed: pages that targets dirtied (all"
+    " pages, if the trace does not tell whose they are); `other_pages` of --json has the others.",
 )
 """Made by the report's option --by."""

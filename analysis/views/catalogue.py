@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from tracer.analysis.views.calls import CALLS
 from tracer.analysis.views.critical_path import CRITICAL_PATH
@@ -23,6 +24,9 @@ from tracer.analysis.views.view import View
 from tracer.analysis.views.waits import WAITS
 from tracer.analysis.views.write_waits import WRITE_WAITS
 from tracer.store.trace import Trace
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 VIEWS: dict[str, View] = {
     view.name: view
@@ -46,6 +50,16 @@ VIEWS: dict[str, View] = {
     )
 }
 """All views that `tracer query` and figures can use, by name."""
+
+
+def answer(trace: Trace, query: str) -> pd.DataFrame:
+    """Returns the result of a query on tables, views and TABLE_in_phase views of a trace.
+
+    Raises UsageError if DuckDB refuses the query, and BadTrace if the trace lacks a table that a
+    view needs.
+    """
+    make_named(trace, query)
+    return trace.sql(query)
 
 
 def make_named(trace: Trace, query: str) -> None:

@@ -245,7 +245,12 @@ FLUSHES = View(
             Type.TEXT,
             "id of the dirtier's container; null also if the dirtiers have several",
         ),
-        Column("phase", Type.TEXT, "data_load, model_load, train or inference of the dirtier"),
+        Column(
+            "phase",
+            Type.TEXT,
+            "data_load, model_load, train or inference of the dirtier; if that marks none, or is "
+            "not known: of the only process that marks some",
+        ),
         COLUMN,
         Column("certainty", Type.TEXT, "exact, ambiguous, inferred or unknown"),
         Column("dirtiers", Type.INT32, "processes that dirtied the inode since it was last clean"),

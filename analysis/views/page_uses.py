@@ -57,7 +57,7 @@ from tracer.analysis.views.view import View
 from tracer.analysis.views.volumes import bios_on_one_level
 from tracer.analysis.views.waits import WAITS, waits
 from tracer.probes.page_cache import AHEAD, ASYNC, SYNC
-from tracer.probes.schema import DEV, INO, PID, TID, Column, Type
+from tracer.probes.schema import DEV, INO, Column, Type
 from tracer.store.devices import IN_MEMORY
 from tracer.store.manifest import page_bytes
 from tracer.store.trace import Trace
@@ -332,6 +332,8 @@ def _numbered(batches: Iterable[NDArray[np.void]]) -> Iterator[pa.Table]:
 _DOCS = {
     "ts": "when the event was logged; of pages that a call reads or misses: when it began to read;"
     " of pages taken back: when they seemed to be mapped",
+    "tid": "thread that uses the pages; of evicted and removed pages, the one that used the file"
+    " last (null: none did in the recording)",
     "accessed": "pages that it uses: of a call, of a fault, or mapped around one",
     "mapped": "those of them that are mapped around a fault, whether they are used or not",
     "missed": "accessed pages that were not in the cache, and that the access itself brought in",
@@ -367,8 +369,8 @@ PAGE_USES = View(
     " memory only (tmpfs, shared memory).",
     (
         Column("ts", Type.INT64, _DOCS["ts"], "ns", nullable=False),
-        PID,
-        TID,
+        Column("pid", Type.INT32, "process of the thread `tid`"),
+        Column("tid", Type.INT32, _DOCS["tid"]),
         Column("by_pid", Type.INT32, "process of the event; that of an eviction is the evicter"),
         Column("by_tid", Type.INT32, "thread of the event"),
         DEV,

@@ -30,7 +30,7 @@ from tracer.probes.limits import PID_LIMIT
 from tracer.probes.rows import columns
 from tracer.probes.rows.doubt import overlaps_gaps
 from tracer.probes.schema import AssemblyContext, Scope
-from tracer.probes.syscalls import ARGUMENTS
+from tracer.probes.syscalls import ARGUMENTS, FCNTL, FCNTL_NUMBERS, FLAGS, LENGTH
 
 _NO_NR = -2
 _UNKNOWN_NR = -1
@@ -74,6 +74,7 @@ class SyscallPairing:
         # The kept arguments of the open call: those of the event, by thread id.
         self._args = np.zeros((PID_LIMIT, _KEPT), np.int64)
         self._places = _places(self._names)
+        self._fcntl = _numbers(self._names, (FCNTL,))
         self._compat_names = _by_number(context.manifest.get("compat_syscall_names", {}))
         # For 64-bit and for 32-bit programs.
         self._execs, self._forks, execve = (
@@ -167,6 +168,9 @@ class SyscallPairing:
                 if len(mine):
                     values, there = columns.integers(batch, rows[mine], field)
                     kept[places[mine], column] = np.where(there, values, _ABSENT)
+        controls = places[np.isin(nr, self._fcntl)]
+        pointers = controls[~np.isin(kept[controls, FLAGS], FCNTL_NUMBERS)]
+        kept[pointers, LENGTH] = _ABSENT
         return kept
 
     def finish(self) -> pa.RecordBatch | None:

@@ -11,7 +11,7 @@ from tests.support.traces import make_trace
 from tests.support.waiting_steps import make_waiting
 from tracer.analysis.cli.query import _answer
 from tracer.analysis.views.catalogue import VIEWS
-from tracer.probes.errors import UsageError
+from tracer.probes.errors import BadTrace, UsageError
 from tracer.store.trace import ALL_TABLES, Trace
 
 FIXTURE = ROOT / "fixtures" / "lenet.trace"
@@ -45,6 +45,45 @@ def test_a_long_result_is_whole(tmp_path):
         found = _answer(trace, query)
         pd.testing.assert_frame_equal(found, trace.connection.execute(query).df())
         assert list(_answer(trace, query + " WHERE i < 0")) == ["late", "said"]
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("SELEC 1", "syntax error"),
+        ("SELECT duration FROM syscalls", '"duration" not found'),
+        ("SELECT count(*) FROM syscall", "Table with name syscall does not exist"),
+        ("SELECT count(*) FROM steps", "Table with name steps does not exist"),
+        ("SELECT nothing(ts) FROM syscalls", "nothing does not exist"),
+        ("SELECT * FROM '/etc/passwd.csv'", "/etc/passwd.csv"),
+        ("SELECT 1; SELECT 2", "2 statements"),
+    ],
+)
+def test_a_wrong_query_in_python_is_refused_and_calls_no_table_damaged(query, said):
+    with Trace(FIXTURE) as trace:
+        with pytest.raises(UsageError) as refused:
+            trace.sql(query)
+        assert said in str(refused.value) and "rm -r" not in str(refused.value)
+        assert trace.sql("SELECT count(*) AS n FROM syscalls")["n"][0] > 0
+
+
+def test_a_query_in_python_of_a_table_that_was_not_recorded_says_so(tmp_path):
+    with (
+        make_trace(tmp_path / "t", {"syscalls": []}) as trace,
+        pytest.raises(BadTrace, match="page_cache"),
+    ):
+        trace.sql("SELECT * FROM page_cache")
+
+
+def test_the_examples_in_python_of_the_docs_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run.trace").symlink_to(FIXTURE)
+    examples = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "report.md").read_text(), re.S)
+    names: dict[str, pd.DataFrame] = {}
+    for example in examples:
+        exec(example, names)
+        assert len(names["frame"])
+    assert list(names["frame"]) == ["step", "fetch_stall_ns"]
 
 
 def test_json_is_one_list_of_rows(tracer):

@@ -289,6 +289,11 @@ def test_nobody_owns_evicted_pages_that_nobody_used(tmp_path):
     tables = {"processes": [process], "reclaim": reclaim}
     events = [row(2, JOB, "delete")]
     assert counts(tmp_path, events, "evicted", "count(target)", **tables) == (1, 0)
+    with Trace(tmp_path / "t") as trace:
+        PAGE_USES.make(trace)
+        assert trace.rows("SELECT pid, tid, by_tid FROM page_uses") == [(None, None, JOB)]
+    (tid,) = [column for column in PAGE_USES.columns if column.name == "tid"]
+    assert tid.nullable and "null: none did" in tid.doc
 
 
 def test_events_that_are_not_known_do_nothing(tmp_path):

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support import perfetto
-from tests.support.findings import PROCESSES, S, bio, call, phase
+from tests.support.findings import FLUSHER, PROCESSES, S, bio, call, chain, merged, phase
 from tests.support.page_events import ONE, PageEvents
 from tests.support.traces import make_trace
 from tracer.analysis.exchange.exporting import export
@@ -45,6 +45,25 @@ def test_pages_by_phase_count_once_on_stacked_devices(made):
         assert by[["phase", "flushes", "flushed_pages"]].values.tolist() == [["train", 2, 8]]
         assert tables.phases(trace)["written_pages"].tolist() == [8]
         assert tables.flushed_pages(trace)["pages"].sum() == 8
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_pages_that_others_or_nobody_known_dirtied_are_apart_by_phase(made, told):
+    other = {"pid": 900, "tid": 900, "role": "other", "comm": "postgres"}
+    given = merged(
+        {"processes": [JOB, other, PROCESSES[3]], "phases": [phase("train", 0, 100)]},
+        chain(FLUSHER, JOB["pid"], 11, 10, 0, 1),
+        chain(FLUSHER, 900, 12, 20, 100, 2),
+        {"block": [bio(2, 200, 4)]},
+    )
+    with made(given, targets=TARGETS if told else []) as trace:
+        by = by_phase(trace, "phase").set_index("phase", drop=False)
+    written = by[["flushes", "flushed_pages", "other_pages"]]
+    if told:
+        assert written.loc["train"].tolist() == [1, 1, 4]
+        assert written.sum().tolist() == [1, 1, 6]
+    else:
+        assert (written["flushed_pages"].sum(), written["other_pages"].isna().all()) == (7, True)
 
 
 def test_the_end_of_a_phase_belongs_to_the_next_one(made):

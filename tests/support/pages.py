@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -82,9 +83,9 @@ def payload(kind: int, tid: int, body: bytes = b"") -> bytes:
     return struct.pack("<HBBi", kind, 0, 0, tid) + body
 
 
-def enter(tid: int, nr: int) -> bytes:
+def enter(tid: int, nr: int, args: Sequence[int] = range(6)) -> bytes:
     """A sys_enter event."""
-    return payload(443, tid, struct.pack("<q6Q", nr, *range(6)))
+    return payload(443, tid, struct.pack("<q6Q", nr, *args))
 
 
 def leave(tid: int, nr: int, ret: int = 0) -> bytes:

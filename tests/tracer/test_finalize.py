@@ -37,6 +37,20 @@ def test_entry_and_exit_of_a_thread_are_one_row(tmp_path):
     ]
 
 
+def test_the_argument_of_fcntl_is_kept_if_it_is_a_number_and_no_pointer(tmp_path):
+    f_getlk, page = 5, Page(0)
+    kept = ((0, 10), (2, 1), (4, 2048), (1030, 3))
+    left_out = ((f_getlk, 0x7FFC0000F000), (1, 0x7FFC0000F000), (1024, 1))
+    for number, (command, argument) in enumerate((*kept, *left_out)):
+        page.event(100 * number, enter(7, 72, (3, command, argument, 0, 0, 0)))
+        page.event(100 * number + 50, leave(7, 72))
+    raw_trace(tmp_path / "t", {0: [page]}, syscall_names={"72": "fcntl"})
+    assert calls(tmp_path / "t", "fd, flags, length") == [
+        *((3, command, argument) for command, argument in kept),
+        *((3, command, None) for command, _ in left_out),
+    ]
+
+
 def test_clone_flags_of_a_byte_say_nothing_of_threads(tmp_path):
     """The bytes behind the event are another event's."""
     narrow = NEWTASK.replace("clone_flags;\toffset:32;\tsize:8", "clone_flags;\toffset:39;\tsize:1")

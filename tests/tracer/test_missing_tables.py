@@ -28,6 +28,8 @@ def test_an_imported_trace_lacks_all_at_once_and_not_for_want_of_an_option(trace
         (("off_cpu",), "record it: tracer record -e default,sched ..."),
         (("off_cpu", "writeback", "samples"), "tracer record -e default,sched --sample-hz ..."),
         (("dirty", "writeback"), "record them: tracer record -e dirty,writeback ..."),
+        (("gpu_calls",), "record it: tracer record -e default ..."),
+        (("gpu_calls", "writeback"), "record them: tracer record -e default ..."),
         (("extent_map",), "see what it is made from: tracer query --columns extent_map"),
     ],
 )
@@ -37,3 +39,9 @@ def test_one_mend_for_all_tables(tmp_path, names, mend):
         trace.require(*names)
     assert refused.value.mend.endswith(mend)
     assert all(name in refused.value.what for name in names)
+
+
+def test_waits_for_a_gpu_are_missing_for_want_of_the_driver_and_not_of_an_option(tmp_path):
+    raw_trace(tmp_path / "t", {0: [Page(0)]})
+    with Trace(tmp_path / "t") as trace, pytest.raises(BadTrace, match=r"libcuda\.so\.1 .* found"):
+        trace.require("gpu_calls")

@@ -79,6 +79,16 @@ def test_epochs_are_passes_over_the_data_and_steps_count_on(phases_of):
     assert [epoch for epoch, _ in rows(found, LOAD)] == [0, 1, 2]
 
 
+def test_the_loader_of_an_evaluation_has_the_epoch_of_the_evaluation(phases_of):
+    found = phases_of(facts("L FCBO FCBO X L FN FN X L FCBO X L FN X"))
+    assert [epoch for epoch, _ in rows(found, LOAD)] == [0, 0, 1, 1]
+    assert {s.source for s in found if s.name == LOAD} == {"automatic"}
+
+
+def test_a_loader_that_nothing_follows_has_no_epoch(phases_of):
+    assert rows(phases_of(facts("L FCBO X LL")), LOAD) == [(0, None), *[(None, None)] * 2]
+
+
 def test_files_saved_one_after_another_are_one_checkpoint(phases_of):
     made = facts("L FCBO FCBO SSS FCBO S X S")
     saved = [s for s in made if s.name == "checkpoint"]

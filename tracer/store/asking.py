@@ -36,6 +36,22 @@ _NO_FILE = re.compile(r"[^./\\:]*")
 _TABLES = "name a table or a view of the trace"
 _MEND = "use SELECT, FROM, WITH, VALUES, DESCRIBE, SUMMARIZE, or EXPLAIN with one of these"
 
+_ABSENT = re.compile(r"Table with name (\w+) does not exist")
+_NAMES = (
+    "tracer query --help lists tables and views, --columns NAME their columns; in Python,"
+    " tracer.analysis.views.catalogue.answer(trace, query) makes the views that a query names"
+)
+
+
+def refused(said: str) -> UsageError:
+    """Returns the error for a query that DuckDB refuses, with its message `said`."""
+    return UsageError(f"the query failed: {said}", _NAMES)
+
+
+def absent_tables(said: str) -> set[str]:
+    """Returns the table that does not exist according to a message of DuckDB, if it names one."""
+    return {name.lower() for name in _ABSENT.findall(said)}
+
 
 def reading(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Statement:
     """Returns the one statement of a query that only reads; `connection` parses it.

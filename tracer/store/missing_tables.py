@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from tracer.probes import gpu_calls
 from tracer.probes.catalogue import ALWAYS, PROBES, SETS, TABLES
 from tracer.probes.errors import BadTrace
 from tracer.probes.torch_calls import TABLE as TORCH_CALLS
@@ -13,7 +14,8 @@ from tracer.store.manifest import Manifest
 
 def missing_tables(folder: Path, manifest: Manifest, names: Sequence[str]) -> BadTrace:
     """Returns the error for tables that the trace `folder` lacks: all of them, and one mend."""
-    whys = manifest["capture"].get("missing", {})
+    whys = {} if "imported" in manifest else {gpu_calls.TABLE.name: [gpu_calls.ABSENT]}
+    whys |= manifest["capture"].get("missing", {})
     told = [f"{name}: {', '.join(whys[name])}" if whys.get(name) else name for name in names]
     tables, them = ("table", "it") if len(names) == 1 else ("tables", "them")
     said = f"{folder} has no {tables} {', '.join(told)}"

@@ -6,6 +6,8 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from tracer.probes.errors import UsageError
+
 if TYPE_CHECKING:
     import duckdb
 
@@ -20,12 +22,16 @@ _changing = threading.Lock()
 def parsed(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Statement:
     """Returns a statement for any connection to run, once or several times.
 
-    `connection` parses it unless it was parsed lately. Raises duckdb.Error if it is invalid.
+    `connection` parses it unless it was parsed lately. Raises duckdb.Error if it is invalid, and
+    UsageError if it is not one statement.
     """
     with _changing:
         statement = _latest.pop(sql, None)
         if statement is None:
-            (statement,) = connection.extract_statements(sql)
+            statements = connection.extract_statements(sql)
+            if len(statements) != 1:
+                raise UsageError(f"the query has {len(statements)} statements", "ask one at a time")
+            (statement,) = statements
         if len(sql) <= _LONGEST:
             _latest[sql] = statement
         while len(_latest) > _MOST:

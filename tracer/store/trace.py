@@ -19,6 +19,7 @@ from tracer.probes.kernel import boot_id, process_alive
 from tracer.probes.loss import TABLE as LOSS_TABLE
 from tracer.probes.schema import Scope
 from tracer.store import manifest as manifests
+from tracer.store.asking import absent_tables, refused
 from tracer.store.checked import encoded
 from tracer.store.database import ROW_GROUP, connect
 from tracer.store.files import is_held
@@ -128,8 +129,8 @@ class Trace:
     def connection(self) -> duckdb.DuckDBPyConnection:
         """A DuckDB connection with a view of each table. It can read nothing else.
 
-        Its memory is bounded for any trace. DuckDB spills the rest to a folder in TMPDIR, which is
-        removed when the trace is closed.
+        Its memory is bounded for any trace. DuckDB spills the rest to a folder in TMPDIR until the
+        trace is closed.
         """
         if self._connection is None:
             import duckdb
@@ -178,8 +179,22 @@ class Trace:
         self.made.add(name)
 
     def sql(self, query: str, *parameters: Any) -> pd.DataFrame:
-        """Returns the result of one of our queries as a frame; BadTrace if a table is damaged."""
-        frame: pd.DataFrame = self._own(lambda db: run(db, query, parameters).df())
+        """Returns the result of a query on tables, and on views that were made, as a frame.
+
+        UsageError if DuckDB refuses the query; BadTrace if a table is damaged or not recorded.
+        """
+        import duckdb
+
+        def ask(db: duckdb.DuckDBPyConnection) -> pd.DataFrame:
+            try:
+                return run(db, query, parameters).df()
+            except (duckdb.ProgrammingError, duckdb.PermissionException) as error:
+                if isinstance(error, duckdb.InvalidInputException):  # also of a damaged file
+                    raise
+                self.require(*(absent_tables(str(error)) & ALL_TABLES.keys()))
+                raise refused(self.said(error)) from None
+
+        frame: pd.DataFrame = self._own(ask)
         return frame
 
     def arrow(self, query: str) -> pa.Table:

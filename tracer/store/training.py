@@ -142,6 +142,8 @@ class Loop:
         self._outer_end = -1
         self._load: Span | None = None
         """The latest loading of data."""
+        self._loads: list[Span] = []
+        """Loadings of data that are not passed on yet: they belong to the cycle that follows."""
         self._trained = 0
         """Number of training steps."""
         self._first: Span | None = None
@@ -202,8 +204,9 @@ class Loop:
             elif name == "data_load":
                 self._close()
                 self._load = span
-                # It belongs to the epoch that follows.
-                self._hand_on(span, self._trained, None)
+                self._loads.append(span)
+                if len(self._loads) >= _MOST_PARTS:
+                    self._hand_on_loads(self._trained)
             else:
                 self._other(span)
 
@@ -231,6 +234,12 @@ class Loop:
         if held is not None:
             self._rest(held)
 
+    def _hand_on_loads(self, cycle: int) -> None:
+        loads, self._loads = self._loads, []
+        for load in loads:
+            load.source = self._source
+            self._hand_on(load, cycle, None)
+
     def _close(self, until: int | None = None) -> None:
         cycle = self._current
         if not cycle.parts:
@@ -248,6 +257,7 @@ class Loop:
         """Takes a cycle that is a training step."""
         self._end_run()
         number = self._trained
+        self._hand_on_loads(number)
         first = cycle.parts[0]
         iteration = cycle.iteration
         if iteration is not None:
@@ -287,6 +297,7 @@ class Loop:
     def _evaluate(self, cycle: _Cycle) -> None:
         """Takes a cycle without learning: it belongs to the epoch of the last step."""
         number = self._trained - 1
+        self._hand_on_loads(number)
         first = cycle.parts[0]
         step = None
         if not self._process_trains and cycle.has("forward"):
@@ -359,14 +370,13 @@ class Loop:
     def _hand_on(self, span: Span, cycle: int, step: int | None) -> None:
         span.epoch, span.step = None, step
         span.loop, span.cycle = self._number, cycle
-        if span.name == "data_load":
-            span.source = self._source
         self._emit(span)
 
     def finish(self) -> None:
         """Passes on everything that had not ended."""
         self._hand_on_held()
         self._close()
+        self._hand_on_loads(self._trained)
         self._end_run()
         while self._open:
             self._epoch_row(self._open[1].before if len(self._open) > 1 else self._last_end)

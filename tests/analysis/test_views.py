@@ -75,7 +75,7 @@ def test_a_view_names_the_tables_that_it_lacks(tmp_path, view):
         view.make(trace)
     told = str(caught.value)
     one = len(view.needs) == 1
-    assert f"no {'table' if one else 'tables'} {', '.join(view.needs)};" in told
+    assert f"no {'table' if one else 'tables'} {', '.join(view.needs)}" in told
     if view.needs == ("phases",):
         assert "tracer query --columns phases" in told
     else:

@@ -211,7 +211,7 @@ def test_nothing_stays_of_a_pack_that_cannot_be_read(trace, tmp_path, monkeypatc
     (tmp_path / "temporary").mkdir()
     pack(trace, tmp_path / "a.tar.zst")
     with pytest.raises(BadTrace) as error, open_pack(tmp_path / "a.tar.zst") as opened:
-        opened.sql("SELECT nothing FROM syscalls")
+        opened.rows("SELECT error(name) FROM syscalls")
     assert error.traceback  # it keeps the trace alive, as the errors of a worker do
     assert list((tmp_path / "temporary").iterdir()) == []
 

@@ -34,6 +34,12 @@ def _only_cpu_0_at_first(path):
     online._ONLINE = path
 
 
+def _comes_online(cpus):
+    # In place: a look must never find the empty file of a truncation.
+    with cpus.open("r+") as file:
+        file.write("0-1\n")
+
+
 @pytest.fixture
 def cpus(tmp_path):
     """The list of the online CPUs: CPU 0."""
@@ -59,12 +65,12 @@ def test_the_events_of_a_cpu_that_comes_online_are_a_loss(tmp_path, load, cpus, 
                     assert recorder.poll() is None
                 assert not told.exists()
                 if noticed == "meanwhile":
-                    cpus.write_text("0-1\n")
+                    _comes_online(cpus)
                     wait_for(told.exists, "the list of new CPUs")
                 job.stdin.write(b"\n")
                 job.stdin.flush()
                 assert job.stdout.read(1) == b"r"
-                cpus.write_text("0-1\n")
+                _comes_online(cpus)
                 job.stdin.close()
                 assert recorder.wait(60) == 0
             finally:

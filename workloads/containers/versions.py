@@ -36,6 +36,7 @@ _NOT_DEPLOYED = (
     "tracer/workloads/modes/",
     *(
         "tracer/workloads/serving/load.py",
+        "tracer/workloads/serving/bounded.py",
         "tracer/workloads/serving/endpoint.py",
         "tracer/workloads/serving/unix.py",
     ),

@@ -87,12 +87,12 @@ def lines(frame: pd.DataFrame, unit: str, end_s: float, lost: pd.DataFrame) -> g
     figure = go.Figure()
     for number, (name, own) in enumerate(frame.groupby("series", sort=False)):
         at, value = _broken(own["at_s"].to_numpy(float), own["value"].to_numpy(float))
+        its = NEUTRAL if name in _REST else colour(number)
         figure.add_trace(
             go.Scatter(
                 x=at, y=value, name=_name(name), mode="lines" if len(own) > 1 else "markers",
-                line={"color": NEUTRAL if name in _REST else colour(number), "width": 1.5,
-                      "dash": _DASHES[number % len(_DASHES)]}, connectgaps=False,
-                marker={"color": colour(number)},
+                line={"color": its, "width": 1.5, "dash": _DASHES[number % len(_DASHES)]},
+                marker={"color": its}, connectgaps=False,
                 hovertemplate="%{y:,.4~g} " + unit,
             )
         )  # fmt: skip

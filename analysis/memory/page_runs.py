@@ -207,8 +207,9 @@ def _used_below(
     order = np.argsort(first, kind="stable")
     begin = first[order]
     end = np.maximum.accumulate(begin + pages[order])
-    apart = np.concatenate((begin[:1] == begin[:1], begin[1:] >= end[:-1]))
-    last = np.concatenate((apart[1:], begin[:1] == begin[:1]))
+    one = np.ones(min(1, len(begin)), np.bool_)
+    apart = np.concatenate((one, begin[1:] >= end[:-1]))
+    last = np.concatenate((apart[1:], one))
     begin, sizes = begin[apart], end[last] - begin[apart]
     before = np.cumsum(sizes) - sizes
 

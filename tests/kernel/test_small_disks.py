@@ -1,5 +1,7 @@
 """Recordings onto a small disk: they leave room for the tables, and a full one loses no data."""
 
+import contextlib
+import shutil
 import subprocess
 
 import pytest
@@ -18,19 +20,32 @@ def small_disk(tmp_path):
     subprocess.run(["umount", mount], check=True)
 
 
+@contextlib.contextmanager
+def running(command):
+    with subprocess.Popen(command) as job:
+        try:
+            yield job
+        finally:
+            job.kill()
+
+
+def copied(trace, tmp_path):
+    """A copy of a trace on a disk with room for its tables."""
+    return shutil.copytree(trace, tmp_path / "y.trace")
+
+
+def faults_of(trace):
+    return [name for (name,) in trace.rows("SELECT name FROM samples") if name == "pgfault"]
+
+
 def test_samples_of_a_small_disk_leave_room_for_the_tables(tracer, tmp_path, load, small_disk):
-    job = subprocess.Popen(load("import time\ntime.sleep(600)"))
-    try:
+    with running(load("import time\ntime.sleep(600)")) as job:
         ended = tracer("record", "-o", small_disk / "x.trace", *SAMPLES, "-p", job.pid, "-d", "90")
-        assert "its disk has little space left" in ended.err
-        subprocess.run(["cp", "-r", small_disk / "x.trace", tmp_path / "y.trace"], check=True)
-    finally:
-        job.kill()
-        job.wait()
-    with Trace(tmp_path / "y.trace") as trace:
+    assert "its disk has little space left" in ended.err
+    with Trace(copied(small_disk / "x.trace", tmp_path)) as trace:
         assert trace.manifest["complete"]
         assert trace.manifest["ended_by"] == "space"
-        assert sum(row[0] == "pgfault" for row in trace.rows("SELECT name FROM samples")) > 2
+        assert len(faults_of(trace)) > 2
 
 
 def test_a_disk_that_another_program_fills_keeps_the_samples(tracer, tmp_path, load, small_disk):
@@ -42,26 +57,17 @@ def test_a_disk_that_another_program_fills_keeps_the_samples(tracer, tmp_path, l
         "        try: fill.write(bytes(4096))\n"
         "        except OSError: time.sleep(0.001)\n"
     )
-    job = subprocess.Popen(load(source))
-    try:
+    with running(load(source)) as job:
         options = (*SAMPLES, "-p", job.pid, "-d", "90")
         ended = tracer("record", "-o", small_disk / "x.trace", *options, status=1)
-        assert "is full" in ended.err
-        subprocess.run(["cp", "-r", small_disk / "x.trace", tmp_path / "y.trace"], check=True)
-    finally:
-        job.kill()
-        job.wait()
-    with Trace(tmp_path / "y.trace") as trace:
+    assert "is full" in ended.err
+    with Trace(copied(small_disk / "x.trace", tmp_path)) as trace:
         assert not trace.manifest["complete"]
-        assert sum(row[0] == "pgfault" for row in trace.rows("SELECT name FROM samples")) > 2
+        assert len(faults_of(trace)) > 2
 
 
 def test_a_disk_that_perfs_rings_fill_is_said_without_samples_too(tracer, load, small_disk):
-    job = subprocess.Popen(load("import os\nwhile True:\n    os.getppid()"))
-    try:
+    with running(load("import os\nwhile True:\n    os.getppid()")):
         options = ("-a", "-e", "syscalls", "--backend", "perf", "--sample-hz", "0", "-d", "90")
         ended = tracer("record", "-o", small_disk / "x.trace", *options, status=1)
-    finally:
-        job.kill()
-        job.wait()
     assert "is full" in ended.err

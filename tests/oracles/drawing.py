@@ -7,11 +7,14 @@ import random
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tests.support.in_memory import PLACE
 from tests.support.traces import make_trace
 from tracer.analysis.views.view import View
+from tracer.store.trace import Trace
+
+T = TypeVar("T")
 
 CASES = int(os.environ.get("TRACER_ORACLE_STREAMS", "200"))
 """Cases that each test compares."""
@@ -27,16 +30,25 @@ def batches(size: int) -> list[list[random.Random]]:
     return [[random.Random(n) for n in numbers[i : i + size]] for i in range(0, CASES, size)]
 
 
-def rows_of_view(view: View, tables: dict[str, list[Row]], **manifest: Any) -> list[Row]:
-    """Returns the rows of the view for a trace with these tables."""
+def answer_of(ask: Callable[[Trace], T], tables: dict[str, list[Row]], **manifest: Any) -> T:
+    """Returns what a function tells of a trace with these tables."""
     with (
         tempfile.TemporaryDirectory(dir=PLACE) as folder,
         make_trace(Path(folder) / "t", tables, **manifest) as trace,
     ):
+        return ask(trace)
+
+
+def rows_of_view(view: View, tables: dict[str, list[Row]], **manifest: Any) -> list[Row]:
+    """Returns the rows of the view for a trace with these tables."""
+
+    def rows(trace: Trace) -> list[Row]:
         view.make(trace)
         cursor = trace.connection.execute(f"SELECT * FROM {view.name}")
         names = [column[0] for column in cursor.description]
         return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+    return answer_of(rows, tables, **manifest)
 
 
 def grouped(rows: list[Row], key: Callable[[Row], Any]) -> dict[Any, list[Row]]:

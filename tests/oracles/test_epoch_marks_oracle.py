@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import os
-import tempfile
-from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from tests.oracles.drawing import SEED
+from tests.oracles.drawing import SEED, answer_of
 from tests.oracles.epoch_marks import PARTS, Training
-from tests.support.in_memory import PLACE
-from tests.support.traces import make_trace
 from tracer.analysis.report.epochs import epochs
 from tracer.analysis.studies.measures import of_trace
 
@@ -23,11 +19,7 @@ TRAININGS = max(1, int(os.environ.get("TRACER_ORACLE_STREAMS", "200")) // 10)
 
 def answered(made, ask):
     """Returns what a function tells of the recording of a training."""
-    with (
-        tempfile.TemporaryDirectory(dir=PLACE) as folder,
-        make_trace(Path(folder) / "t", made.tables, **made.manifest) as trace,
-    ):
-        return ask(trace)
+    return answer_of(ask, made.tables, **made.manifest)
 
 
 def same(found, expected):

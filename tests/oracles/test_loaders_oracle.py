@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import os
-import tempfile
-from pathlib import Path
 
 import pytest
 
-from tests.oracles.drawing import SEED
+from tests.oracles.drawing import SEED, answer_of
 from tests.oracles.loaders import World
-from tests.support.in_memory import PLACE
-from tests.support.traces import make_trace
 from tracer.analysis.findings.devices import reads
 from tracer.analysis.findings.loading import readers
 
@@ -22,11 +18,8 @@ WORLDS = max(1, int(os.environ.get("TRACER_ORACLE_STREAMS", "200")) // 10)
 
 def told(world, finding):
     """Returns the value of a finding; None: there is none."""
-    with (
-        tempfile.TemporaryDirectory(dir=PLACE) as folder,
-        make_trace(Path(folder) / "t", world.tables, **world.manifest) as trace,
-    ):
-        return next((one.value for one in finding(trace)), None)
+    found = answer_of(finding, world.tables, **world.manifest)
+    return next((one.value for one in found), None)
 
 
 @pytest.mark.parametrize("seed", range(SEED, SEED + WORLDS))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tracer.probes.backends import py_spy
+from tracer.probes.backends.bpf_calls.backend import why_not as why_no_programs
 from tracer.probes.backends.choice import (
     AUTO,
     BACKENDS,
@@ -69,7 +70,7 @@ def check() -> list[Finding]:
     backends = {name: _backend(name) for name in BACKENDS}
     rights = {OTHERS: _others(), INODES: _inodes()}
     able = {name for name, found in (backends | rights).items() if found.ok}
-    findings = [_user(able), _tracefs(), *backends.values(), _recording(), *rights.values()]
+    findings = [_user(able), _tracefs(), *backends.values(), _calls(), _recording(), *rights.values()]
     if _readable_tracefs() is not None:
         findings += _events()
     return [*findings, *(look() for look in _OPTIONAL)]
@@ -159,6 +160,17 @@ def _ebpf_refused() -> TracerError | None:
     except TracerError as error:
         return error
     return None
+
+
+def _calls() -> Finding:
+    error = why_no_programs()
+    return Finding(
+        "system calls",
+        error is None,
+        "BPF programs of our own can record them" if error is None else error.what,
+        "recording them at half the cost",
+        error.mend if error else "",
+    )
 
 
 def _recording() -> Finding:

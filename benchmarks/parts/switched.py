@@ -21,14 +21,23 @@ from typing import Protocol
 
 import psutil
 
+from tracer.probes.backends.bpf_calls.kernel import attach_raw
+from tracer.probes.backends.perf_events.attributes import DISABLE, ENABLE
 from tracer.probes.catalogue import PROBES
 from tracer.probes.kernel import tracefs
 from tracer.probes.schema import Feed
 from tracer.store.trace import Trace
 
-TRACER = [sys.executable, "-c", "from tracer.cli.main import main; main()"]
+_MAIN = "from tracer.cli.main import main; main()"
+TRACER = [sys.executable, "-c", _MAIN]
+_LETS_ATTACH = """
+import os
+from tracer.probes.backends.bpf_calls import backend
+backend.attach_raw = lambda program: os.eventfd(0)
+"""
+"""The recorder loads its programs for system calls, and the benchmark attaches them instead: no
+other process could detach them again."""
 _PIDFD_GETFD = 438
-_PERF_ENABLE, _PERF_DISABLE = 0x2400, 0x2401  # PERF_EVENT_IOC_* of linux/perf_event.h
 
 _READ_S = 0.15
 """Seconds in which the threads read the events of a window."""
@@ -72,7 +81,8 @@ class Nothing:
 class Tracer:
     """`tracer record`, with its full default recording or the probes of TRACER_PROBES.
 
-    Off: its events and thread filters are removed from the kernel, and its threads are stopped.
+    Off: its events, thread filters and programs are removed from the kernel's tracepoints, and its
+    threads are stopped.
     """
 
     probes = os.environ.get("TRACER_PROBES", "")
@@ -84,7 +94,7 @@ class Tracer:
         self._trace = folder / "x.trace"
         self._tool = subprocess.Popen(
             [
-                *TRACER,
+                *[sys.executable, "-c", _LETS_ATTACH + _MAIN],
                 "record",
                 *only,
                 *self.more,
@@ -111,13 +121,15 @@ class Tracer:
             for file in (enable.with_name("trigger") for enable in self._events)
             if (text := file.read_text().strip()) and not text.startswith("#")
         ]
-        self._perf_events = _borrowed_perf_events(self._tool.pid)
+        self._perf_events = _borrowed(self._tool.pid, "[perf_event]")
+        self._programs = _borrowed(self._tool.pid, "bpf-prog")
+        self._attached: list[int] = []
         self._threads = [
             (file, file.read_text())
             for instance in instances
             for file in (instance / "set_event_pid", instance / "set_event_notrace_pid")
         ]
-        if not self._events:
+        if not self._events:  # of the other backends
             raise SystemExit("its events are not in tracefs: only ftrace events can be switched")
         self.off()
 
@@ -128,9 +140,10 @@ class Tracer:
             if any(word.isdecimal() for word in listed.split()):
                 file.write_text(listed)
         for fd in self._perf_events:
-            fcntl.ioctl(fd, _PERF_ENABLE, 0)
+            fcntl.ioctl(fd, ENABLE, 0)
         for file, text in self._triggers:
             file.write_text(text.replace(":unlimited", ""))
+        self._attached = [attach_raw(program) for program in self._programs]
         for event in self._events:
             event.write_text("1")
 
@@ -138,10 +151,13 @@ class Tracer:
         """Removes the events, then stops the threads."""
         for event in self._events:
             event.write_text("0")
+        for fd in self._attached:
+            os.close(fd)
+        self._attached = []
         for file, _ in self._triggers:
             file.write_text("!stacktrace")
         for fd in self._perf_events:
-            fcntl.ioctl(fd, _PERF_DISABLE, 0)
+            fcntl.ioctl(fd, DISABLE, 0)
         for file, _ in self._threads:
             with file.open("w"):  # opening a thread list for writing with truncation empties it
                 pass
@@ -156,7 +172,7 @@ class Tracer:
     def detach(self, spans: Spans) -> None:
         """Ends the recording; checks that it has calls of every window it was on, and no others."""
         self._signal(signal.SIGCONT)
-        for fd in self._perf_events:
+        for fd in (*self._perf_events, *self._programs):
             os.close(fd)
         self._tool.send_signal(signal.SIGINT)
         self._tool.communicate(timeout=300)
@@ -197,6 +213,12 @@ class Recorder(Tracer):
     def detach(self, spans: Spans) -> None:
         """Ends the recording; checks that it has calls of no window."""
         super().detach([(False, begin, end) for _, begin, end in spans])
+
+
+class Ftrace(Tracer):
+    """`tracer record --backend ftrace`: system calls by ftrace, too."""
+
+    more = ("--backend", "ftrace")
 
 
 class WithScheduler(Tracer):
@@ -286,6 +308,7 @@ TOOLS: dict[str, type[Tool]] = {
     "tracer": Tracer,
     "events": Events,
     "recorder": Recorder,
+    "ftrace": Ftrace,
     "sched": WithScheduler,
     "stacks": WithStacks,
     "perf": Perf,
@@ -305,15 +328,15 @@ def _await_line(tool: subprocess.Popen[str], word: str) -> None:
             raise SystemExit(f"no line with {word!r}: the tool did not attach")
 
 
-def _borrowed_perf_events(pid: int) -> list[int]:
-    """Returns our own descriptors for the perf events of another process."""
+def _borrowed(pid: int, what: str) -> list[int]:
+    """Returns our own descriptors of what another process holds of this kind."""
     libc = ctypes.CDLL(None, use_errno=True)
     other = os.pidfd_open(pid)
     borrowed = []
     try:
         for link in Path(f"/proc/{pid}/fd").iterdir():
             with contextlib.suppress(FileNotFoundError):  # closed in the meantime
-                if str(link.readlink()) != "anon_inode:[perf_event]":
+                if str(link.readlink()) != f"anon_inode:{what}":
                     continue
                 borrowed.append(libc.syscall(_PIDFD_GETFD, other, int(link.name), 0))
     finally:

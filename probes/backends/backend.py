@@ -97,8 +97,9 @@ class Together:
         self.second.leave_out(listed)
 
     def without(self, tids: Iterable[int]) -> set[int]:
-        """Returns the threads among `tids` that the first filter excludes."""
-        return self.first.without(tids)
+        """Returns the threads among `tids` that one of the filters excludes."""
+        listed = list(tids)
+        return self.first.without(listed) | self.second.without(listed)
 
     def start(self) -> None:
         """Starts both filters."""

@@ -19,8 +19,8 @@ BACKENDS = (FTRACE, EBPF, PERF)
 NONE = "none"
 AUTO = "auto"
 ABOUT = {
-    AUTO: "the first of these that this machine allows",
-    FTRACE: "the cheapest",
+    AUTO: "the first of these that this machine allows, ftrace with BPF programs for system calls",
+    FTRACE: "alone, the cheapest but for system calls",
     EBPF: "filters in the kernel",
     PERF: "needs the fewest rights",
     NONE: "no kernel events, only marks and samples; needs no rights",
@@ -35,6 +35,8 @@ class Choice:
 
     backend: str
     why: str
+    calls_by_bpf: bool = False
+    """True if BPF programs of our own record the system calls, where the kernel allows them."""
 
 
 def choose(wanted: str) -> Choice:
@@ -47,7 +49,7 @@ def choose(wanted: str) -> Choice:
         raise UsageError(f"there is no backend {wanted!r}", f"choose from {', '.join(ABOUT)}")
     if wanted != AUTO:
         _check(wanted)
-        return Choice(wanted, "asked for")
+        return Choice(wanted, "asked for", calls_by_bpf=wanted == EBPF)
     refusals: list[TracerError] = []
     for backend, why in _PREFERENCE:
         try:
@@ -60,7 +62,7 @@ def choose(wanted: str) -> Choice:
                 f"{refused} cannot be used: {error.what}"
                 for (refused, _), error in zip(_PREFERENCE, refusals, strict=False)
             )
-        return Choice(backend, why)
+        return Choice(backend, why, calls_by_bpf=backend in (FTRACE, EBPF))
     # Most machines would use the first backend, so its remedy is the simplest to apply.
     raise refusals[0]
 

@@ -14,6 +14,8 @@ from pathlib import Path
 import psutil
 
 from tracer.probes.backends.backend import Backend, NoEvents, Together
+from tracer.probes.backends.bpf_calls.backend import BpfCalls
+from tracer.probes.backends.bpf_calls.beside import BesideCalls, has_calls, without_calls
 from tracer.probes.backends.choice import EBPF, FTRACE, NONE, PERF
 from tracer.probes.backends.drain import Drain, Source
 from tracer.probes.backends.ebpf.backend import EbpfBackend
@@ -39,15 +41,19 @@ Stats = dict[str, dict[str, int]]
 _KIB_TARGET = 16 << 10
 _KIB_MACHINE = 8 << 10
 _KIB_FAULTS = 4 << 10
+_BUFFERS = len(Scope) + 2
+"""Most buffers of a CPU: one of each scope, those of faults and of system calls."""
 _MEMORY_SHARE = 16
 """Divisor of memory: ring buffers take at most 1/16 of memory by default."""
+_LARGE_BUFFERS = len(Scope) + 1
+"""Buffers of a CPU of the size of a scope: one of each scope, and one of system calls."""
 _SETTLE_ROUNDS = 20
 
 
 def default_kib(scope: Scope, cpus: int, memory_bytes: int) -> int:
     """Returns the default ring buffer per CPU in KiB: about 0.2 s at the highest rate."""
     wanted = _KIB_TARGET if scope is Scope.TARGET else _KIB_MACHINE
-    fair = memory_bytes // _MEMORY_SHARE // max(1, cpus) // 1024 // len(Scope)
+    fair = memory_bytes // _MEMORY_SHARE // max(1, cpus) // 1024 // _LARGE_BUFFERS
     return max(256, min(wanted, fair))
 
 
@@ -76,37 +82,44 @@ class Capture:
         everybody: bool = False,
         summed_up: Collection[str] = (),
         libraries: Mapping[str, Collection[int]] | None = None,
+        calls_by_bpf: bool = False,
     ) -> None:
         """Enables the events of `probes` without recording any yet.
 
         BPF programs count the events of the probes in `summed_up` instead of recording them.
-        `libraries` are files to probe with uprobes, by probe.
+        `libraries` are files to probe with uprobes, by probe. With `calls_by_bpf`, BPF programs
+        record the system calls, if the kernel allows them (`no_programs`).
         """
         self.name = backend
         self.programs: Programs | None = None
         self.faults: FaultRings | None = None
         self.uprobes: Uprobes | None = None
         self.drain: Drain | None = None
+        self.no_programs: TracerError | None = None
+        """The reason for which the backend records the system calls, though programs should."""
         self._guardian: Guardian | None = None
         self._everybody = False
         self._left_out: list[int] = []
         # Makers are not followed in a summary: their share could not be subtracted later.
         self.follows_makers = not summed_up
+        calls_by_bpf = calls_by_bpf and has_calls(probes)
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         if kib is not None:
-            _require_memory(kib, len(cpus) * len({probe.scope for probe in probes}))
+            kinds = len({probe.scope for probe in probes}) + calls_by_bpf
+            _require_memory(kib, len(cpus) * kinds)
         sizes = {scope: kib or default_kib(scope, len(cpus), memory) for scope in Scope}
-        allow_open_files(4 * (len(Scope) + 1) * len(cpus))
-        self._backend: Backend
-        if backend == EBPF:
-            ebpf = EbpfBackend(raw, probes, sizes, cpus, everybody, summed_up)
-            self._backend, self.programs = ebpf, ebpf.programs
-        elif backend == PERF:
-            self._backend = PerfBackend(raw, probes, sizes, cpus)
-        elif backend == NONE:
-            self._backend = NoEvents(probes)
-        else:
-            self._backend = FtraceBackend(raw, probes, sizes, cpus)
+        allow_open_files(4 * _BUFFERS * len(cpus))
+        calls = self._programs(raw, sizes, cpus, everybody) if calls_by_bpf else None
+        try:
+            others = probes if calls is None else without_calls(probes)
+            self._backend = self._made(raw, others, sizes, cpus, everybody, summed_up)
+        except BaseException:
+            if calls is not None:
+                calls.discard()
+            raise
+        self.calls_by_bpf = calls is not None
+        if calls is not None:
+            self._backend = BesideCalls(self._backend, calls)
         self._filters = self._backend.filters
         self._sources = [*self._backend.sources]
         try:
@@ -120,6 +133,36 @@ class Capture:
         except BaseException:
             self.close()
             raise
+
+    def _programs(
+        self, raw: Path, sizes: Mapping[Scope, int], cpus: list[int], everybody: bool
+    ) -> BpfCalls | None:
+        """Returns the programs for system calls; None if the kernel does not allow them."""
+        try:
+            return BpfCalls(raw, sizes[Scope.TARGET], cpus, everybody)
+        except TracerError as error:
+            self.no_programs = error
+            return None
+
+    def _made(
+        self,
+        raw: Path,
+        probes: list[Probe],
+        sizes: Mapping[Scope, int],
+        cpus: list[int],
+        everybody: bool,
+        summed_up: Collection[str],
+    ) -> Backend:
+        """Returns the backend that was chosen, which is set up for the events of `probes`."""
+        if self.name == EBPF:
+            ebpf = EbpfBackend(raw, probes, sizes, cpus, everybody, summed_up)
+            self.programs = ebpf.programs
+            return ebpf
+        if self.name == PERF:
+            return PerfBackend(raw, probes, sizes, cpus)
+        if self.name == NONE:
+            return NoEvents(probes)
+        return FtraceBackend(raw, probes, sizes, cpus)
 
     def _look_into(
         self, libraries: Mapping[str, Collection[int]], raw: Path, cpus: list[int]

@@ -121,6 +121,7 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
             options.machine,
             plan.summed_up,
             libraries,
+            plan.choice.calls_by_bpf,
         )
         stack.callback(capture.close)
         if capture.uprobes is not None:
@@ -134,7 +135,7 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
         capture.guard(
             launch.forget if launch is not None else None, partial(_save, made, marks, summary)
         )
-        manifest = first_manifest(options, probes, targets, capture, plan.choice.why)
+        manifest = first_manifest(options, probes, targets, capture, _why(plan, capture))
         for absent in set(options.probes) & SUBJECTS.keys() - libraries.keys():
             reasons = [f"{count} {why}" for why, count in without_uprobes[absent].items()]
             manifest["capture"]["missing"][absent] = reasons or [_NO_LIBRARY]
@@ -164,6 +165,16 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
         if launch is not None and manifest["ended_by"] in ("command", "size", SPACE):
             status = let_end(launch, signals)
     return Outcome(options.output, manifest, status)
+
+
+def _why(plan: Plan, capture: Capture) -> str:
+    """Returns the reason for the backend, and for what records the system calls."""
+    why = plan.choice.why
+    if capture.calls_by_bpf:
+        return f"{why}; system calls by BPF programs of our own"
+    if capture.no_programs is not None:
+        return f"{why}; no BPF programs for system calls: {capture.no_programs.what}"
+    return why
 
 
 _NO_LIBRARY = "no target ran its library as the recording began"

@@ -13,8 +13,11 @@ from tracer.probes.errors import FeatureMissing, PermissionMissing, TracerError
 from tracer.probes.kernel import system_call
 
 _TYPE_SOFTWARE, _TYPE_TRACEPOINT = 1, 2
-MINOR_FAULTS, MAJOR_FAULTS, DUMMY = 5, 6, 9
-"""DUMMY never happens: it tells whether events can be opened."""
+MINOR_FAULTS, MAJOR_FAULTS, DUMMY, BPF_OUTPUT = 5, 6, 9, 10
+"""DUMMY never happens: it tells whether events can be opened. BPF_OUTPUT happens when a BPF program
+says so."""
+ENABLE, DISABLE = 0x2400, 0x2401
+"""Numbers of ioctl: PERF_EVENT_IOC_*."""
 
 _IP, _TID, _TIME, _ADDRESS, _CPU, _RAW = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 7, 1 << 10
 _CALLCHAIN = 1 << 5

@@ -18,11 +18,10 @@ from typing import Any
 
 from tracer.probes.backends import chunks
 from tracer.probes.backends.drain import WAKE_PERCENT, new_file, write_all
-from tracer.probes.backends.perf_events.attributes import open_event
+from tracer.probes.backends.perf_events.attributes import DISABLE, ENABLE, open_event
 from tracer.probes.errors import FeatureMissing
 
 _HEAD, _TAIL = 1024 // 8, 1032 // 8
-_ENABLE, _DISABLE = 0x2400, 0x2401
 _LARGEST_RECORD = 8 << 10
 """A mapping with a path of PATH_MAX."""
 _LOOK_NS = 250_000_000
@@ -91,11 +90,11 @@ class Ring:
     def start(self) -> None:
         """Starts recording."""
         self._start = time.monotonic_ns() - chunks.SLACK_NS
-        fcntl.ioctl(self._fd, _ENABLE, 0)
+        fcntl.ioctl(self._fd, ENABLE, 0)
 
     def stop(self) -> None:
         """Stops recording."""
-        fcntl.ioctl(self._fd, _DISABLE, 0)
+        fcntl.ioctl(self._fd, DISABLE, 0)
 
     def move(self) -> int:
         """Move every record that is there; returns the bytes moved."""

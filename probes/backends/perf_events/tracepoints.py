@@ -14,7 +14,13 @@ from numpy.typing import NDArray
 from tracer.probes.backends.backend import all_but
 from tracer.probes.backends.chunks import Losses
 from tracer.probes.backends.event_format import CommonFields
-from tracer.probes.backends.perf_events.attributes import DUMMY, Chain, open_tracepoint
+from tracer.probes.backends.perf_events.attributes import (
+    DISABLE,
+    DUMMY,
+    ENABLE,
+    Chain,
+    open_tracepoint,
+)
 from tracer.probes.backends.perf_events.records import STACK_ID, little
 from tracer.probes.backends.perf_events.ring import Ring
 from tracer.probes.backends.timeline import Batch, room_for, rows_of
@@ -23,7 +29,7 @@ from tracer.probes.compiled import compiled
 SAMPLES, SAMPLES_WITH_STACKS = "tracepoints", "tracepoints-with-stacks"
 """The names of the rings' content in a manifest: samples without or with a call chain."""
 
-_ENABLE, _DISABLE, _SET_OUTPUT, _SET_FILTER = 0x2400, 0x2401, 0x2405, 0x40082406
+_SET_OUTPUT, _SET_FILTER = 0x2405, 0x40082406
 _SAMPLE_RECORD, _LOST = 9, 2
 _TIME_AT, _CPU_AT, _CHAIN_AT = 16, 24, 32
 """Places in a sample. Its call chain, if it has one, and the event's own bytes follow: a count of
@@ -97,12 +103,12 @@ class TracepointRing(Ring):
         """Starts recording events."""
         super().start()
         for fd in self._events:
-            fcntl.ioctl(fd, _ENABLE, 0)
+            fcntl.ioctl(fd, ENABLE, 0)
 
     def stop(self) -> None:
         """Stops recording events."""
         for fd in self._events:
-            fcntl.ioctl(fd, _DISABLE, 0)
+            fcntl.ioctl(fd, DISABLE, 0)
         super().stop()
 
     def leave_out(self, tids: Iterable[int]) -> None:

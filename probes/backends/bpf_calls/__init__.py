@@ -1,0 +1,13 @@
+"""System calls by BPF programs of our own, the cheapest way to record them.
+
+The programs are written as instructions, so no compiler and no kernel headers are needed. They are
+called directly by the tracepoints (BPF_TRACE_RAW_TP), which costs half of what ftrace costs.
+
+kernel.py        the system call bpf(2)
+btf.py           the kernel's types: ids, and offsets of members
+instructions.py  instructions, written by name
+programs.py      the programs; GPL-2.0, which the kernel's helpers require
+ring.py          one CPU's ring, and its source for the drain
+records.py       the layout and the decoder of the records
+backend.py       loads and attaches the programs of a recording
+"""

@@ -1,0 +1,43 @@
+"""Wakes the drain when a ring has filled.
+
+A BPF program can wake a process by a record of a perf event only. Each CPU has one such event, with
+a ring of a page that is overwritten: nobody reads its records.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+
+from tracer.probes.backends.bpf_calls.kernel import make_perf_event_array, put
+from tracer.probes.backends.perf_events.attributes import BPF_OUTPUT, ENABLE, open_event
+
+
+class Wakers:
+    """A perf event of each CPU, and the array by which programs find them."""
+
+    def __init__(self, cpus: list[int]) -> None:
+        """Opens the events. Raises PermissionMissing or FeatureMissing."""
+        self.events: dict[int, int] = {}
+        """CPU to an fd that becomes readable when a program wakes its reader."""
+        self._memory: list[mmap.mmap] = []
+        self.array = make_perf_event_array(1 + max(cpus))
+        try:
+            for cpu in cpus:
+                fd = self.events[cpu] = open_event(BPF_OUTPUT, cpu, mappings=False, wake_bytes=1)
+                self._memory.append(mmap.mmap(fd, 2 * mmap.PAGESIZE, prot=mmap.PROT_READ))
+                put(self.array, cpu, fd)
+                fcntl.ioctl(fd, ENABLE, 0)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Closes the events."""
+        for memory in self._memory:
+            memory.close()
+        for fd in (*self.events.values(), self.array):
+            os.close(fd)
+        self._memory = []
+        self.events = {}

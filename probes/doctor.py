@@ -70,7 +70,14 @@ def check() -> list[Finding]:
     backends = {name: _backend(name) for name in BACKENDS}
     rights = {OTHERS: _others(), INODES: _inodes()}
     able = {name for name, found in (backends | rights).items() if found.ok}
-    findings = [_user(able), _tracefs(), *backends.values(), _calls(), _recording(), *rights.values()]
+    findings = [
+        _user(able),
+        _tracefs(),
+        *backends.values(),
+        _calls(),
+        _recording(),
+        *rights.values(),
+    ]
     if _readable_tracefs() is not None:
         findings += _events()
     return [*findings, *(look() for look in _OPTIONAL)]

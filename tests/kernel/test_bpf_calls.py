@@ -1,8 +1,10 @@
-"""The BPF programs for system calls, beside ftrace, which records the same calls at the same time."""
+"""The BPF programs for system calls record what ftrace records of the same calls."""
 
 import os
 import subprocess
 from collections import defaultdict
+from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -58,7 +60,7 @@ os.read(0, 1)
 @pytest.fixture
 def job():
     """A process that waits for a byte, makes calls of many kinds, and waits again."""
-    command = [PYTHON, "-S", "-E", "-c", LOAD]
+    command = [*PYTHON, "-c", LOAD]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert os.read(process.stdout.fileno(), 1) == b"r"
         yield process
@@ -67,12 +69,11 @@ def job():
 
 def asleep(pid):
     """Returns whether the process waits in a call."""
-    with open(f"/proc/{pid}/stat") as file:
-        return file.read().rpartition(")")[2].split()[0] == "S"
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
 
 
 def events(streams):
-    """Returns by thread its events in the order of time: (time, event's id, bytes of its fields)."""
+    """Returns by thread its events in time order: (time, id of the event, its fields)."""
     found = defaultdict(list)
     for batch in Timeline(streams).batches():
         for n in range(len(batch)):
@@ -136,7 +137,7 @@ def test_the_programs_record_what_ftrace_records(tmp_path, job, everybody):
     for tid, its in found.items():
         # Each event has both times before the next one has either.
         both = [sorted(pair) for pair in zip(times(its), times(expected[tid]), strict=True)]
-        assert all(one[1] <= two[0] for one, two in zip(both, both[1:], strict=False))
+        assert all(one[1] <= two[0] for one, two in pairwise(both))
 
 
 def times(its):

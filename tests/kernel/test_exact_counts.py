@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from tests.support.backends import every_backend
+from tests.support.backends import every_backend, every_backend_of_calls
 from tests.support.file_systems import FileSystems
 from tests.support.let_go import GO, WAITING_CALLS, waiting
 from tests.support.loads import program
@@ -57,7 +57,7 @@ def after_exec(of_pid):
 LOADS["calls"] = f"import os\nfor _ in range({CALLS}): os.getppid()"
 
 
-@every_backend
+@every_backend_of_calls
 def test_system_calls(recorded):
     pid = recorded.pid("calls")
     query = "SELECT count(*) FROM syscalls WHERE name = 'getppid' AND pid = ?"
@@ -73,7 +73,7 @@ for number in range(1, {STORM} + 1): os.lseek(fd, number, 0)
 """
 
 
-@every_backend
+@every_backend_of_calls
 def test_a_storm_is_whole_with_default_settings(recorded):
     """The calls return 1, 2, 3, ...: a missing call shows, even if the kernel does not count it."""
     query = (
@@ -86,7 +86,7 @@ def test_a_storm_is_whole_with_default_settings(recorded):
 LOADS["listing"] = "import os\nfor _ in range(101): os.getppid()\nos.listdir('/')\n"
 
 
-@every_backend
+@every_backend_of_calls
 def test_the_same_calls_as_strace(recorded, load, tmp_path):
     log = tmp_path / "strace.log"
     # The same kinds of stdin, stdout and stderr: the interpreter looks at them.
@@ -129,7 +129,7 @@ for t in threads: t.join()
 """
 
 
-@every_backend
+@every_backend_of_calls
 def test_children_and_threads_are_followed_and_nobody_else(recorded):
     family = recorded.pids("family")
     query = "SELECT count(*) FROM syscalls WHERE name = 'getppid' AND list_contains(?, pid)"

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.support.backends import every_backend
+from tests.support.backends import every_backend_of_calls
 from tests.support.recorder import CALLS, guardian_of, kill, ours, target_bytes
 from tests.support.waiting import wait_for
 from tracer.probes.kernel import CAPABILITIES, find_tracefs
@@ -37,7 +37,7 @@ def counter(tmp_path):
         process.kill()
 
 
-@every_backend
+@every_backend_of_calls
 def test_sigkill_of_the_recorder_loses_nothing(
     recorder, counter, instances, tracer, tmp_path, backend
 ):

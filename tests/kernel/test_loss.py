@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.support.backends import every_backend
+from tests.support.backends import every_backend_of_calls
 from tests.support.warm import Tracer
 from tracer.store import manifest as manifests
 from tracer.store.finalize import raw_streams
@@ -48,7 +48,7 @@ def received(folder, tid):
     return total
 
 
-@every_backend
+@every_backend_of_calls
 def test_received_and_lost_make_generated_and_the_gap_is_where_it_was(tmp_path, backend):
     folder = tmp_path / "x.trace"
     load = [sys._base_executable, "-S", "-E", "-c", LOAD]

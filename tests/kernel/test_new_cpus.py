@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.backends import every_backend
+from tests.support.backends import every_backend_of_calls
 from tests.support.waiting import wait_for
 from tests.support.warm import Tracer
 from tracer.session import online
@@ -48,7 +48,7 @@ def cpus(tmp_path):
     return path
 
 
-@every_backend
+@every_backend_of_calls
 @pytest.mark.parametrize("noticed", ["meanwhile", "at the end"])
 def test_the_events_of_a_cpu_that_comes_online_are_a_loss(tmp_path, load, cpus, backend, noticed):
     options = ("--backend", backend, "-e", "syscalls", "-o", "x.trace", "-p")

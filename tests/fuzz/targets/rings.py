@@ -14,6 +14,7 @@ from tests.support import pages, reclaim_events, request_format
 from tests.support.perf_stream import KERNEL, USER, PerfStream
 from tests.support.scheduling import LINUX_6_18
 from tracer.probes.backends import chunks, event_format
+from tracer.probes.backends.bpf_calls import records as calls
 from tracer.probes.backends.chunks import ChunkStream
 from tracer.probes.backends.ebpf import records as bpf
 from tracer.probes.backends.event_format import EventFormat
@@ -29,7 +30,10 @@ from tracer.store.trace import Trace
 FIXTURES = Path(__file__).resolve().parent.parent.parent.parent / "fixtures"
 _COMMON = event_format.CommonFields(0, 1)
 _LAYOUT = event_format.parse_page(pages.HEADER_PAGE)
-_SAMPLES = ("ebpf", "tracepoints", records.MINOR, records.MAJOR, tracepoints.SAMPLES_WITH_STACKS)
+_SAMPLES = (
+    *("ebpf", "tracepoints", records.MINOR, records.MAJOR, tracepoints.SAMPLES_WITH_STACKS),
+    calls.SAMPLES,
+)
 
 
 @cache
@@ -159,6 +163,13 @@ def _bpf_record(chance: Random, body: bytes) -> bytes:
     return struct.pack("<II", size | flags, 0) + data + bytes(-len(data) % 8)
 
 
+def _call_record(chance: Random, body: bytes) -> bytes:
+    data = number(chance, 8) + body[8:] + bytes(-len(body) % 8)
+    size = 8 + len(data) if chance.random() < 0.9 else chance.choice(NUMBERS)
+    head = struct.pack("<IHH", 7, int.from_bytes(body[:2], "little"), size & 0xFFFF)
+    return head + data + bytes(chance.choice((0, 0, 8, 40)))
+
+
 def _chain(chance: Random) -> bytes:
     """A call chain, as its count of entries and the entries."""
     entries = [
@@ -189,8 +200,12 @@ def _chunks(chance: Random, data: bytes) -> bytes:
     if chance.random() < 0.3:
         return data[:1] + mutated(chance, data[1:])
     kind = chance.randrange(len(_SAMPLES))
-    chained = _SAMPLES[kind] == tracepoints.SAMPLES_WITH_STACKS
-    make = _bpf_record if kind == 0 else _chained_record if chained else _perf_record
+    makers = {
+        "ebpf": _bpf_record,
+        calls.SAMPLES: _call_record,
+        tracepoints.SAMPLES_WITH_STACKS: _chained_record,
+    }
+    make = makers.get(_SAMPLES[kind], _perf_record)
     out = bytes([kind])
     for _ in range(chance.choice((1, 2, 5))):
         held = b"".join(make(chance, _payload(chance)) for _ in range(chance.choice((0, 1, 5, 20))))
@@ -227,6 +242,7 @@ def stored_chunks(data: bytes, folder: Path) -> None:
     samples = _SAMPLES[data[0] % len(_SAMPLES)] if data else "ebpf"
     decoder = {
         "ebpf": bpf.decode,
+        calls.SAMPLES: calls.decoder(0),
         tracepoints.SAMPLES: tracepoints.decoder(_COMMON),
         tracepoints.SAMPLES_WITH_STACKS: tracepoints.decoder(_COMMON, chains=True),
     }

@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.cgroups import mounted, own_cgroup
 from tests.support.losses import losses
+from tests.support.recorder import target_bytes
 from tests.support.waiting import wait_for, wait_for_rounds
 from tests.support.warm import Tracer
 from tracer.store.trace import Trace
@@ -275,8 +276,7 @@ def test_a_killed_recorder_leaves_a_whole_trace_and_nothing_else(
     end = record("--cgroup", cgroup)
     (tmp_path / "go").touch()
     said(tmp_path, "done")
-    raw = tmp_path / "0.trace/raw"
-    wait_for(lambda: sum(p.stat().st_size for p in raw.glob("ftrace-target*")) > 0, "the drain")
+    wait_for(lambda: target_bytes(tmp_path / "0.trace") > 0, "the drain")
     with pytest.raises(AssertionError):
         end(signal.SIGKILL)
     recorder = json.loads((tmp_path / "0.trace/manifest.json").read_text())["recorder"]["pid"]

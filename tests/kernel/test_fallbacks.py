@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from tests.support.hiding import CALLS, NO_BCC, NO_HEADERS, NOT_NEEDED, READ_ONLY, checks
+from tests.support.hiding import CALLS, NO_BCC, NO_BTF, NO_HEADERS, NOT_NEEDED, READ_ONLY, checks
 from tracer.probes.kernel import find_tracefs
 
 
@@ -16,6 +16,37 @@ def test_ftrace_records_without_all_that_it_does_not_need(hidden, tmp_path):
     assert ran.status == 0, ran.err
     facts = json.loads((tmp_path / "x.trace/manifest.json").read_text())
     assert facts["backend"] == "ftrace"
+    assert facts["tables"]["syscalls"]["rows"] > 0
+
+
+def calls_files(folder):
+    return {path.name for path in folder.glob("raw/calls-*")}
+
+
+def test_programs_of_our_own_record_system_calls(hidden, tmp_path):
+    ran = hidden([], "record", *CALLS)
+    assert ran.status == 0, ran.err
+    facts = json.loads((tmp_path / "x.trace/manifest.json").read_text())
+    assert facts["backend"] == "ftrace"
+    assert facts["backend_why"].endswith("; system calls by BPF programs of our own")
+    streams = {stream["file"] for stream in facts["capture"]["streams"] if "samples" in stream}
+    assert calls_files(tmp_path / "x.trace") == {f for f in streams if f.startswith("calls-")}
+    assert facts["tables"]["syscalls"]["rows"] > 0
+
+
+@pytest.mark.parametrize("backend", ["auto", "ebpf"])
+def test_without_the_kernels_types_the_backend_records_system_calls(hidden, tmp_path, backend):
+    ran = hidden([NO_BTF], "doctor", "--json")
+    assert ran.status == 0
+    found = checks(ran)["system calls"]
+    assert not found["ok"]
+    assert "vmlinux cannot be read" in found["found"]
+    ran = hidden([NO_BTF], "record", "--backend", backend, *CALLS)
+    assert ran.status == 0, ran.err
+    facts = json.loads((tmp_path / "x.trace/manifest.json").read_text())
+    assert "no BPF programs for system calls: " in facts["backend_why"]
+    assert "vmlinux cannot be read" in facts["backend_why"]
+    assert not calls_files(tmp_path / "x.trace")
     assert facts["tables"]["syscalls"]["rows"] > 0
 
 

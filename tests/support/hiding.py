@@ -15,12 +15,14 @@ from tracer.probes.backends.ebpf import library
 from tracer.probes.kernel import find_tracefs
 
 READ_ONLY = f"mount -o remount,bind,ro {find_tracefs()}"
+NO_BTF = "mount --bind EMPTY /sys/kernel/btf"
+"""Without the kernel's types there are no programs of our own for system calls."""
 NO_BCC = f"mount --bind EMPTY {library.folder()}"
 NO_HEADERS = f"mount --bind EMPTY {kernel_headers()}"
 NO_PY_SPY = f"mount --bind /dev/null {Path(sys.executable).parent / 'py-spy'}"
 NO_NAMES = "mount --bind /dev/null /proc/kallsyms"
 NOT_NEEDED = {
-    "BTF": "mount --bind EMPTY /sys/kernel/btf",
+    "BTF": NO_BTF,
     "kernel headers": NO_HEADERS,
     "bcc": NO_BCC,
     "perf": "mount --bind /dev/null $(command -v perf)",

@@ -29,18 +29,20 @@ for _kind, _bytes in {4: 12, 5: 12, 6: 8, 13: 8, 15: 12, 19: 12}.items():
 class Types:
     """The types of the running kernel."""
 
-    def __init__(self) -> None:
+    def __init__(self, path: Path = _FILE) -> None:
         """Reads them. Raises FeatureMissing if the kernel does not tell them."""
         try:
-            data = _FILE.read_bytes()
+            data = path.read_bytes()
         except OSError as error:
             raise FeatureMissing(
-                f"{_FILE} cannot be read: {error.strerror}",
+                f"{path} cannot be read: {error.strerror}",
                 "use a kernel with CONFIG_DEBUG_INFO_BTF=y",
             ) from None
-        magic, _, _, header, types, types_bytes, strings, strings_bytes = _HEADER.unpack_from(data)
-        if magic != _MAGIC:
-            raise FeatureMissing(f"{_FILE} is not BTF of this machine", "use another kernel")
+        magic, _, _, header, types, types_bytes, strings, strings_bytes = _HEADER.unpack(
+            data[: _HEADER.size].ljust(_HEADER.size, b"\0")
+        )
+        if magic != _MAGIC or len(data) < _HEADER.size:
+            raise FeatureMissing(f"{path} is not BTF of this machine", "use another kernel")
         self._strings = data[header + strings :][:strings_bytes]
         self._words = np.frombuffer(data, "=u4", types_bytes // 4, header + types)
         self._at = _starts(self._words, _TRAILING // 4, _TRAILING_EACH // 4)

@@ -2,6 +2,7 @@
 
 import mmap
 import struct
+import threading
 
 import numpy as np
 import pytest
@@ -185,3 +186,13 @@ def test_losses_are_counted_once_by_recorder_and_successor(kernel):
     found, timeline = kernel.times()
     assert len(found) + sum(gap.count for gap in timeline.gaps) == 1000
     assert len(timeline.gaps) == 2
+
+
+def test_the_end_awaits_a_record_that_is_being_written(kernel):
+    kernel.log(2)
+    at = kernel.claim()
+    writer = threading.Timer(0.02, kernel.write, [at])
+    writer.start()
+    kernel.ring.move_last()
+    writer.join()
+    assert kernel.times()[0] == [1, 2, 3]

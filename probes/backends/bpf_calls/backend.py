@@ -20,6 +20,7 @@ from tracer.probes.backends.bpf_calls.kernel import (
     make_array,
     map_array,
     misses,
+    need_compiled_programs,
 )
 from tracer.probes.backends.bpf_calls.programs import OPEN, STATE, Memory
 from tracer.probes.backends.bpf_calls.records import BLOCK
@@ -53,6 +54,7 @@ class BpfCalls:
 
         Raises PermissionMissing or FeatureMissing.
         """
+        need_compiled_programs()
         self.formats = _formats()
         self.sources: list[CallsRing] = []
         self._everybody = everybody

@@ -5,6 +5,7 @@ Layout: union bpf_attr in include/uapi/linux/bpf.h. Fields that a call does not 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import mmap
@@ -23,6 +24,7 @@ TRACEPOINT, TRACING = 5, 26
 RAW_TRACEPOINT = 23
 """BPF_TRACE_RAW_TP of enum bpf_attach_type."""
 _LICENSE = b"GPL"
+_COMPILES = Path("/proc/sys/net/core/bpf_jit_enable")
 _LOG_BYTES = 1 << 16
 _MISSES = "recursion_misses:"
 
@@ -49,8 +51,29 @@ def put(array: int, key: int, value: int) -> None:
 
 
 def map_array(fd: int, size: int, offset: int = 0) -> mmap.mmap:
-    """Maps a part of an array's memory. `offset` is in bytes, whole pages."""
-    return mmap.mmap(fd, size, offset=offset)
+    """Maps a part of an array's memory. `offset` is in bytes, whole pages.
+
+    Raises FeatureMissing if the kernel refuses it.
+    """
+    try:
+        return mmap.mmap(fd, size, offset=offset)
+    except OSError as error:
+        raise FeatureMissing(
+            f"{size >> 10} KiB of a BPF map cannot be mapped: {error.strerror}",
+            "give a smaller buffer with -b, or use another backend",
+        ) from None
+
+
+def need_compiled_programs() -> None:
+    """Raises FeatureMissing if the kernel interprets programs, which takes several times as long.
+
+    A network namespace of its own hides the setting. Programs then count as compiled.
+    """
+    with contextlib.suppress(OSError):
+        if _COMPILES.read_text().strip() == "0":
+            raise FeatureMissing(
+                "this kernel interprets BPF programs", "sysctl -w net.core.bpf_jit_enable=1"
+            )
 
 
 def load(kind: int, instructions: bytes, attached: int = 0, type_id: int = 0) -> int:

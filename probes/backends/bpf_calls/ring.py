@@ -18,6 +18,8 @@ from tracer.probes.backends.drain import new_file, write_all
 
 _LOOK_NS = 50_000_000
 """Interval in ns between reads of the count of lost records: the time resolution of losses."""
+_PATIENCE_NS = 100_000_000
+"""Time in ns in which a program certainly completes its record."""
 _MOST_BYTES = 8 << 20
 """Most bytes of a chunk, whole blocks."""
 assert _MOST_BYTES % BLOCK == 0
@@ -84,6 +86,9 @@ class CallsRing:
             self._note_losses(now)
         return end - begin
 
+    def _awaits_more(self) -> bool:
+        return self._word(TAKEN) < self._word(CLAIMED)
+
     def _word(self, at: int) -> int:
         return int(self._state[at // 8])
 
@@ -110,8 +115,12 @@ class CallsRing:
         self._looked = now
 
     def move_last(self) -> None:
-        """Moves the remaining records, and writes the losses since the last read of the count."""
-        while self.move():
+        """Moves the remaining records, and writes the losses since the last read of the count.
+
+        A program may still be writing one.
+        """
+        deadline = time.monotonic_ns() + _PATIENCE_NS
+        while self.move() or (self._awaits_more() and time.monotonic_ns() < deadline):
             pass
         self._note_losses(time.monotonic_ns())
 

@@ -12,6 +12,7 @@ import os
 
 from tracer.probes.backends.bpf_calls.kernel import make_perf_event_array, put
 from tracer.probes.backends.perf_events.attributes import BPF_OUTPUT, ENABLE, open_event
+from tracer.probes.errors import FeatureMissing
 
 
 class Wakers:
@@ -26,7 +27,7 @@ class Wakers:
         try:
             for cpu in cpus:
                 fd = self.events[cpu] = open_event(BPF_OUTPUT, cpu, mappings=False, wake_bytes=1)
-                self._memory.append(mmap.mmap(fd, 2 * mmap.PAGESIZE, prot=mmap.PROT_READ))
+                self._memory.append(_map(fd))
                 put(self.array, cpu, fd)
                 fcntl.ioctl(fd, ENABLE, 0)
         except BaseException:
@@ -41,3 +42,14 @@ class Wakers:
             os.close(fd)
         self._memory = []
         self.events = {}
+
+
+def _map(fd: int) -> mmap.mmap:
+    """Maps the ring of an event. A ring that can only be read is overwritten."""
+    try:
+        return mmap.mmap(fd, 2 * mmap.PAGESIZE, prot=mmap.PROT_READ)
+    except OSError as error:
+        raise FeatureMissing(
+            f"no perf ring of a page can be had: {error.strerror}",
+            "raise kernel.perf_event_mlock_kb, or run with CAP_IPC_LOCK",
+        ) from None

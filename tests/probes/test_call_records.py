@@ -126,7 +126,7 @@ def test_records_pass_the_ends_of_blocks_and_of_the_ring(tmp_path, first):
     assert not timeline.gaps
 
 
-def test_what_was_given_back_is_clear(kernel):
+def test_room_that_was_given_back_is_clear(kernel):
     kernel.log(100)
     kernel.ring.move()
     assert kernel.memory[:] == bytes(SIZE)

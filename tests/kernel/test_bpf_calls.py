@@ -1,8 +1,11 @@
 """The BPF programs for system calls record what ftrace records of the same calls."""
 
 import os
+import resource
+import select
 import subprocess
 from collections import defaultdict
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,13 +17,15 @@ from tracer.probes.backends import event_format
 from tracer.probes.backends.bpf_calls.backend import BpfCalls
 from tracer.probes.backends.bpf_calls.records import SAMPLES, decoder
 from tracer.probes.backends.chunks import ChunkStream
+from tracer.probes.backends.drain import Drain
 from tracer.probes.backends.ftrace.backend import FtraceBackend
 from tracer.probes.backends.ftrace.page_stream import PageStream
 from tracer.probes.backends.timeline import Timeline
 from tracer.probes.catalogue import PROBES
+from tracer.probes.errors import FeatureMissing
 from tracer.probes.schema import Scope
 
-KIB = 4096
+KIB = 32768
 CPUS = sorted(os.sched_getaffinity(0))
 COMMON = 8
 """Bytes of an event's common fields."""
@@ -85,49 +90,61 @@ def events(streams):
     return found
 
 
-def move_all(backend):
-    for source in backend.sources:
-        source.move_last()
-
-
-def recorded(backend, streams):
-    for source in backend.sources:
-        source.close()
-    backend_events = events(streams)
-    for one in {*backend.filters.values()} if hasattr(backend, "filters") else {backend}:
-        one.close()
-    return backend_events
-
-
-@pytest.mark.parametrize("everybody", [False, True])
-def test_the_programs_record_what_ftrace_records(tmp_path, job, everybody):
+@contextmanager
+def both(tmp_path, pid, kib, everybody=False):
+    """Records the calls of a process by ftrace and by the programs, which are returned."""
     (tmp_path / "f").mkdir()
     (tmp_path / "b").mkdir()
     probes = [PROBES["syscalls"]]
     ftrace = FtraceBackend(tmp_path / "f", probes, dict.fromkeys(Scope, KIB), CPUS)
-    calls = BpfCalls(tmp_path / "b", KIB, CPUS, everybody)
+    calls = BpfCalls(tmp_path / "b", kib, CPUS, everybody)
     filters = [ftrace.filters[Scope.TARGET], calls]
-    wait_for(lambda: asleep(job.pid), "the job's first read")
-    for one in filters:
-        assert one.set_option("event-fork", True)
-        one.set_pids([job.pid])
-        one.start()
+    assert ftrace.formats == calls.formats
+    try:
+        wait_for(lambda: asleep(pid), "the job's first read")
+        for one in filters:
+            assert one.set_option("event-fork", True)
+            one.set_pids([pid])
+            one.start()
+        yield ftrace, calls
+    finally:
+        for source in (*ftrace.sources, *calls.sources):
+            source.close()
+        for one in filters:
+            one.close()
+
+
+def work(job, ftrace, calls):
+    """Lets the job make its calls."""
     job.stdin.write(b"g")
     job.stdin.flush()
     assert os.read(job.stdout.fileno(), 1) == b"d"
     wait_for(lambda: asleep(job.pid), "the job's last read")
-    for one in filters:
-        one.stop()
-    move_all(ftrace)
-    move_all(calls)
+    calls.stop()
+    ftrace.filters[Scope.TARGET].stop()
+    for source in ftrace.sources:
+        source.move_last()
+
+
+def of_ftrace(ftrace):
     layout = event_format.parse_page(ftrace.layout["header_page"])
     formats = {name: event_format.parse(name, text) for name, text in ftrace.formats.items()}
     common = event_format.common_fields(formats)
-    pages = [PageStream(s.path.stem, s.cpu, s.path, layout, common) for s in ftrace.sources]
-    chunks = [ChunkStream(s.path.stem, s.cpu, s.path, decoder(s.cpu)) for s in calls.sources]
+    return events([PageStream(s.path.stem, s.cpu, s.path, layout, common) for s in ftrace.sources])
+
+
+def of_programs(calls):
     assert all(source.describe() == {"samples": SAMPLES} for source in calls.sources)
-    assert ftrace.formats == calls.formats
-    expected, found = recorded(ftrace, pages), recorded(calls, chunks)
+    return [ChunkStream(s.path.stem, s.cpu, s.path, decoder(s.cpu)) for s in calls.sources]
+
+
+@pytest.mark.parametrize("everybody", [False, True])
+def test_the_programs_record_what_ftrace_records(tmp_path, job, everybody):
+    with both(tmp_path, job.pid, KIB, everybody) as (ftrace, calls):
+        work(job, ftrace, calls)
+        for source in calls.sources:
+            source.move_last()
+        expected, found = of_ftrace(ftrace), events(of_programs(calls))
     found = {tid: found[tid] for tid in (expected if everybody else found)}
     assert len(expected) == 1 + 4 + 2 * 5
     assert sum(map(len, expected.values())) > 10 * 1000 * 3 * 2
@@ -136,8 +153,78 @@ def test_the_programs_record_what_ftrace_records(tmp_path, job, everybody):
     }
     for tid, its in found.items():
         # Each event has both times before the next one has either.
-        both = [sorted(pair) for pair in zip(times(its), times(expected[tid]), strict=True)]
-        assert all(one[1] <= two[0] for one, two in pairwise(both))
+        pairs = [sorted(pair) for pair in zip(times(its), times(expected[tid]), strict=True)]
+        assert all(one[1] <= two[0] for one, two in pairwise(pairs))
+
+
+def test_a_small_ring_that_is_drained_meanwhile_keeps_or_counts_every_event(tmp_path, job):
+    """The ring wraps hundreds of times."""
+    with both(tmp_path, job.pid, 16) as (ftrace, calls):
+        drain = Drain(calls.sources)
+        drain.start()
+        work(job, ftrace, calls)
+        drain.finish()
+        assert drain.failure is None
+        streams = of_programs(calls)
+        expected, found = of_ftrace(ftrace), events(streams)
+    lost = sum(gap.count for stream in streams for gap in stream.gaps)
+    assert sum(map(len, found.values())) + lost == sum(map(len, expected.values()))
+    assert sum(map(len, found.values())) > 1000
+    for tid, its in found.items():
+        # What is there is the same as ftrace's, in the same order.
+        theirs = iter(without_time(expected[tid]))
+        assert all(event in theirs for event in without_time(its))
+
+
+def test_a_full_ring_wakes_the_drain_and_counts_what_it_has_no_room_for(tmp_path, job):
+    with both(tmp_path, job.pid, 16) as (ftrace, calls):
+        poll = select.poll()
+        for source in calls.sources:
+            poll.register(source.wakes, select.POLLIN)
+        assert poll.poll(0) == []
+        work(job, ftrace, calls)
+        assert poll.poll(0) != []
+        before = [source.stats() for source in calls.sources]
+        for source in calls.sources:
+            source.move_last()
+        streams = of_programs(calls)
+        expected, found = of_ftrace(ftrace), events(streams)
+    kept, lost = sum(map(len, found.values())), sum(one["dropped events"] for one in before)
+    assert kept == sum(one["entries"] for one in before)
+    assert kept + lost == sum(map(len, expected.values()))
+    assert lost == sum(gap.count for stream in streams for gap in stream.gaps) > 0
+
+
+def test_threads_are_left_out_and_forgotten(tmp_path, job):
+    with both(tmp_path, job.pid, KIB) as (_, calls):
+        assert calls.without([job.pid, os.getpid()]) == {os.getpid()}
+        calls.add_pids([os.getpid()])
+        assert calls.without([job.pid, os.getpid()]) == set()
+        with subprocess.Popen(["sleep", "9"]) as child:
+            assert calls.without([child.pid]) == set()
+            child.kill()
+        wait_for(lambda: calls.without([child.pid]) == {child.pid}, "the end of the thread")
+        calls.leave_out([os.getpid()])
+        with subprocess.Popen(["sleep", "9"]) as child:
+            assert calls.without([child.pid]) == {child.pid}
+            child.kill()
+
+
+@pytest.mark.skipif(len(CPUS) < 2, reason="the second ring is that of a second CPU")
+def test_a_ring_that_cannot_be_mapped_is_a_missing_feature_and_leaves_nothing(tmp_path):
+    before = sorted(os.listdir("/proc/self/fd"))
+    kept = resource.getrlimit(resource.RLIMIT_AS)
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    # There is room for the first ring and not for the second one.
+    most = pages * resource.getpagesize() + KIB * 1024 * 7 // 4
+    resource.setrlimit(resource.RLIMIT_AS, (most, kept[1]))
+    try:
+        with pytest.raises(FeatureMissing, match="32768 KiB of a BPF map cannot be mapped"):
+            BpfCalls(tmp_path, KIB, CPUS[:2], everybody=False)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, kept)
+    assert list(tmp_path.iterdir()) == []
+    assert sorted(os.listdir("/proc/self/fd")) == before
 
 
 def times(its):

@@ -1,6 +1,7 @@
 """Records of system calls: their ring, how it is drained, and how they are decoded."""
 
 import mmap
+import os
 import struct
 import threading
 
@@ -31,8 +32,21 @@ class Kernel:
         self.state = np.zeros(STATE // 8, np.uint64)
         self.state[CLAIMED // 8] = self.state[TAKEN // 8] = first
         self.path = tmp_path / "calls.raw"
-        self.ring = CallsRing(1, self.path, self.memory, self.state, -1, lambda: 3)
+        self.ring = self.source()
         self.number = 0
+
+    def source(self):
+        return CallsRing(1, self.path, self.memory, self.state, -1, lambda: 3)
+
+    def successor(self):
+        """Returns the source as it was before the first event: the guardian is forked then."""
+        self.path.rename(self.path.with_suffix(".kept"))
+        made = self.source()
+        made.path.unlink()
+        self.path.with_suffix(".kept").rename(self.path)
+        os.close(made.sink)
+        made.sink = os.open(self.path, os.O_WRONLY)
+        return made
 
     def claim(self, size=ENTRY):
         at = int(self.state[CLAIMED // 8])
@@ -141,7 +155,22 @@ def test_records_without_room_are_counted(kernel):
     assert 200 < len(found) < 300
     (gap,) = timeline.gaps
     assert (gap.cpu, gap.count, gap.cause) == (1, 503 - len(found), "buffer full")
-    assert kernel.ring.stats() == {"read bytes": kernel.ring.written, "missed": 3}
+    assert kernel.ring.stats() == {
+        "read bytes": kernel.ring.written,
+        "missed": 3,
+        "dropped events": gap.count,
+        "entries": 0,
+    }
+
+
+def test_records_that_stay_in_the_ring_are_counted(kernel):
+    kernel.log(30, EXIT, EXIT_ID)
+    kernel.ring.move()
+    kernel.log(400, EXIT, EXIT_ID)
+    assert kernel.ring.stats()["entries"] == 400
+    kernel.claim()
+    kernel.log(5)
+    assert kernel.ring.stats()["entries"] == 400 + 1
 
 
 def test_a_run_is_not_longer_than_what_was_claimed():
@@ -159,9 +188,15 @@ def test_a_successor_takes_no_record_twice(kernel, cleared):
     kernel.memory[cleared : 5 * ENTRY] = kept[cleared:]
     kernel.state[TAKEN // 8] = 0
     kernel.log(2)
-    kernel.ring.take_over()
-    kernel.ring.move_last()
+    take_all(kernel)
     assert kernel.times()[0] == [1, 2, 3, 4, 5, 6, 7]
+
+
+def take_all(kernel):
+    successor = kernel.successor()
+    successor.take_over()
+    successor.move_last()
+    successor.close()
 
 
 def test_a_successor_takes_what_an_incomplete_chunk_lacks(kernel):
@@ -172,8 +207,7 @@ def test_a_successor_takes_what_an_incomplete_chunk_lacks(kernel):
     kernel.state[TAKEN // 8] = 0
     with kernel.path.open("r+b") as file:
         file.truncate(chunks.HEADER.itemsize + 2 * ENTRY)
-    kernel.ring.take_over()
-    kernel.ring.move_last()
+    take_all(kernel)
     assert kernel.times()[0] == [1, 2, 3, 4, 5]
 
 
@@ -181,8 +215,7 @@ def test_losses_are_counted_once_by_recorder_and_successor(kernel):
     kernel.log(500)
     kernel.ring.move_last()
     kernel.log(500)
-    kernel.ring.take_over()
-    kernel.ring.move_last()
+    take_all(kernel)
     found, timeline = kernel.times()
     assert len(found) + sum(gap.count for gap in timeline.gaps) == 1000
     assert len(timeline.gaps) == 2

@@ -105,8 +105,9 @@ class Capture:
         calls_by_bpf = calls_by_bpf and has_calls(probes)
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         if kib is not None:
-            kinds = len({probe.scope for probe in probes}) + calls_by_bpf
-            _require_memory(kib, len(cpus) * kinds)
+            others = without_calls(probes) if calls_by_bpf else probes
+            rings = 1 + max(cpus) if calls_by_bpf else 0
+            _require_memory(kib, len(cpus) * len({probe.scope for probe in others}) + rings)
         sizes = {scope: kib or default_kib(scope, len(cpus), memory) for scope in Scope}
         allow_open_files(4 * _BUFFERS * len(cpus))
         calls = self._programs(raw, sizes, cpus, everybody) if calls_by_bpf else None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -61,6 +62,7 @@ class BpfCalls:
         self._open_fds: list[int] = []
         self._counted: list[int] = []
         """Programs whose misses are lost events."""
+        self._missed_before = 0
         self._maps: list[mmap.mmap] = []
         self._wakers: Wakers | None = None
         size = max(mmap.PAGESIZE, BLOCK, 1 << max(0, (kib << 10).bit_length() - 1))
@@ -75,14 +77,17 @@ class BpfCalls:
                 self._threads[:] = b"\1" * PID_LIMIT
             self._attach()
             for cpu in cpus:
-                ring = map_array(self._memory.rings, size, cpu * size)
-                path = raw / f"calls-{Scope.TARGET.value}-cpu{cpu}.raw"
                 missed = self._missed if cpu == cpus[0] else _none
-                state, waker = self._states[cpu], self._wakers.events[cpu]
-                self.sources.append(CallsRing(cpu, path, ring, state, waker, missed))
+                self.sources.append(self._source(raw, cpu, self._wakers.events[cpu], missed))
         except BaseException:
             self.discard()
             raise
+
+    def _source(self, raw: Path, cpu: int, wakes: int, missed: Callable[[], int]) -> CallsRing:
+        size = self._memory.ring_bytes
+        ring = self._mapped(self._memory.rings, size, cpu * size)
+        path = raw / f"calls-{Scope.TARGET.value}-cpu{cpu}.raw"
+        return CallsRing(cpu, path, ring, self._states[cpu], wakes, missed)
 
     def _arrays(self, size: int, cpus: int, wakers: int) -> Memory:
         threads = self._kept(make_array(PID_LIMIT, 1))
@@ -94,8 +99,8 @@ class BpfCalls:
         self._open_fds.append(fd)
         return fd
 
-    def _mapped(self, fd: int, size: int) -> mmap.mmap:
-        self._maps.append(map_array(fd, size))
+    def _mapped(self, fd: int, size: int, offset: int = 0) -> mmap.mmap:
+        self._maps.append(map_array(fd, size, offset))
         return self._maps[-1]
 
     def _attach(self) -> None:
@@ -119,7 +124,8 @@ class BpfCalls:
         return program
 
     def _missed(self) -> int:
-        return sum(misses(program) for program in self._counted)
+        """Returns the calls since the start that no program ran for: at most so many of targets."""
+        return sum(misses(program) for program in self._counted) - self._missed_before
 
     def set_option(self, option: str, on: bool) -> bool:
         """Returns True only to switch event-fork on: the programs always follow children."""
@@ -145,6 +151,7 @@ class BpfCalls:
 
     def start(self) -> None:
         """Starts to record calls."""
+        self._missed_before += self._missed()
         self._states[:, OPEN // 8] = 1
 
     def stop(self) -> None:
@@ -155,10 +162,11 @@ class BpfCalls:
         """Detaches and unloads the programs. The sources are closed first."""
         for fd in reversed(self._open_fds):
             os.close(fd)
-        self._open_fds = []
+        self._open_fds, self._counted = [], []
         self._states = np.empty((0, STATE // 8), np.uint64)
         for memory in self._maps:
-            memory.close()
+            with contextlib.suppress(BufferError):  # unmapped with the last array that shows it
+                memory.close()
         self._maps = []
         if self._wakers is not None:
             self._wakers.close()
@@ -168,7 +176,7 @@ class BpfCalls:
         """Closes everything and removes the files of the sources."""
         for source in self.sources:
             source.close()
-            source.path.unlink()
+            source.path.unlink(missing_ok=True)
         self.close()
 
 
@@ -179,6 +187,8 @@ def why_not() -> TracerError | None:
             BpfCalls(Path(raw), 0, [min(os.sched_getaffinity(0))], everybody=False).discard()
     except TracerError as error:
         return error
+    except OSError as error:
+        return FeatureMissing(f"no file for them can be made: {error.strerror}", "set TMPDIR")
     return None
 
 

@@ -17,8 +17,9 @@ _HEADER = struct.Struct("=HBBIIIII")
 _TYPE, _MEMBER = 12, 12
 STRUCT, UNION, TYPEDEF = 4, 5, 8
 _TRAILING = np.zeros(32, np.int64)
+"""Bytes after a type's three words, by kind."""
 _TRAILING_EACH = np.zeros(32, np.int64)
-"""Bytes after a type's three words, by kind: once, and for each of its `vlen` parts."""
+"""Bytes after these for each of the type's parts (`vlen`), by kind."""
 for _kind, _bytes in {1: 4, 3: 12, 14: 4, 17: 4}.items():  # INT, ARRAY, VAR, DECL_TAG
     _TRAILING[_kind] = _bytes
 for _kind, _bytes in {4: 12, 5: 12, 6: 8, 13: 8, 15: 12, 19: 12}.items():
@@ -41,7 +42,8 @@ class Types:
         magic, _, _, header, types, types_bytes, strings, strings_bytes = _HEADER.unpack(
             data[: _HEADER.size].ljust(_HEADER.size, b"\0")
         )
-        if magic != _MAGIC or len(data) < _HEADER.size:
+        ends = max(_HEADER.size, header + types + types_bytes, header + strings + strings_bytes)
+        if magic != _MAGIC or len(data) < ends:
             raise FeatureMissing(f"{path} is not BTF of this machine", "use another kernel")
         self._strings = data[header + strings :][:strings_bytes]
         self._words = np.frombuffer(data, "=u4", types_bytes // 4, header + types)
@@ -89,7 +91,10 @@ class Types:
 
 @compiled
 def _starts(words: Any, once: Any, each: Any) -> Any:
-    """Returns the index of each type's first word."""
+    """Returns the index of each type's first word.
+
+    `once` and `each` are the words after a type's first three, by kind: of the type, of each part.
+    """
     starts = np.empty(len(words) // 3, np.int64)
     n = 0
     at = 0

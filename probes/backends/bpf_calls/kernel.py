@@ -121,7 +121,7 @@ def attach_raw(program: int) -> int:
 def misses(program: int) -> int:
     """Returns how often the kernel did not run a program because it already ran on the CPU.
 
-    0 where the kernel does not count it (before Linux 5.12; for tracepoints, before 6.7).
+    0 where the kernel does not count it.
     """
     told = Path(f"/proc/self/fdinfo/{program}").read_text()
     return sum(int(line.split()[1]) for line in told.splitlines() if line.startswith(_MISSES))

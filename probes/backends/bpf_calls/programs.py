@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0
 """The programs that record system calls, and follow the children of the targets' threads.
 
-Four programs: `sys_enter` and `sys_exit` write a record to the ring of their CPU if a byte of the
-table of threads says that the thread is followed. `sched_process_fork` marks the child of such a
-thread, `sched_process_free` unmarks a thread that ended.
+Four programs: those of `sys_enter` and `sys_exit` write a record to the ring of their CPU if a byte
+of the table of threads says that the thread is followed. That of `sched_process_fork` marks the
+child of such a thread, that of `sched_process_free` unmarks a thread that ended. A recording of
+everybody needs no marks of children, so it has only the first two. As with ftrace, a thread can end
+after its number has gone to a new one: the new one is then unmarked.
 
-A program claims room by an atomic exchange, reads the time, writes the record, and writes its first
-word last. So no record is older than its claim, and a record that another one interrupts is
-complete only when its own program has written it.
+A program claims room by an atomic compare-and-exchange, reads the time, writes the record, and
+writes its first word last. So no record is older than its claim, and a record that another one
+interrupts is complete only when its own program has written it. If another program claimed the same
+room in between, the record counts as lost.
 """
 
 from __future__ import annotations
@@ -71,7 +74,7 @@ class Memory(NamedTuple):
     states: int
     rings: int
     cpus: int
-    """CPUs that have a ring: those of lower numbers."""
+    """CPUs of lower numbers have a ring. The drain reads those of the recorded CPUs."""
     ring_bytes: int
     """Size of a ring, a power of two of blocks."""
     wakers: int
@@ -81,8 +84,11 @@ class Memory(NamedTuple):
 
 
 def registers(types: Types) -> Registers:
-    """Returns the places of a system call's registers, as the kernel's own
-    `syscall_get_arguments` reads them. Raises FeatureMissing for other machines."""
+    """Returns the places of a system call's registers, as in the kernel's `syscall_get_arguments`.
+
+    That function reads other registers for 32-bit calls on x86-64, whose arguments no table has.
+    Raises FeatureMissing for other machines.
+    """
 
     def at(member: str) -> int:
         return types.offset("pt_regs", member)

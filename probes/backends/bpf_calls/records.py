@@ -4,8 +4,8 @@ A record is the thread (u32), the event's id (u16), the record's length in bytes
 (u64 ns), then the fields of the event after its common ones, as its format file describes them.
 The time takes the place of the common fields, so the payload begins there.
 
-A record lies within one block of the ring. The rest of a block that is too short for any record
-is 0, and so is a record's first word until the record is complete.
+A record lies within one block of the ring. The rest of a block that is too short for an entry stays
+0, and a record's first word is 0 until the record is complete.
 """
 
 from __future__ import annotations
@@ -83,3 +83,19 @@ def end_of_complete(words: Any, begin: int, end: int) -> Any:
             return at
         at += max(8, np.int64(head >> np.uint64(48)))
     return min(at, end)
+
+
+@compiled
+def complete_records(words: Any, begin: int, end: int) -> Any:
+    """Returns the number of records between two positions. All of them are complete."""
+    size = len(words) * 8
+    n = 0
+    at: Any = begin
+    while at < end:
+        left = BLOCK - at % BLOCK
+        if left < ENTRY:
+            at += left
+            continue
+        at += max(8, np.int64(words[at % size // 8] >> np.uint64(48)))
+        n += 1
+    return n

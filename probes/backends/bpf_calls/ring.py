@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,13 +14,18 @@ import numpy as np
 
 from tracer.probes.backends import chunks
 from tracer.probes.backends.bpf_calls.programs import CLAIMED, LOST, TAKEN
-from tracer.probes.backends.bpf_calls.records import BLOCK, SAMPLES, end_of_complete
+from tracer.probes.backends.bpf_calls.records import (
+    BLOCK,
+    SAMPLES,
+    complete_records,
+    end_of_complete,
+)
 from tracer.probes.backends.drain import new_file, write_all
 
 _LOOK_NS = 50_000_000
 """Interval in ns between reads of the count of lost records: the time resolution of losses."""
 _PATIENCE_NS = 100_000_000
-"""Time in ns in which a program certainly completes its record."""
+"""Time in ns for which the end of a recording awaits a record that is being written."""
 _MOST_BYTES = 8 << 20
 """Most bytes of a chunk, whole blocks."""
 assert _MOST_BYTES % BLOCK == 0
@@ -41,7 +47,7 @@ class CallsRing:
         wakes: int,
         missed: Callable[[], int],
     ) -> None:
-        """Makes the file. `ring` is mapped for this source alone, which closes it.
+        """Makes the file. `ring` is mapped for this source alone, which does not close it.
 
         `state` are the words (u64) of the CPU's state. `wakes` is an fd that becomes readable as
         the ring fills; the source does not close it. `missed` returns the events so far that the
@@ -51,15 +57,16 @@ class CallsRing:
         self.path = path
         self.wakes = wakes
         self.written = 0
-        self.sink = new_file(path)
-        self._memory = ring
         self._bytes = np.frombuffer(ring, np.uint8)
         self._words = self._bytes.view(np.uint64)
         self._state = state
         self._missed = missed
         self._lost_before = 0
         self._looked = self._start = time.monotonic_ns()
+        self._order = threading.Lock()
+        self._order.acquire()
         end_of_complete(self._words, 0, 0)  # compiles it before the recording
+        self.sink = new_file(path)
 
     @property
     def capacity(self) -> int:
@@ -103,6 +110,10 @@ class CallsRing:
     def _give_back(self, begin: int, end: int) -> None:
         for part in self._parts(begin, end):
             part.fill(0)
+        # No program may see the new end before the zeros: a release and an acquisition of a lock
+        # keep the order of stores on every machine.
+        self._order.release()
+        self._order.acquire()
         self._state[TAKEN // 8] = end
 
     def _note_losses(self, now: int) -> None:
@@ -146,13 +157,24 @@ class CallsRing:
         return {"samples": SAMPLES}
 
     def stats(self) -> dict[str, int]:
-        """Returns counters for the manifest. The file has the losses of the ring, with times."""
-        return {"read bytes": self.written, "missed": self._missed()}
+        """Returns counters for the manifest.
+
+        `dropped events` are all records that found no room: the file has them, too, with times,
+        unless the drain ended early. `entries` are records left in the ring. Those behind an
+        incomplete one cannot be counted: they and it are one.
+        """
+        begin, claimed = self._word(TAKEN), self._word(CLAIMED)
+        end = end_of_complete(self._words, begin, claimed)
+        return {
+            "read bytes": self.written,
+            "missed": self._missed(),
+            "dropped events": self._word(LOST),
+            "entries": complete_records(self._words, begin, end) + (end < claimed),
+        }
 
     def close(self) -> None:
-        """Closes the file and the ring's mapping. It may be called more than once."""
+        """Closes the file. It may be called more than once."""
         if self.sink >= 0:
             os.close(self.sink)
             self.sink = -1
             del self._bytes, self._words, self._state
-            self._memory.close()

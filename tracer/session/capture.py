@@ -292,8 +292,10 @@ class Capture:
         return self._stats()
 
     def _let_no_more_in(self) -> None:
-        for instance in self._filters.values():
-            instance.stop()
+        # The forks of threads are in scope `machine`: it ends last, so that all threads are known.
+        for scope in (Scope.TARGET, Scope.MACHINE):
+            if scope in self._filters:
+                self._filters[scope].stop()
         if self.faults is not None:
             self.faults.stop()
 

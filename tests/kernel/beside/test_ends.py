@@ -192,7 +192,8 @@ def test_an_existing_trace_is_replaced_only_by_force(tracer, tmp_path):
     assert (tmp_path / "x.trace/manifest.json").read_bytes() != before
 
 
-def test_threads_that_come_and_go_while_it_attaches(tracer, tmp_path):
+@pytest.mark.parametrize("backend", ["auto", "ftrace", "ebpf", "perf"])
+def test_threads_that_come_and_go_as_it_attaches_and_ends_are_known(tracer, tmp_path, backend):
     source = (
         "import threading, time\n"
         "def work(): time.sleep(0.001)\n"
@@ -203,7 +204,8 @@ def test_threads_that_come_and_go_while_it_attaches(tracer, tmp_path):
     )
     with subprocess.Popen([sys.executable, "-c", source]) as process:
         try:
-            tracer("record", *CALLS, "-o", "x.trace", "-d", "0.3", "-p", process.pid)
+            options = (*CALLS, "--backend", backend, "-o", "x.trace", "-d", "0.3")
+            tracer("record", *options, "-p", process.pid)
         finally:
             process.kill()
     with Trace(tmp_path / "x.trace") as trace:

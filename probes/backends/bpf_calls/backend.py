@@ -38,7 +38,7 @@ ENTER, EXIT = "raw_syscalls:sys_enter", "raw_syscalls:sys_exit"
 EVENTS = (ENTER, EXIT)
 _FIELDS = {ENTER: {"id": (8, 8), "args": (16, 48)}, EXIT: {"id": (8, 8), "ret": (16, 8)}}
 """Offsets and sizes of the events' fields, as the programs write them."""
-_FORK, _FREE = "sched_process_fork", "sched_process_free"
+_FORK, _EXIT, _EXEC = "sched_process_fork", "sched_process_exit", "sched_process_exec"
 
 
 class BpfCalls:
@@ -111,7 +111,8 @@ class BpfCalls:
         memory = self._memory
         if not self._everybody:
             self._load(types, _FORK, programs.fork(memory.threads, tid_at))
-            self._load(types, _FREE, programs.free(memory.threads, tid_at))
+            self._load(types, _EXIT, programs.ended(memory.threads, tid_at))
+            self._load(types, _EXEC, programs.executed(memory.threads, tid_at))
         self._counted = [
             self._load(types, "sys_exit", programs.exit_(memory, number[EXIT], its)),
             self._load(types, "sys_enter", programs.entry(memory, number[ENTER], its)),

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0
 """The programs that record system calls, and follow the children of the targets' threads.
 
-Four programs: those of `sys_enter` and `sys_exit` write a record to the ring of their CPU if a byte
-of the table of threads says that the thread is followed. That of `sched_process_fork` marks the
-child of such a thread, that of `sched_process_free` unmarks a thread that ended. A recording of
-everybody needs no marks of children, so it has only the first two. As with ftrace, a thread can end
-after its number has gone to a new one: the new one is then unmarked.
+The programs of `sys_enter` and `sys_exit` write a record to the ring of their CPU if a byte of the
+table of threads says that the thread is followed. That of `sched_process_fork` marks the child of
+such a thread, that of `sched_process_exit` unmarks a thread that ends: it makes no more calls. A
+thread that calls execve goes on under the number of its process, whose first thread has ended, so
+the program of `sched_process_exec` marks that number. A recording of everybody has only the first
+two programs.
 
 A program claims room by an atomic compare-and-exchange, reads the time, writes the record, and
 writes its first word last. So no record is older than its claim, and a record that another one
@@ -146,11 +147,27 @@ def fork(threads: int, tid_at: int) -> bytes:
     return _ended(code)
 
 
-def free(threads: int, tid_at: int) -> bytes:
-    """Returns the program of `sched_process_free`, whose argument is the thread."""
+def ended(threads: int, tid_at: int) -> bytes:
+    """Returns the program of `sched_process_exit`, whose first argument is the thread."""
     code = Code()
     code.move(R6, R1)
     _mark(code, threads, R6, 0, tid_at, 0)
+    return _ended(code)
+
+
+def executed(threads: int, tid_at: int) -> bytes:
+    """Returns the program of `sched_process_exec`, whose first arguments are (thread, its number
+    before)."""
+    code = Code()
+    code.move(R6, R1)
+    code.load(R7, R6, _WORD)
+    code.low_half(R7, R7)
+    _find(code, threads, R7)
+    code.load(R2, R1, 0, 1)
+    code.jump_if(R2, EQUAL, 0, "end")
+    code.set_small(R2, 0)
+    code.store(R1, 0, R2, 1)
+    _mark(code, threads, R6, 0, tid_at, 1)
     return _ended(code)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tracer.probes.backends import chunks
 from tracer.probes.backends.bpf_calls.programs import CLAIMED, LOST, STATE, TAKEN
-from tracer.probes.backends.bpf_calls.records import BLOCK, decoder, end_of_complete
+from tracer.probes.backends.bpf_calls.records import BLOCK, complete_records, decoder
 from tracer.probes.backends.bpf_calls.ring import CallsRing
 from tracer.probes.backends.chunks import ChunkStream
 from tracer.probes.backends.timeline import Timeline
@@ -175,8 +175,9 @@ def test_records_that_stay_in_the_ring_are_counted(kernel):
 
 def test_a_run_is_not_longer_than_what_was_claimed():
     words = np.frombuffer(record(1, 7) * 2 + bytes(SIZE - 2 * ENTRY), np.uint64)
-    assert end_of_complete(words, 0, ENTRY) == ENTRY
-    assert end_of_complete(words, 9 * SIZE, 9 * SIZE + 2 * ENTRY) == 9 * SIZE + 2 * ENTRY
+    assert complete_records(words, 0, ENTRY) == (ENTRY, 1)
+    end = 9 * SIZE + 2 * ENTRY
+    assert complete_records(words, 9 * SIZE, end) == (end, 2)
 
 
 @pytest.mark.parametrize("cleared", [0, 8, 5 * ENTRY])

@@ -66,28 +66,11 @@ def _decode(words: Any, ts: Any, kind: Any, tid: Any, offset: Any, length: Any) 
 
 
 @compiled
-def end_of_complete(words: Any, begin: int, end: int) -> Any:
-    """Returns the end of the run of complete records that starts at `begin`.
+def complete_records(words: Any, begin: int, end: int) -> Any:
+    """Returns (end, number) of the run of complete records that starts at `begin`.
 
     Positions are in bytes. They count all bytes that the ring has held, so they never wrap.
     """
-    size = len(words) * 8
-    at: Any = begin
-    while at < end:
-        left = BLOCK - at % BLOCK
-        if left < ENTRY:
-            at += left
-            continue
-        head = words[at % size // 8]
-        if head == 0:
-            return at
-        at += max(8, np.int64(head >> np.uint64(48)))
-    return min(at, end)
-
-
-@compiled
-def complete_records(words: Any, begin: int, end: int) -> Any:
-    """Returns the number of records between two positions. All of them are complete."""
     size = len(words) * 8
     n = 0
     at: Any = begin
@@ -96,6 +79,9 @@ def complete_records(words: Any, begin: int, end: int) -> Any:
         if left < ENTRY:
             at += left
             continue
-        at += max(8, np.int64(words[at % size // 8] >> np.uint64(48)))
+        head = words[at % size // 8]
+        if head == 0:
+            return at, n
+        at += max(8, np.int64(head >> np.uint64(48)))
         n += 1
-    return n
+    return min(at, end), n

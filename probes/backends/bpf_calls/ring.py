@@ -18,7 +18,6 @@ from tracer.probes.backends.bpf_calls.records import (
     BLOCK,
     SAMPLES,
     complete_records,
-    end_of_complete,
 )
 from tracer.probes.backends.drain import new_file, write_all
 
@@ -65,7 +64,7 @@ class CallsRing:
         self._looked = self._start = time.monotonic_ns()
         self._order = threading.Lock()
         self._order.acquire()
-        end_of_complete(self._words, 0, 0)  # compiles it before the recording
+        complete_records(self._words, 0, 0)  # compiles it before the recording
         self.sink = new_file(path)
 
     @property
@@ -78,7 +77,7 @@ class CallsRing:
         now = time.monotonic_ns()
         begin, claimed = self._word(TAKEN), self._word(CLAIMED)
         limit = min(claimed, (begin + _MOST_BYTES) // BLOCK * BLOCK)
-        end = end_of_complete(self._words, begin, limit) if limit > begin else begin
+        end = complete_records(self._words, begin, limit)[0] if limit > begin else begin
         if end > begin:
             head = chunks.header(chunks.DATA, self.cpu, end - begin, self._start, now, begin)
             write_all(self.sink, head)
@@ -164,12 +163,12 @@ class CallsRing:
         incomplete one cannot be counted: they and it are one.
         """
         begin, claimed = self._word(TAKEN), self._word(CLAIMED)
-        end = end_of_complete(self._words, begin, claimed)
+        end, complete = complete_records(self._words, begin, claimed)
         return {
             "read bytes": self.written,
             "missed": self._missed(),
             "dropped events": self._word(LOST),
-            "entries": complete_records(self._words, begin, end) + (end < claimed),
+            "entries": complete + (end < claimed),
         }
 
     def close(self) -> None:

@@ -129,7 +129,7 @@ class Tracer:
             for instance in instances
             for file in (instance / "set_event_pid", instance / "set_event_notrace_pid")
         ]
-        if not self._events:  # of the other backends
+        if not self._events:
             raise SystemExit("its events are not in tracefs: only ftrace events can be switched")
         self.off()
 

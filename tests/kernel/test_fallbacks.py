@@ -30,7 +30,8 @@ def test_programs_of_our_own_record_system_calls(hidden, tmp_path):
     assert facts["backend"] == "ftrace"
     assert facts["backend_why"].endswith("; system calls by BPF programs of our own")
     streams = {stream["file"] for stream in facts["capture"]["streams"] if "samples" in stream}
-    assert calls_files(tmp_path / "x.trace") == {f for f in streams if f.startswith("calls-")}
+    found = calls_files(tmp_path / "x.trace")
+    assert found == {file for file in streams if file.startswith("calls-")} != set()
     assert facts["tables"]["syscalls"]["rows"] > 0
 
 

@@ -9,5 +9,7 @@ instructions.py  instructions, written by name
 programs.py      the programs; GPL-2.0, which the kernel's helpers require
 ring.py          one CPU's ring, and its source for the drain
 records.py       the layout and the decoder of the records
+wake.py          how a program wakes the drain
 backend.py       loads and attaches the programs of a recording
+beside.py        another backend beside them, which records all other events
 """

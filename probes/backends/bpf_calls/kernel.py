@@ -19,8 +19,8 @@ from tracer.probes.kernel import system_call
 _MAP_CREATE, _MAP_UPDATE, _PROG_LOAD, _RAW_TRACEPOINT_OPEN = 0, 2, 5, 17
 _ARRAY, _PERF_EVENT_ARRAY = 2, 4
 _MMAPABLE = 1 << 10
-TRACEPOINT, TRACING = 5, 26
-"""Types of programs: enum bpf_prog_type."""
+TRACING = 26
+"""BPF_PROG_TYPE_TRACING of enum bpf_prog_type."""
 RAW_TRACEPOINT = 23
 """BPF_TRACE_RAW_TP of enum bpf_attach_type."""
 _LICENSE = b"GPL"
@@ -121,7 +121,7 @@ def attach_raw(program: int) -> int:
 def misses(program: int) -> int:
     """Returns how often the kernel did not run a program because it already ran on the CPU.
 
-    0 where the kernel does not count it.
+    0 where the kernel does not count it: for programs of perf's tracepoints, before Linux 6.7.
     """
     told = Path(f"/proc/self/fdinfo/{program}").read_text()
     return sum(int(line.split()[1]) for line in told.splitlines() if line.startswith(_MISSES))

@@ -18,6 +18,7 @@ import numpy as np
 
 from tracer.probes.backends import event_format
 from tracer.probes.backends.backend import available
+from tracer.probes.backends.bpf_calls.kernel import misses
 from tracer.probes.backends.ebpf import summary
 from tracer.probes.backends.ebpf.library import bcc
 from tracer.probes.backends.ebpf.ring import BpfRing
@@ -37,7 +38,6 @@ _OF_THE_HEADERS = ("-fms-extensions", "-Wno-microsoft")
 their structs have others as members without a name."""
 _STATE_BYTES = 8
 """Size of `prev_state`: a long."""
-_MISSES = "recursion_misses:"
 _VERIFIED = "processed "
 _COMPLAINTS = ("error", "unable", "denied", "not permitted")
 _SEE_DOCTOR = (
@@ -217,7 +217,7 @@ class Programs:
     def _missed(self, scope: Scope) -> int:
         """Returns the events of a scope, so far, that the kernel ran no program for."""
         return sum(
-            _misses(self._bpf.load_func(function, self._bpf.TRACEPOINT).fd)
+            misses(self._bpf.load_func(function, self._bpf.TRACEPOINT).fd)
             for function, its in self._scopes.items()
             if its is scope
         )
@@ -270,15 +270,6 @@ def _bytes_needed(event: Event, parsed: EventFormat) -> int:
         # The kernel stores texts after all fixed fields.
         end = max(f.offset + f.size for f in parsed.fields.values()) + event.text_bytes
     return max(8, (end + 7) // 8 * 8)
-
-
-def _misses(program: int) -> int:
-    """Returns how often the kernel did not run a program because another one ran on the CPU.
-
-    0 before Linux 6.7, which does not count it for tracepoints.
-    """
-    told = Path(f"/proc/self/fdinfo/{program}").read_text()
-    return sum(int(line.split()[1]) for line in told.splitlines() if line.startswith(_MISSES))
 
 
 def _load(text: str, flags: list[str], mend: str = _SEE_DOCTOR) -> Any:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tracer.probes.backends import py_spy
-from tracer.probes.backends.bpf_calls.backend import why_not as why_no_programs
 from tracer.probes.backends.choice import (
     AUTO,
     BACKENDS,
@@ -24,6 +23,7 @@ from tracer.probes.backends.choice import (
 )
 from tracer.probes.backends.ebpf import library
 from tracer.probes.backends.ebpf.programs import try_to_load
+from tracer.probes.backends.own_bpf.backend import why_not as why_no_programs
 from tracer.probes.backends.perf_events.attributes import DUMMY, open_event
 from tracer.probes.catalogue import PROBES
 from tracer.probes.cpu import why_no_duckdb
@@ -74,7 +74,7 @@ def check() -> list[Finding]:
         _user(able),
         _tracefs(),
         *backends.values(),
-        _calls(),
+        _programs(),
         _recording(),
         *rights.values(),
     ]
@@ -169,10 +169,10 @@ def _ebpf_refused() -> TracerError | None:
     return None
 
 
-def _calls() -> Finding:
-    error = why_no_programs()
+def _programs() -> Finding:
+    error = why_no_programs(PROBES.values())
     return Finding(
-        "system calls",
+        "calls and faults",
         error is None,
         "BPF programs of our own can record them" if error is None else error.what,
         "recording them at half the cost",

@@ -21,7 +21,7 @@ from typing import Protocol
 
 import psutil
 
-from tracer.probes.backends.bpf_calls.kernel import attach_raw
+from tracer.probes.backends.own_bpf.kernel import attach_raw
 from tracer.probes.backends.perf_events.attributes import DISABLE, ENABLE
 from tracer.probes.catalogue import PROBES
 from tracer.probes.kernel import tracefs
@@ -32,7 +32,7 @@ _MAIN = "from tracer.cli.main import main; main()"
 TRACER = [sys.executable, "-c", _MAIN]
 _LETS_ATTACH = """
 import os
-from tracer.probes.backends.bpf_calls import backend
+from tracer.probes.backends.own_bpf import backend
 backend.attach_raw = lambda program: os.eventfd(0)
 """
 """The recorder loads its programs for system calls, and the benchmark attaches them instead: no

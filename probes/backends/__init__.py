@@ -7,7 +7,8 @@ chunks.py         the file format of perf and BPF rings
 event_format.py   the fields of an event, parsed from its format file
 timeline.py       the events of all files in time order, in batches of bounded size
 ftrace/           the kernel's own tracer: the lowest cost per event
-ebpf/             BPF programs: events are filtered, or only counted, in the kernel
+own_bpf/          BPF programs of our own for system calls and page faults, beside ftrace or ebpf
+ebpf/             BPF programs by bcc: events are filtered, or only counted, in the kernel
 perf_events/      minor and major faults, and mappings, for ftrace and ebpf
 perf_tools/       the perf command: counters, and call graphs of events
 """

@@ -19,8 +19,8 @@ BACKENDS = (FTRACE, EBPF, PERF)
 NONE = "none"
 AUTO = "auto"
 ABOUT = {
-    AUTO: "the first of these that this machine allows, ftrace with BPF programs for system calls",
-    FTRACE: "alone, the cheapest but for system calls",
+    AUTO: "the first of these that works; beside ftrace, BPF programs record calls and faults",
+    FTRACE: "alone, the cheapest but for these",
     EBPF: "filters in the kernel",
     PERF: "needs the fewest rights",
     NONE: "no kernel events, only marks and samples; needs no rights",
@@ -35,8 +35,9 @@ class Choice:
 
     backend: str
     why: str
-    calls_by_bpf: bool = False
-    """True if BPF programs of our own record the system calls, where the kernel allows them."""
+    own_programs: bool = False
+    """True if BPF programs of our own record system calls and page faults, where the kernel allows
+    them."""
 
 
 def choose(wanted: str) -> Choice:
@@ -49,7 +50,7 @@ def choose(wanted: str) -> Choice:
         raise UsageError(f"there is no backend {wanted!r}", f"choose from {', '.join(ABOUT)}")
     if wanted != AUTO:
         _check(wanted)
-        return Choice(wanted, "asked for", calls_by_bpf=wanted == EBPF)
+        return Choice(wanted, "asked for", own_programs=wanted == EBPF)
     refusals: list[TracerError] = []
     for backend, why in _PREFERENCE:
         try:
@@ -62,7 +63,7 @@ def choose(wanted: str) -> Choice:
                 f"{refused} cannot be used: {error.what}"
                 for (refused, _), error in zip(_PREFERENCE, refusals, strict=False)
             )
-        return Choice(backend, why, calls_by_bpf=backend in (FTRACE, EBPF))
+        return Choice(backend, why, own_programs=backend in (FTRACE, EBPF))
     # Most machines would use the first backend, so its remedy is the simplest to apply.
     raise refusals[0]
 

@@ -82,8 +82,8 @@ def unable(tmp_path):
 
 @pytest.fixture
 def backend():
-    """The cheapest backend; a module with a fixture of the same name tries others."""
-    return "ftrace"
+    """The default: ftrace with programs. A module with a fixture of the same name tries others."""
+    return "auto"
 
 
 @pytest.fixture

@@ -19,35 +19,37 @@ def test_ftrace_records_without_all_that_it_does_not_need(hidden, tmp_path):
     assert facts["tables"]["syscalls"]["rows"] > 0
 
 
-def calls_files(folder):
-    return {path.name for path in folder.glob("raw/calls-*")}
+def program_files(folder):
+    return {path.name for path in folder.glob("raw/programs-*")}
 
 
-def test_programs_of_our_own_record_system_calls(hidden, tmp_path):
+def test_programs_of_our_own_record_calls_and_faults(hidden, tmp_path):
     ran = hidden([], "record", *CALLS)
     assert ran.status == 0, ran.err
     facts = json.loads((tmp_path / "x.trace/manifest.json").read_text())
     assert facts["backend"] == "ftrace"
-    assert facts["backend_why"].endswith("; system calls by BPF programs of our own")
+    assert facts["backend_why"].endswith(
+        "; system calls and page faults by BPF programs of our own"
+    )
     streams = {stream["file"] for stream in facts["capture"]["streams"] if "samples" in stream}
-    found = calls_files(tmp_path / "x.trace")
-    assert found == {file for file in streams if file.startswith("calls-")} != set()
+    found = program_files(tmp_path / "x.trace")
+    assert found == {file for file in streams if file.startswith("programs-")} != set()
     assert facts["tables"]["syscalls"]["rows"] > 0
 
 
 @pytest.mark.parametrize("backend", ["auto", "ebpf"])
-def test_without_the_kernels_types_the_backend_records_system_calls(hidden, tmp_path, backend):
+def test_without_the_kernels_types_the_backend_records_calls_and_faults(hidden, tmp_path, backend):
     ran = hidden([NO_BTF], "doctor", "--json")
     assert ran.status == 0
-    found = checks(ran)["system calls"]
+    found = checks(ran)["calls and faults"]
     assert not found["ok"]
     assert "vmlinux cannot be read" in found["found"]
     ran = hidden([NO_BTF], "record", "--backend", backend, *CALLS)
     assert ran.status == 0, ran.err
     facts = json.loads((tmp_path / "x.trace/manifest.json").read_text())
-    assert "no BPF programs for system calls: " in facts["backend_why"]
+    assert "no BPF programs of our own: " in facts["backend_why"]
     assert "vmlinux cannot be read" in facts["backend_why"]
-    assert not calls_files(tmp_path / "x.trace")
+    assert not program_files(tmp_path / "x.trace")
     assert facts["tables"]["syscalls"]["rows"] > 0
 
 

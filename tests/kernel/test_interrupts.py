@@ -120,7 +120,7 @@ def test_programs_that_did_not_run_are_losses(hidden, load, tmp_path, logged):
     """Without ftrace, BPF programs record interrupts, and none runs while another one does.
 
     An ftrace instance of the test's own tells which interrupts came during the load's calls. The
-    programs of `bpf_calls` do not hinder others: without BTF, those of bcc record the calls.
+    programs of `own_bpf` do not hinder others: without BTF, those of bcc record the calls.
     """
     command = ("record", "--backend", "ebpf", "-e", "default,sched", "-o", "x.trace")
     ran = hidden([READ_ONLY, NO_BTF], *command, "--", *load(f"WRITES = {FEWER}\n{LOAD}"))

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.support.backends import every_backend
+from tests.support.backends import every_backend_of_calls
 from tests.support.file_systems import FileSystems
 from tests.support.loads import PYTHON, program
 from tests.support.losses import losses
@@ -173,7 +173,7 @@ def recorded(record_loads, tmp_path_factory, backend):
         yield recorded
 
 
-@every_backend
+@every_backend_of_calls
 def test_minor_and_major_faults_with_their_files(recorded):
     path = str(recorded.files.read)
     major = recorded.rows(
@@ -198,7 +198,7 @@ def test_minor_and_major_faults_with_their_files(recorded):
     assert reads == [("mmap_subscript", module, MAJOR)]
 
 
-@every_backend
+@every_backend_of_calls
 def test_every_successful_fault_has_its_kind_and_its_file(recorded):
     unknown, every, without_file, without_instruction = recorded.rows(
         "SELECT count(*) FILTER (kind = 'unknown'), count(*), "
@@ -213,7 +213,7 @@ def test_every_successful_fault_has_its_kind_and_its_file(recorded):
     assert without_instruction == 0
 
 
-@every_backend
+@every_backend_of_calls
 def test_the_numbers_of_minor_and_major_faults_equal_perfs(recorded):
     """perf counts inside our recording the very faults that we record."""
     theirs = {}
@@ -246,7 +246,7 @@ def kinds_of_shared(rows, recorded):
     ]
 
 
-@every_backend
+@every_backend_of_calls
 def test_writes_to_shared_memory_are_major_only_if_the_kernel_s_word_can_be_taken(recorded):
     retried = recorded.trace.manifest["kernel"]["retries_are_major"]
     assert kinds_of_shared(recorded.rows, recorded) == [
@@ -271,7 +271,7 @@ def test_no_write_to_shared_memory_is_major_where_retries_are(recorded, tmp_path
         assert trace.rows(majors) == [(MAJOR,)]
 
 
-@every_backend
+@every_backend_of_calls
 def test_a_child_inherits_its_parents_mappings(recorded):
     found = recorded.rows(
         "SELECT p.ppid, access, count(*), count(DISTINCT p.pid) FROM page_faults f "
@@ -281,7 +281,7 @@ def test_a_child_inherits_its_parents_mappings(recorded):
     assert found == [(recorded.pid("inherited"), "write", 7 * 23, 7)]
 
 
-@every_backend
+@every_backend_of_calls
 def test_mappings_outlive_the_first_thread(recorded):
     found = recorded.rows(
         "SELECT file, count(*) FROM page_faults WHERE access = 'write' AND pid = ? AND tid != pid "
@@ -293,7 +293,7 @@ def test_mappings_outlive_the_first_thread(recorded):
     assert None not in dict(found)
 
 
-@every_backend
+@every_backend_of_calls
 def test_a_running_process_and_what_it_maps_later(recorded):
     """Mappings from before the recording are known, and so are those made during it."""
     before, later = str(recorded.files.before), str(recorded.files.later)
@@ -306,7 +306,7 @@ def test_a_running_process_and_what_it_maps_later(recorded):
     assert dict(found) == {before: 31, later: 29 + 23}
 
 
-@every_backend
+@every_backend_of_calls
 def test_a_fault_that_kills_is_neither_minor_nor_major(recorded):
     found = recorded.rows(
         "SELECT kind, access, count(*) FROM page_faults WHERE kind = 'unknown' AND \"user\" "
@@ -316,7 +316,7 @@ def test_a_fault_that_kills_is_neither_minor_nor_major(recorded):
     assert found == [("unknown", "read", 7), ("unknown", "write", 16)]
 
 
-@every_backend
+@every_backend_of_calls
 def test_faults_within_faults_do_not_hide_a_kind(record, load, tmp_path):
     """Whoever reads the user's stack at each fault makes more of them, which fail."""
     source = SOURCE.format(minor=101, major=23, path=tmp_path / "f")

@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from tracer.probes.backends.bpf_calls.btf import STRUCT, TYPEDEF, Types
+from tracer.probes.backends.own_bpf.btf import STRUCT, TYPEDEF, Types
 from tracer.probes.errors import FeatureMissing
 
 INT, PTR, ARRAY, UNION, ENUM, FWD, FUNC, FUNC_PROTO, VAR, DATASEC, DECL_TAG, ENUM64 = (

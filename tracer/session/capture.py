@@ -14,14 +14,14 @@ from pathlib import Path
 import psutil
 
 from tracer.probes.backends.backend import Backend, NoEvents, Together
-from tracer.probes.backends.bpf_calls.backend import BpfCalls
-from tracer.probes.backends.bpf_calls.beside import BesideCalls, has_calls, without_calls
 from tracer.probes.backends.choice import EBPF, FTRACE, NONE, PERF
 from tracer.probes.backends.drain import Drain, Source
 from tracer.probes.backends.ebpf.backend import EbpfBackend
 from tracer.probes.backends.ebpf.programs import Programs
 from tracer.probes.backends.ftrace.backend import FtraceBackend
 from tracer.probes.backends.ftrace.instance import ours, remove
+from tracer.probes.backends.own_bpf.backend import OwnPrograms, recordable
+from tracer.probes.backends.own_bpf.beside import BesideOwn
 from tracer.probes.backends.perf_events.backend import PerfBackend
 from tracer.probes.backends.perf_events.rings import FaultRings
 from tracer.probes.backends.uprobes import events
@@ -42,11 +42,11 @@ _KIB_TARGET = 16 << 10
 _KIB_MACHINE = 8 << 10
 _KIB_FAULTS = 4 << 10
 _BUFFERS = len(Scope) + 2
-"""Most buffers of a CPU: one of each scope, those of faults and of system calls."""
+"""Most buffers of a CPU: one of each scope, those of faults and of programs."""
 _MEMORY_SHARE = 16
 """Divisor of memory: ring buffers take at most 1/16 of memory by default."""
 _LARGE_BUFFERS = len(Scope) + 1
-"""Buffers of a CPU of the size of a scope: one of each scope, and one of system calls."""
+"""Buffers of a CPU of the size of a scope: one of each scope, and that of programs."""
 _SETTLE_ROUNDS = 20
 
 
@@ -82,13 +82,14 @@ class Capture:
         everybody: bool = False,
         summed_up: Collection[str] = (),
         libraries: Mapping[str, Collection[int]] | None = None,
-        calls_by_bpf: bool = False,
+        own_programs: bool = False,
     ) -> None:
         """Enables the events of `probes` without recording any yet.
 
         BPF programs count the events of the probes in `summed_up` instead of recording them.
-        `libraries` are files to probe with uprobes, by probe. With `calls_by_bpf`, BPF programs
-        record the system calls, if the kernel allows them (`no_programs`).
+        `libraries` are files to probe with uprobes, by probe. With `own_programs`, BPF programs
+        of our own record the targets' system calls and page faults, if the kernel allows them
+        (`no_programs`).
         """
         self.name = backend
         self.programs: Programs | None = None
@@ -96,31 +97,31 @@ class Capture:
         self.uprobes: Uprobes | None = None
         self.drain: Drain | None = None
         self.no_programs: TracerError | None = None
-        """The reason for which the backend records the system calls, though programs should."""
+        """The reason for which the backend records all events, though programs should some."""
         self._guardian: Guardian | None = None
         self._everybody = False
         self._left_out: list[int] = []
         # Makers are not followed in a summary: their share could not be subtracted later.
         self.follows_makers = not summed_up
-        calls_by_bpf = calls_by_bpf and has_calls(probes)
+        its = recordable(probes) if own_programs else []
+        others = [probe for probe in probes if probe not in its]
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         if kib is not None:
-            others = without_calls(probes) if calls_by_bpf else probes
-            rings = 1 + max(cpus) if calls_by_bpf else 0
+            rings = 1 + max(cpus) if its else 0
             _require_memory(kib, len(cpus) * len({probe.scope for probe in others}) + rings)
         sizes = {scope: kib or default_kib(scope, len(cpus), memory) for scope in Scope}
         allow_open_files(4 * _BUFFERS * len(cpus))
-        calls = self._programs(raw, sizes, cpus, everybody) if calls_by_bpf else None
+        own = self._programs(raw, sizes, cpus, everybody, its) if its else None
         try:
-            others = probes if calls is None else without_calls(probes)
+            others = probes if own is None else others
             self._backend = self._made(raw, others, sizes, cpus, everybody, summed_up)
         except BaseException:
-            if calls is not None:
-                calls.discard()
+            if own is not None:
+                own.discard()
             raise
-        self.calls_by_bpf = calls is not None
-        if calls is not None:
-            self._backend = BesideCalls(self._backend, calls)
+        self.own_programs = own is not None
+        if own is not None:
+            self._backend = BesideOwn(self._backend, own)
         self._filters = self._backend.filters
         self._sources = [*self._backend.sources]
         try:
@@ -136,11 +137,16 @@ class Capture:
             raise
 
     def _programs(
-        self, raw: Path, sizes: Mapping[Scope, int], cpus: list[int], everybody: bool
-    ) -> BpfCalls | None:
-        """Returns the programs for system calls; None if the kernel does not allow them."""
+        self,
+        raw: Path,
+        sizes: Mapping[Scope, int],
+        cpus: list[int],
+        everybody: bool,
+        probes: list[Probe],
+    ) -> OwnPrograms | None:
+        """Returns the programs for `probes`; None if the kernel does not allow them."""
         try:
-            return BpfCalls(raw, sizes[Scope.TARGET], cpus, everybody)
+            return OwnPrograms(raw, sizes[Scope.TARGET], cpus, everybody, probes)
         except TracerError as error:
             self.no_programs = error
             return None

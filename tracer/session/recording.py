@@ -121,7 +121,7 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
             options.machine,
             plan.summed_up,
             libraries,
-            plan.choice.calls_by_bpf,
+            plan.choice.own_programs,
         )
         stack.callback(capture.close)
         if capture.uprobes is not None:
@@ -168,12 +168,12 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
 
 
 def _why(plan: Plan, capture: Capture) -> str:
-    """Returns the reason for the backend, and for what records the system calls."""
+    """Returns the reason for the backend, and for what records system calls and page faults."""
     why = plan.choice.why
-    if capture.calls_by_bpf:
-        return f"{why}; system calls by BPF programs of our own"
+    if capture.own_programs:
+        return f"{why}; system calls and page faults by BPF programs of our own"
     if capture.no_programs is not None:
-        return f"{why}; no BPF programs for system calls: {capture.no_programs.what}"
+        return f"{why}; no BPF programs of our own: {capture.no_programs.what}"
     return why
 
 

@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 
 from tracer.probes.backends import event_format
-from tracer.probes.backends.bpf_calls import records as call_records
 from tracer.probes.backends.choice import PERF
 from tracer.probes.backends.chunks import ChunkStream
 from tracer.probes.backends.ebpf import records as bpf_records
 from tracer.probes.backends.event_format import EventFormat, common_fields
 from tracer.probes.backends.ftrace.page_stream import PageStream
+from tracer.probes.backends.own_bpf import records as program_records
 from tracer.probes.backends.perf_events import records, tracepoints
 from tracer.probes.backends.timeline import RawStream, Timeline, no_events
 from tracer.probes.catalogue import ALWAYS, PROBES
@@ -351,8 +351,8 @@ def raw_streams(folder: Path, manifest: Manifest) -> tuple[dict[str, EventFormat
                 assert layout is not None
                 stalls = entry.get("stalls", [])
                 streams.append(PageStream(label, cpu, path, layout, common, stalls))
-            elif samples == call_records.SAMPLES:
-                streams.append(ChunkStream(label, cpu, path, call_records.decoder(cpu)))
+            elif samples == program_records.SAMPLES:
+                streams.append(ChunkStream(label, cpu, path, program_records.decoder(cpu)))
             elif samples == "ebpf":
                 streams.append(ChunkStream(label, cpu, path, bpf_records.decode))
             elif samples in (tracepoints.SAMPLES, tracepoints.SAMPLES_WITH_STACKS):

@@ -132,10 +132,11 @@ class ContainerFacts(TypedDict):
 class StreamFacts(TypedDict):
     """One raw file: the events of one CPU, or of all CPUs (-1).
 
-    Without `samples` it holds ring-buffer pages, else chunks: of records of BPF programs ("calls":
-    of system calls, "ebpf"), of perf's samples of tracepoints (with or without kernel stacks), or
-    of perf records with samples of this one event. `stalls`: the file's size at the start and after
-    each pause of the drain, with the time (ns) at which the drain had last emptied the buffer.
+    Without `samples` it holds ring-buffer pages, else chunks: of records of BPF programs (our own,
+    "programs", or compiled by bcc, "ebpf"), of perf's samples of tracepoints (with or without
+    kernel stacks), or of perf records with samples of this one event. `stalls`: the file's size at
+    the start and after each pause of the drain, with the time (ns) at which the drain had last
+    emptied the buffer.
     """
 
     file: str
@@ -144,7 +145,7 @@ class StreamFacts(TypedDict):
     stalls: NotRequired[Annotated[Listed[tuple[Count, Count]], Field(max_length=10_000)]]
     samples: NotRequired[
         Literal[
-            "calls",
+            "programs",
             "ebpf",
             "tracepoints",
             "tracepoints-with-stacks",

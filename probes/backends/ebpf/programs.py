@@ -18,12 +18,12 @@ import numpy as np
 
 from tracer.probes.backends import event_format
 from tracer.probes.backends.backend import available
-from tracer.probes.backends.bpf_calls.kernel import misses
 from tracer.probes.backends.ebpf import summary
 from tracer.probes.backends.ebpf.library import bcc
 from tracer.probes.backends.ebpf.ring import BpfRing
 from tracer.probes.backends.event_format import EventFormat
 from tracer.probes.backends.kernel_stacks import STATE, asleep, note_missing, stack_events
+from tracer.probes.backends.own_bpf.kernel import misses
 from tracer.probes.errors import FeatureMissing, TracerError
 from tracer.probes.kernel import tracefs
 from tracer.probes.limits import PID_LIMIT

@@ -14,11 +14,11 @@ from tests.support import pages, reclaim_events, request_format
 from tests.support.perf_stream import KERNEL, USER, PerfStream
 from tests.support.scheduling import LINUX_6_18
 from tracer.probes.backends import chunks, event_format
-from tracer.probes.backends.bpf_calls import records as calls
 from tracer.probes.backends.chunks import ChunkStream
 from tracer.probes.backends.ebpf import records as bpf
 from tracer.probes.backends.event_format import EventFormat
 from tracer.probes.backends.ftrace.page_stream import PageStream
+from tracer.probes.backends.own_bpf import records as calls
 from tracer.probes.backends.perf_events import records, tracepoints
 from tracer.probes.backends.perf_tools.stacks import CallGraphs
 from tracer.probes.backends.perf_tools.told import told_by_number

@@ -125,7 +125,7 @@ def test_a_full_disk_is_said_and_what_was_captured_is_kept(tracer, load, file_sy
     assert ran.out == "done\n"  # the job is not to blame
     assert "full" in ran.err
     assert "the captured data is kept" in ran.err
-    (mount / "x.trace/raw/calls-target-cpu0.raw").stat()
+    (mount / "x.trace/raw/programs-target-cpu0.raw").stat()
 
 
 def test_a_recording_ends_while_the_disk_has_some_space_for_others(tracer, load, file_system):

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from tracer.probes.backends import chunks
-from tracer.probes.backends.bpf_calls.programs import CLAIMED, LOST, TAKEN
-from tracer.probes.backends.bpf_calls.records import (
+from tracer.probes.backends.drain import new_file, write_all
+from tracer.probes.backends.own_bpf.programs import CLAIMED, LOST, TAKEN
+from tracer.probes.backends.own_bpf.records import (
     BLOCK,
     SAMPLES,
     complete_records,
 )
-from tracer.probes.backends.drain import new_file, write_all
 
 _LOOK_NS = 50_000_000
 """Interval in ns between reads of the count of lost records: the time resolution of losses."""
@@ -30,7 +30,7 @@ _MOST_BYTES = 8 << 20
 assert _MOST_BYTES % BLOCK == 0
 
 
-class CallsRing:
+class RecordRing:
     """One ring and the file that its records are copied to; a `Source` of the drain.
 
     What was copied is cleared before it is given back to the programs, because a record's first

@@ -1,10 +1,11 @@
-"""The BPF programs for system calls record what ftrace records of the same calls."""
+"""The BPF programs record what ftrace records of the same calls, page faults and signals."""
 
 import os
 import resource
 import select
+import struct
 import subprocess
-from collections import defaultdict
+from collections import Counter, defaultdict
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -14,12 +15,13 @@ import pytest
 from tests.support.loads import PYTHON
 from tests.support.waiting import wait_for
 from tracer.probes.backends import event_format
-from tracer.probes.backends.bpf_calls.backend import BpfCalls
-from tracer.probes.backends.bpf_calls.records import SAMPLES, decoder
 from tracer.probes.backends.chunks import ChunkStream
 from tracer.probes.backends.drain import Drain
+from tracer.probes.backends.event_format import parse
 from tracer.probes.backends.ftrace.backend import FtraceBackend
 from tracer.probes.backends.ftrace.page_stream import PageStream
+from tracer.probes.backends.own_bpf.backend import SIGNAL, OwnPrograms
+from tracer.probes.backends.own_bpf.records import SAMPLES, decoder
 from tracer.probes.backends.timeline import Timeline
 from tracer.probes.catalogue import PROBES
 from tracer.probes.errors import FeatureMissing
@@ -27,11 +29,17 @@ from tracer.probes.schema import Scope
 
 KIB = 32768
 CPUS = sorted(os.sched_getaffinity(0))
+SIGNALS = {(10, 0), (14, 128), (13, 0), (11, 1), (7, 2), (6, -6), (17, 1), (17, 2)}
+"""Numbers and codes of signals of the load, among them of all ways in which the kernel sends one.
+
+USR1 by kill, ALRM by a timer, PIPE, SEGV, BUS, ABRT by tkill, CHLD of one that exited or was
+killed.
+"""
 COMMON = 8
 """Bytes of an event's common fields."""
 
 LOAD = """
-import ctypes, os, signal, threading
+import ctypes, mmap, os, signal, tempfile, threading
 libc = ctypes.CDLL(None, use_errno=True)
 big = [ctypes.c_long(n * 0x0123456789ABCDEF) for n in range(-3, 3)]
 def calls():
@@ -40,18 +48,52 @@ def calls():
         os.getppid()
         try: os.read(-1, 1)
         except OSError: pass
+def faults():
+    with mmap.mmap(-1, 300 * 4096) as memory:
+        memory.madvise(mmap.MADV_NOHUGEPAGE)
+        with memoryview(memory) as pages, open("/dev/zero", "rb", 0) as zero:
+            for n in range(100): pages[n * 4096] = n  # write
+            for n in range(100, 200): pages[n * 4096]  # read
+            assert zero.readinto(pages[200 * 4096:]) == 100 * 4096  # by the kernel
+def signals():
+    signal.setitimer(signal.ITIMER_REAL, 0.001)  # by an interrupt, without details
+    before = len(handled)
+    while len(handled) == before: pass
+    reads, writes = os.pipe()
+    os.close(reads)
+    try: os.write(writes, b"x")  # SIGPIPE, without details
+    except BrokenPipeError: pass
+    os.close(writes)
+def fails(how):
+    if os.fork() == 0:
+        if how == signal.SIGSEGV: ctypes.memset(8, 0, 1)
+        if how == signal.SIGBUS:
+            with tempfile.TemporaryFile() as file:
+                file.truncate(4096)
+                with mmap.mmap(file.fileno(), 4096) as memory:
+                    file.truncate(0)
+                    memory[0]
+        if how == signal.SIGILL: os.abort()
+        os._exit(0)
+    os.wait()
 handled = []
-signal.signal(signal.SIGUSR1, lambda *_: handled.append(1))
+for number in (signal.SIGUSR1, signal.SIGALRM, signal.SIGPIPE):
+    signal.signal(number, lambda *_: handled.append(1))
 os.write(1, b"r")
 os.read(0, 1)
 calls()
-for _ in range(50): os.kill(os.getpid(), signal.SIGUSR1)  # returns by rt_sigreturn
-threads = [threading.Thread(target=calls) for _ in range(4)]
+faults()
+for _ in range(10):
+    for _ in range(3): os.kill(os.getpid(), signal.SIGUSR1)  # returns by rt_sigreturn
+    signals()
+for how in (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL): fails(how)
+threads = [threading.Thread(target=work) for work in (calls, calls, faults, faults)]
 for one in threads: one.start()
 for one in threads: one.join()
 for _ in range(5):
     if os.fork() == 0:
         calls()
+        faults()
         if os.fork() == 0:
             os.execv("/bin/true", ["true"])
         if os.fork() == 0:  # by a thread that then has its process's number
@@ -99,9 +141,9 @@ def both(tmp_path, pid, kib, everybody=False):
     """Records the calls of a process by ftrace and by the programs, which are returned."""
     (tmp_path / "f").mkdir()
     (tmp_path / "b").mkdir()
-    probes = [PROBES["syscalls"]]
+    probes = [PROBES["syscalls"], PROBES["page_faults"]]
     ftrace = FtraceBackend(tmp_path / "f", probes, dict.fromkeys(Scope, KIB), CPUS)
-    calls = BpfCalls(tmp_path / "b", kib, CPUS, everybody)
+    calls = OwnPrograms(tmp_path / "b", kib, CPUS, everybody, probes)
     filters = [ftrace.filters[Scope.TARGET], calls]
     assert ftrace.formats == calls.formats
     try:
@@ -149,9 +191,16 @@ def test_the_programs_record_what_ftrace_records(tmp_path, job, everybody):
         for source in calls.sources:
             source.move_last()
         expected, found = of_ftrace(ftrace), events(of_programs(calls))
+        ids = {parse(name, text).id: name for name, text in calls.formats.items()}
     found = {tid: found[tid] for tid in (expected if everybody else found)}
-    assert len(expected) == 1 + 4 + 4 * 5
-    assert sum(map(len, expected.values())) > 10 * 1000 * 3 * 2
+    assert len(expected) == 1 + 3 + 4 + 4 * 5
+    everything = [(ids[n], fields) for its in expected.values() for _, n, fields in its]
+    count = Counter(name for name, _ in everything)
+    assert min(count[f"raw_syscalls:sys_{way}"] for way in ("enter", "exit")) > 8 * 1000 * 3
+    assert count["exceptions:page_fault_user"] > 8 * 200
+    assert count["exceptions:page_fault_kernel"] > 8 * 100
+    signals = [struct.unpack("<iii", at[:12]) for name, at in everything if name == SIGNAL]
+    assert {(number, code) for number, _, code in signals} >= SIGNALS
     assert {tid: without_time(its) for tid, its in found.items()} == {
         tid: without_time(its) for tid, its in expected.items()
     }
@@ -224,7 +273,7 @@ def test_a_ring_that_cannot_be_mapped_is_a_missing_feature_and_leaves_nothing(tm
     resource.setrlimit(resource.RLIMIT_AS, (most, kept[1]))
     try:
         with pytest.raises(FeatureMissing, match="32768 KiB of a BPF map cannot be mapped"):
-            BpfCalls(tmp_path, KIB, CPUS[:2], everybody=False)
+            OwnPrograms(tmp_path, KIB, CPUS[:2], everybody=False, probes=[PROBES["syscalls"]])
     finally:
         resource.setrlimit(resource.RLIMIT_AS, kept)
     assert list(tmp_path.iterdir()) == []

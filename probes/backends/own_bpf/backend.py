@@ -1,4 +1,4 @@
-"""The system calls of a recording: their programs, and the filter and the sources of these."""
+"""The programs of a recording, their filter and their sources."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from tracer.probes.backends.bpf_calls import programs
-from tracer.probes.backends.bpf_calls.btf import TYPEDEF, Types
-from tracer.probes.backends.bpf_calls.kernel import (
+from tracer.probes.backends.drain import WAKE_PERCENT
+from tracer.probes.backends.event_format import EventFormat, parse
+from tracer.probes.backends.own_bpf import marks, programs
+from tracer.probes.backends.own_bpf.btf import TYPEDEF, Types
+from tracer.probes.backends.own_bpf.kernel import (
     RAW_TRACEPOINT,
     TRACING,
     attach_raw,
@@ -23,41 +25,57 @@ from tracer.probes.backends.bpf_calls.kernel import (
     misses,
     need_compiled_programs,
 )
-from tracer.probes.backends.bpf_calls.programs import OPEN, STATE, Memory
-from tracer.probes.backends.bpf_calls.records import BLOCK
-from tracer.probes.backends.bpf_calls.ring import CallsRing
-from tracer.probes.backends.bpf_calls.wake import Wakers
-from tracer.probes.backends.drain import WAKE_PERCENT
-from tracer.probes.backends.event_format import EventFormat, parse
+from tracer.probes.backends.own_bpf.programs import OPEN, STATE, Memory
+from tracer.probes.backends.own_bpf.records import BLOCK
+from tracer.probes.backends.own_bpf.ring import RecordRing
+from tracer.probes.backends.own_bpf.wake import Wakers
 from tracer.probes.errors import FeatureMissing, TracerError
 from tracer.probes.kernel import tracefs
 from tracer.probes.limits import PID_LIMIT
-from tracer.probes.schema import Scope
+from tracer.probes.schema import Feed, Probe, Scope
 
 ENTER, EXIT = "raw_syscalls:sys_enter", "raw_syscalls:sys_exit"
-EVENTS = (ENTER, EXIT)
-_FIELDS = {ENTER: {"id": (8, 8), "args": (16, 48)}, EXIT: {"id": (8, 8), "ret": (16, 8)}}
-"""Offsets and sizes of the events' fields, as the programs write them."""
+USER_FAULT, KERNEL_FAULT = "exceptions:page_fault_user", "exceptions:page_fault_kernel"
+SIGNAL = "signal:signal_generate"
+_FAULT_FIELDS = {"address": (8, 8), "ip": (16, 8), "error_code": (24, 8)}
+_FIELDS = {
+    ENTER: {"id": (8, 8), "args": (16, 48)},
+    EXIT: {"id": (8, 8), "ret": (16, 8)},
+    USER_FAULT: _FAULT_FIELDS,
+    KERNEL_FAULT: _FAULT_FIELDS,
+    SIGNAL: {
+        "sig": (8, 4),
+        "errno": (12, 4),
+        "code": (16, 4),
+        "comm": (20, 16),
+        "pid": (36, 4),
+        "group": (40, 4),
+        "result": (44, 4),
+    },
+}
+"""The events that programs can record: offsets and sizes of the fields, as programs write them."""
 _FORK, _EXIT, _EXEC = "sched_process_fork", "sched_process_exit", "sched_process_exec"
 
 
-class BpfCalls:
-    """Loaded programs that record the system calls of some threads.
+class OwnPrograms:
+    """Loaded programs that record events of some threads.
 
     It is also their `Filter`, for scope `target`. They record nothing until it is started.
     """
 
-    def __init__(self, raw: Path, kib: int, cpus: list[int], everybody: bool) -> None:
-        """Loads and attaches the programs.
+    def __init__(
+        self, raw: Path, kib: int, cpus: list[int], everybody: bool, probes: Iterable[Probe]
+    ) -> None:
+        """Loads and attaches the programs of the probes' tracepoints. `probes` are recordable.
 
         `kib` is the ring size in KiB per CPU, rounded down to a power of two. With `everybody`,
-        the calls of all threads are recorded but those of the recorder.
+        the events of all threads are recorded but those of the recorder.
 
         Raises PermissionMissing or FeatureMissing.
         """
         need_compiled_programs()
-        self.formats = _formats()
-        self.sources: list[CallsRing] = []
+        self.formats = _formats(event for probe in probes for event in _tracepoints(probe))
+        self.sources: list[RecordRing] = []
         self._everybody = everybody
         self._open_fds: list[int] = []
         self._counted: list[int] = []
@@ -74,7 +92,7 @@ class BpfCalls:
             self._states = np.frombuffer(states, np.uint64, self._memory.cpus * STATE // 8)
             self._states = self._states.reshape(self._memory.cpus, STATE // 8)
             if everybody:
-                self._threads[:] = b"\1" * PID_LIMIT
+                self._threads[:] = bytes([marks.FOLLOWED]) * PID_LIMIT
             self._attach()
             for cpu in cpus:
                 missed = self._missed if cpu == cpus[0] else _none
@@ -83,11 +101,11 @@ class BpfCalls:
             self.discard()
             raise
 
-    def _source(self, raw: Path, cpu: int, wakes: int, missed: Callable[[], int]) -> CallsRing:
+    def _source(self, raw: Path, cpu: int, wakes: int, missed: Callable[[], int]) -> RecordRing:
         size = self._memory.ring_bytes
         ring = self._mapped(self._memory.rings, size, cpu * size)
-        path = raw / f"calls-{Scope.TARGET.value}-cpu{cpu}.raw"
-        return CallsRing(cpu, path, ring, self._states[cpu], wakes, missed)
+        path = raw / f"programs-{Scope.TARGET.value}-cpu{cpu}.raw"
+        return RecordRing(cpu, path, ring, self._states[cpu], wakes, missed)
 
     def _arrays(self, size: int, cpus: int, wakers: int) -> Memory:
         threads = self._kept(make_array(PID_LIMIT, 1))
@@ -105,18 +123,15 @@ class BpfCalls:
 
     def _attach(self) -> None:
         types = Types()
-        its = programs.registers(types)
         tid_at = types.offset("task_struct", "pid")
-        number = {name: parse(name, text).id for name, text in self.formats.items()}
-        memory = self._memory
+        threads = self._memory.threads
         if not self._everybody:
-            self._load(types, _FORK, programs.fork(memory.threads, tid_at))
-            self._load(types, _EXIT, programs.ended(memory.threads, tid_at))
-            self._load(types, _EXEC, programs.executed(memory.threads, tid_at))
-        self._counted = [
-            self._load(types, "sys_exit", programs.exit_(memory, number[EXIT], its)),
-            self._load(types, "sys_enter", programs.entry(memory, number[ENTER], its)),
-        ]
+            self._load(types, _FORK, marks.fork(threads, tid_at))
+            self._load(types, _EXIT, marks.ended(threads, tid_at))
+            self._load(types, _EXEC, marks.executed(threads, tid_at))
+        for event, text in self.formats.items():
+            code = _program(event, self._memory, parse(event, text).id, types)
+            self._counted.append(self._load(types, event.partition(":")[2], code))
 
     def _load(self, types: Types, tracepoint: str, code: bytes) -> int:
         type_id = types.number(f"btf_trace_{tracepoint}", TYPEDEF)
@@ -125,7 +140,10 @@ class BpfCalls:
         return program
 
     def _missed(self) -> int:
-        """Returns the calls since the start that no program ran for: at most so many of targets."""
+        """Returns the events since the start that no program ran for.
+
+        At most so many are the targets'.
+        """
         return sum(misses(program) for program in self._counted) - self._missed_before
 
     def set_option(self, option: str, on: bool) -> bool:
@@ -133,30 +151,30 @@ class BpfCalls:
         return option == "event-fork" and on
 
     def set_pids(self, tids: Iterable[int]) -> None:
-        """Admits the calls of these threads."""
+        """Admits the events of these threads."""
         self.add_pids(tids)
 
     def add_pids(self, tids: Iterable[int]) -> None:
         """Adds threads to the set that `set_pids` made."""
         for tid in tids:
-            self._threads[tid] = 1
+            self._threads[tid] = marks.FOLLOWED
 
     def leave_out(self, tids: Iterable[int]) -> None:
-        """Excludes the calls of these threads."""
+        """Excludes the events of these threads."""
         for tid in tids:
-            self._threads[tid] = 0
+            self._threads[tid] = marks.NOT_FOLLOWED
 
     def without(self, tids: Iterable[int]) -> set[int]:
         """Returns the threads among `tids` that are neither in the set nor children of it."""
-        return {tid for tid in tids if not self._threads[tid]}
+        return {tid for tid in tids if self._threads[tid] != marks.FOLLOWED}
 
     def start(self) -> None:
-        """Starts to record calls."""
+        """Starts to record events."""
         self._missed_before += self._missed()
         self._states[:, OPEN // 8] = 1
 
     def stop(self) -> None:
-        """Stops recording calls."""
+        """Stops recording events."""
         self._states[:, OPEN // 8] = 0
 
     def close(self) -> None:
@@ -181,11 +199,15 @@ class BpfCalls:
         self.close()
 
 
-def why_not() -> TracerError | None:
-    """Loads the programs and unloads them; returns the error that prevents it."""
+def why_not(probes: Iterable[Probe]) -> TracerError | None:
+    """Loads the programs of the probes that programs can record, and unloads them.
+
+    Returns the error that prevents it.
+    """
     try:
+        cpus = [min(os.sched_getaffinity(0))]
         with TemporaryDirectory() as raw:
-            BpfCalls(Path(raw), 0, [min(os.sched_getaffinity(0))], everybody=False).discard()
+            OwnPrograms(Path(raw), 0, cpus, False, recordable(probes)).discard()
     except TracerError as error:
         return error
     except OSError as error:
@@ -193,18 +215,42 @@ def why_not() -> TracerError | None:
     return None
 
 
-def _formats() -> dict[str, str]:
+def recordable(probes: Iterable[Probe]) -> list[Probe]:
+    """Returns the probes of which programs can record all tracepoints, if this kernel has them."""
+    return [
+        probe
+        for probe in probes
+        if (events := _tracepoints(probe))
+        and all(event in _FIELDS and _format_file(event).exists() for event in events)
+    ]
+
+
+def _tracepoints(probe: Probe) -> list[str]:
+    return [event.name for event in probe.events if event.feed is Feed.TRACEPOINT]
+
+
+def _program(event: str, memory: Memory, number: int, types: Types) -> bytes:
+    """Returns the program that records an event, whose id is `number`."""
+    if event == ENTER:
+        return programs.entry(memory, number, programs.registers(types))
+    if event == EXIT:
+        return programs.exit_(memory, number, programs.registers(types))
+    if event == SIGNAL:
+        return programs.signal(memory, number, programs.signal_types(types))
+    return programs.fault(memory, number, programs.instruction(types))
+
+
+def _formats(events: Iterable[str]) -> dict[str, str]:
     """Returns the text of the events' formats. Raises FeatureMissing if they are others."""
-    folder = tracefs(writable=False) / "events"
-    texts = {}
-    for event, fields in _FIELDS.items():
-        path = folder / event.replace(":", "/") / "format"
-        if not path.exists():
-            raise FeatureMissing(f"this kernel has no event {event}", "use --backend ftrace")
-        texts[event] = path.read_text()
-        if not _fits(parse(event, texts[event]), fields):
+    texts = {event: _format_file(event).read_text() for event in events}
+    for event, text in texts.items():
+        if not _fits(parse(event, text), _FIELDS[event]):
             raise FeatureMissing(f"the fields of {event} are not the usual ones", "use ftrace")
     return texts
+
+
+def _format_file(event: str) -> Path:
+    return tracefs(writable=False) / "events" / event.replace(":", "/") / "format"
 
 
 def _fits(parsed: EventFormat, fields: dict[str, tuple[int, int]]) -> bool:

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from tracer.probes.backends import chunks
-from tracer.probes.backends.bpf_calls.programs import CLAIMED, LOST, STATE, TAKEN
-from tracer.probes.backends.bpf_calls.records import BLOCK, complete_records, decoder
-from tracer.probes.backends.bpf_calls.ring import CallsRing
 from tracer.probes.backends.chunks import ChunkStream
+from tracer.probes.backends.own_bpf.programs import CLAIMED, LOST, STATE, TAKEN
+from tracer.probes.backends.own_bpf.records import BLOCK, complete_records, decoder
+from tracer.probes.backends.own_bpf.ring import RecordRing
 from tracer.probes.backends.timeline import Timeline
 
 SIZE = 4 * BLOCK
@@ -36,7 +36,7 @@ class Kernel:
         self.number = 0
 
     def source(self):
-        return CallsRing(1, self.path, self.memory, self.state, -1, lambda: 3)
+        return RecordRing(1, self.path, self.memory, self.state, -1, lambda: 3)
 
     def successor(self):
         """Returns the source as it was before the first event: the guardian is forked then."""

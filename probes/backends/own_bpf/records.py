@@ -1,4 +1,4 @@
-"""The layout and the decoder of the records of system calls.
+"""The layout and the decoder of the records.
 
 A record is the thread (u32), the event's id (u16), the record's length in bytes (u16), the time
 (u64 ns), then the fields of the event after its common ones, as its format file describes them.
@@ -19,12 +19,14 @@ from tracer.probes.backends.chunks import Decoder, Losses
 from tracer.probes.backends.timeline import Batch, room_for, rows_of
 from tracer.probes.compiled import compiled
 
-SAMPLES = "calls"
+SAMPLES = "programs"
 """The manifest's name of these records."""
 BLOCK = 4096
 HEAD, COMMON = 16, 8
-ENTRY, EXIT = HEAD + 56, HEAD + 16
-"""Bytes of the record of an entry (number, six arguments) and of an exit (number, result)."""
+ENTRY, EXIT, FAULT, SIGNAL = HEAD + 56, HEAD + 16, HEAD + 24, HEAD + 40
+"""Bytes of records: of the entry of a system call (number, six arguments), of its exit (number,
+result), of a page fault (address, instruction, error code) and of a signal. The first is the
+largest, the second the smallest."""
 
 
 def decoder(cpu: int) -> Decoder:

@@ -1,12 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The programs that record system calls, and follow the children of the targets' threads.
+"""The programs that record events of the targets' threads.
 
-The programs of `sys_enter` and `sys_exit` write a record to the ring of their CPU if a byte of the
-table of threads says that the thread is followed. That of `sched_process_fork` marks the child of
-such a thread, that of `sched_process_exit` unmarks a thread that ends: it makes no more calls. A
-thread that calls execve goes on under the number of its process, whose first thread has ended, so
-the program of `sched_process_exec` marks that number. A recording of everybody has only the first
-two programs.
+Each writes a record to the ring of its CPU if the thread is marked as followed (marks.py).
 
 A program claims room by an atomic compare-and-exchange, reads the time, writes the record, and
 writes its first word last. So no record is older than its claim, and a record that another one
@@ -20,8 +15,8 @@ import platform
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tracer.probes.backends.bpf_calls.btf import Types
-from tracer.probes.backends.bpf_calls.instructions import (
+from tracer.probes.backends.own_bpf.btf import Types
+from tracer.probes.backends.own_bpf.instructions import (
     ABOVE,
     BELOW,
     EQUAL,
@@ -30,6 +25,7 @@ from tracer.probes.backends.bpf_calls.instructions import (
     NOT_EQUAL,
     PERF_EVENT_OUTPUT,
     PID_TGID,
+    PROBE_READ_KERNEL,
     PROCESSOR_ID,
     R0,
     R1,
@@ -44,9 +40,9 @@ from tracer.probes.backends.bpf_calls.instructions import (
     STACK,
     Code,
 )
-from tracer.probes.backends.bpf_calls.records import BLOCK, ENTRY, EXIT, HEAD
+from tracer.probes.backends.own_bpf.marks import NOT_FOLLOWED, find
+from tracer.probes.backends.own_bpf.records import BLOCK, ENTRY, EXIT, FAULT, HEAD, SIGNAL
 from tracer.probes.errors import FeatureMissing
-from tracer.probes.limits import PID_LIMIT
 
 STATE = 128
 """Bytes of a CPU's state: its producer's words and its consumer's, in cache lines of their own."""
@@ -59,6 +55,17 @@ _KEY, _KEPT = -4, -16
 """Places on the stack: of a key, and of a word that a call must not change."""
 _CURRENT_CPU = 0xFFFFFFFF
 """BPF_F_CURRENT_CPU"""
+_SIG_AT, _ERRNO_AT, _CODE_AT, _COMM_AT, _PID_AT, _GROUP_AT, _RESULT_AT = (
+    HEAD + at for at in (0, 4, 8, 12, 28, 32, 36)
+)
+"""Places in the record of a signal, in the order of its format."""
+_COMM_BYTES = 16
+_SEND_SIG_PRIV, _SI_KERNEL = 1, 0x80
+"""A signal from the kernel: instead of its kernel_siginfo, and in its code."""
+
+
+_INSTRUCTION = {"x86_64": "ip", "aarch64": "pc"}
+"""The member of `pt_regs` with the address of the instruction, by machine."""
 
 
 class Registers(NamedTuple):
@@ -66,6 +73,15 @@ class Registers(NamedTuple):
 
     number: int
     arguments: Sequence[int]
+
+
+class SignalTypes(NamedTuple):
+    """Places of members (bytes): of two in `kernel_siginfo`, and of two in `task_struct`."""
+
+    errno: int
+    code: int
+    comm: int
+    tid: int
 
 
 class Memory(NamedTuple):
@@ -104,6 +120,24 @@ def registers(types: Types) -> Registers:
     raise FeatureMissing(f"the registers of {machine} are not known", "use --backend ftrace")
 
 
+def instruction(types: Types) -> int:
+    """Returns the place in `pt_regs` of the address of an instruction. Raises FeatureMissing."""
+    machine = platform.machine()
+    if machine not in _INSTRUCTION:
+        raise FeatureMissing(f"the registers of {machine} are not known", "use --backend ftrace")
+    return types.offset("pt_regs", _INSTRUCTION[machine])
+
+
+def signal_types(types: Types) -> SignalTypes:
+    """Returns the places of what an event tells of a signal. Raises FeatureMissing."""
+    return SignalTypes(
+        types.offset("kernel_siginfo", "si_errno"),
+        types.offset("kernel_siginfo", "si_code"),
+        types.offset("task_struct", "comm"),
+        types.offset("task_struct", "pid"),
+    )
+
+
 def entry(memory: Memory, event: int, its: Registers) -> bytes:
     """Returns the program of `sys_enter`, whose arguments are (pt_regs, number)."""
     code = Code()
@@ -131,60 +165,60 @@ def exit_(memory: Memory, event: int, its: Registers) -> bytes:
     return _complete(code)
 
 
-def fork(threads: int, tid_at: int) -> bytes:
-    """Returns the program of `sched_process_fork`, whose arguments are (parent, child).
+def fault(memory: Memory, event: int, ip_at: int) -> bytes:
+    """Returns the program of a page fault, whose arguments are (address, pt_regs, error code).
 
-    `tid_at` is the place of a thread's id in `task_struct`.
+    `ip_at` is the place of the instruction's address in `pt_regs`.
     """
     code = Code()
-    code.move(R6, R1)
-    code.call(PID_TGID)
-    code.low_half(R7, R0)
-    _find(code, threads, R7)
-    code.load(R1, R1, 0, 1)
-    code.jump_if(R1, EQUAL, 0, "end")
-    _mark(code, threads, R6, _WORD, tid_at, 1)
-    return _ended(code)
+    _begin(code, memory, event, FAULT)
+    code.load(R1, R6, 0)
+    code.store(R8, HEAD, R1)
+    code.load(R1, R6, _WORD)
+    code.load(R1, R1, ip_at)
+    code.store(R8, HEAD + 8, R1)
+    code.load(R1, R6, 2 * _WORD)
+    code.store(R8, HEAD + 16, R1)
+    return _complete(code)
 
 
-def ended(threads: int, tid_at: int) -> bytes:
-    """Returns the program of `sched_process_exit`, whose first argument is the thread."""
+def signal(memory: Memory, event: int, its: SignalTypes) -> bytes:
+    """Returns the program of `signal_generate`.
+
+    Its arguments are (number, kernel_siginfo, task, group, result). Instead of a kernel_siginfo
+    there may be one of two small numbers, which have no memory behind them: then the helper that
+    copies it writes zeros. Source: TP_STORE_SIGINFO in include/trace/events/signal.h.
+    """
     code = Code()
-    code.move(R6, R1)
-    _mark(code, threads, R6, 0, tid_at, 0)
-    return _ended(code)
+    _begin(code, memory, event, SIGNAL)
+    code.load(R1, R6, 0)
+    code.store(R8, _SIG_AT, R1, 4)
+    _copy(code, _ERRNO_AT, 4, 1, its.errno)
+    _copy(code, _CODE_AT, 4, 1, its.code)
+    code.load(R1, R6, _WORD)
+    code.jump_if(R1, NOT_EQUAL, _SEND_SIG_PRIV, "told")
+    code.set_small(R1, _SI_KERNEL)
+    code.store(R8, _CODE_AT, R1, 4)
+    code.label("told")
+    _copy(code, _COMM_AT, _COMM_BYTES, 2, its.comm)
+    code.load(R1, R6, 2 * _WORD)
+    code.load(R1, R1, its.tid, 4)
+    code.store(R8, _PID_AT, R1, 4)
+    code.load(R1, R6, 3 * _WORD)
+    code.store(R8, _GROUP_AT, R1, 4)
+    code.load(R1, R6, 4 * _WORD)
+    code.store(R8, _RESULT_AT, R1, 4)
+    return _complete(code)
 
 
-def executed(threads: int, tid_at: int) -> bytes:
-    """Returns the program of `sched_process_exec`, whose first arguments are (thread, its number
-    before)."""
-    code = Code()
-    code.move(R6, R1)
-    code.load(R7, R6, _WORD)
-    code.low_half(R7, R7)
-    _find(code, threads, R7)
-    code.load(R2, R1, 0, 1)
-    code.jump_if(R2, EQUAL, 0, "end")
-    code.set_small(R2, 0)
-    code.store(R1, 0, R2, 1)
-    _mark(code, threads, R6, 0, tid_at, 1)
-    return _ended(code)
-
-
-def _find(code: Code, threads: int, tid: int) -> None:
-    """R1 = the address of a thread's mark. `tid` is a register, other than R1."""
-    code.jump_if(tid, ABOVE, PID_LIMIT - 1, "end")
-    code.value(R1, threads)
-    code.add_register(R1, tid)
-
-
-def _mark(code: Code, threads: int, context: int, argument: int, tid_at: int, mark: int) -> None:
-    """Marks the thread that is an argument of the tracepoint."""
-    code.load(R7, context, argument)
-    code.load(R7, R7, tid_at, 4)
-    _find(code, threads, R7)
-    code.set_small(R2, mark)
-    code.store(R1, 0, R2, 1)
+def _copy(code: Code, to: int, size: int, argument: int, offset: int) -> None:
+    """Copies kernel memory to place `to` of the record: what an argument and an offset point to."""
+    code.move(R1, R8)
+    code.add(R1, to)
+    code.set_small(R2, size)
+    code.load(R3, R6, argument * _WORD)
+    code.add(R3, offset)
+    code.call(PROBE_READ_KERNEL)
 
 
 def _begin(code: Code, memory: Memory, event: int, size: int) -> None:
@@ -195,9 +229,9 @@ def _begin(code: Code, memory: Memory, event: int, size: int) -> None:
     code.move(R6, R1)
     code.call(PID_TGID)
     code.low_half(R7, R0)
-    _find(code, memory.threads, R7)
+    find(code, memory.threads, R7)
     code.load(R1, R1, 0, 1)
-    code.jump_if(R1, EQUAL, 0, "end")
+    code.jump_if(R1, EQUAL, NOT_FOLLOWED, "end")
     _state(code, memory)
     _claim(code, memory, size)
     _room(code, memory)
@@ -292,11 +326,5 @@ def _complete(code: Code) -> bytes:
     code.label("lost")
     code.set_small(R1, 1)
     code.add_atomic(R9, LOST, R1)
-    code.end()
-    return code.assemble()
-
-
-def _ended(code: Code) -> bytes:
-    code.label("end")
     code.end()
     return code.assemble()

@@ -10,7 +10,7 @@ import fcntl
 import mmap
 import os
 
-from tracer.probes.backends.bpf_calls.kernel import make_perf_event_array, put
+from tracer.probes.backends.own_bpf.kernel import make_perf_event_array, put
 from tracer.probes.backends.perf_events.attributes import BPF_OUTPUT, ENABLE, open_event
 from tracer.probes.errors import FeatureMissing
 

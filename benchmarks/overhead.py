@@ -9,11 +9,14 @@ ratios: its median time from one step's start to the next, over that of the wind
 over that of the window after it. The tools' order changes from round to round, so that no tool
 always follows the same tool. Prints
 
-    {MODEL: {TOOL: {"median": r, "low": r, "high": r, "windows": n, "dropped": n}}}
+    {MODEL: {TOOL: {"median": r, "low": r, "high": r, "mean": r, "mean_low": r, "mean_high": r,
+                    "windows": n, "dropped": n}}}
 
-with the median of the ratios and its 95 % bootstrap interval. A window is dropped if it, the one
-before it or the one after it had fewer than 5 steps; a round of windows is dropped if the tool
-failed. If the job dies, or on Ctrl-C, the benchmark stops and prints the results so far.
+with the median of the ratios and its 95 % bootstrap interval; and the geometric mean, with its
+interval, of the ratios of the windows' mean times: the slow steps count in it, too. A window is
+dropped if it, the one before it or the one after it had fewer than 5 steps; a round of windows is
+dropped if the tool failed. If the job dies, or on Ctrl-C, the benchmark stops and prints the
+results so far.
 
 TOOL is `tracer` (its full default recording, or the probes that the variable TRACER_PROBES names),
 `events` (the events of that recording in the kernel, while the recorder is stopped), `recorder`
@@ -40,13 +43,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 from parts import switched
-from parts.window_ratios import interval, ratios
+from parts.window_ratios import Average, geometric_mean, interval, ratios
 
 from tracer.store.phases import write_phases
 
-_SETTLE_S = 0.1
+_SETTLE_S = 0.02
 _LEAST_STEPS = 5
-_WINDOWS_A_ROUND = 50
+_WINDOWS_A_ROUND = 200
 _PACE_S = 3.0
 
 
@@ -58,8 +61,8 @@ def main() -> None:
     """Measures, and prints the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--windows", type=int, default=200, help="windows with each tool")
-    parser.add_argument("--steps", type=int, default=40, help="approximate steps per window")
+    parser.add_argument("--windows", type=int, default=800, help="windows with each tool")
+    parser.add_argument("--steps", type=int, default=24, help="approximate steps per window")
     parser.add_argument("--models", default="lenet,mobilenet")
     parser.add_argument("--tools", default=",".join(switched.TOOLS))
     options = parser.parse_args()
@@ -111,11 +114,9 @@ def measure(
             job.kill()
             job.wait()
         write_phases(marks, 0, None, folder)
-        starts = pq.read_table(folder / "phases.parquet").column("start").to_numpy()
+        starts = np.sort(pq.read_table(folder / "phases.parquet").column("start").to_numpy())
     return {
-        tool: _interval(
-            [_ratios(starts, spans) for which, spans in rounds if which == tool], failed[tool]
-        )
+        tool: _interval(starts, [spans for which, spans in rounds if which == tool], failed[tool])
         for tool in tools
     }
 
@@ -144,28 +145,35 @@ def _window(seconds: float) -> tuple[int, int]:
     return begin, time.monotonic_ns()
 
 
-def _median_step(starts: np.ndarray, begin: int, end: int) -> float:
-    mine = starts[(starts >= begin) & (starts <= end)]
-    return float(np.median(np.diff(mine))) if len(mine) >= _LEAST_STEPS else float("nan")
+def _step(starts: np.ndarray, begin: int, end: int, average: Average) -> float:
+    first, last = np.searchsorted(starts, [begin, end])
+    mine = starts[first:last]
+    return float(average(np.diff(mine))) if len(mine) >= _LEAST_STEPS else float("nan")
 
 
-def _ratios(starts: np.ndarray, spans: switched.Spans) -> np.ndarray:
-    return ratios([_median_step(starts, begin, end) for _, begin, end in spans])
+def _ratios(starts: np.ndarray, rounds: list[switched.Spans], average: Average) -> np.ndarray:
+    found = [ratios([_step(starts, *span[1:], average) for span in spans]) for spans in rounds]
+    return np.concatenate([np.empty((0, 2)), *found])
 
 
-def _interval(rounds: list[np.ndarray], failed: int) -> dict[str, float | int | None]:
-    """Returns the median, its 95 % interval, and the numbers of `windows` used and `dropped`.
+def _interval(
+    starts: np.ndarray, rounds: list[switched.Spans], failed: int
+) -> dict[str, float | int | None]:
+    """Returns median and mean, their 95 % intervals, and the numbers of windows.
 
     `failed`: the number of windows in rounds that failed as a whole.
     """
-    measured = np.concatenate([np.empty((0, 2)), *rounds])
-    known = measured[~np.isnan(measured).any(axis=1)]
-    counts = {"windows": len(known), "dropped": len(measured) - len(known) + failed}
-    if not len(known):
-        return {"median": None, "low": None, "high": None, **counts}
-    median, low, high = interval(known)
-    rounded = {"median": round(median, 4), "low": round(low, 4), "high": round(high, 4)}
-    return {**rounded, **counts}
+    result: dict[str, float | int | None] = {}
+    for average, of_ratios, names in (
+        (np.median, np.median, ("median", "low", "high")),
+        (np.mean, geometric_mean, ("mean", "mean_low", "mean_high")),
+    ):
+        measured = _ratios(starts, rounds, average)
+        known = measured[~np.isnan(measured).any(axis=1)]
+        found = interval(known, of_ratios) if len(known) else (None,) * 3
+        result |= {n: r if r is None else round(r, 4) for n, r in zip(names, found, strict=True)}
+        result |= {"windows": len(known), "dropped": len(measured) - len(known) + failed}
+    return result
 
 
 def _until_it_trains(folder: Path, job: subprocess.Popen[bytes]) -> None:

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
+
+Average = Callable[..., Any]
+"""A function of an array, and of the axis of it (`axis=`) that it averages over."""
+
+
+def geometric_mean(found: np.ndarray, axis: int | None = None) -> Any:
+    """Returns the mean in which two times as long and half as long balance each other."""
+    return np.exp(np.mean(np.log(found), axis=axis))
 
 
 def ratios(medians: Sequence[float]) -> np.ndarray:
@@ -19,8 +28,8 @@ def ratios(medians: Sequence[float]) -> np.ndarray:
     return np.where(np.isnan(found).any(axis=1, keepdims=True), np.nan, found)
 
 
-def interval(found: np.ndarray) -> tuple[float, float, float]:
-    """Returns the median of the ratios, and its 95 % bootstrap interval.
+def interval(found: np.ndarray, average: Average = np.median) -> tuple[float, float, float]:
+    """Returns the average of the ratios, and its 95 % bootstrap interval.
 
     Two neighbouring windows share the window between them, so pairs of neighbours are drawn.
     """
@@ -28,6 +37,6 @@ def interval(found: np.ndarray) -> tuple[float, float, float]:
     count = len(found)
     first = rng.integers(count, size=(10_000, -(-count // 2)))
     chosen = np.concatenate([first, (first + 1) % count], axis=1)[:, :count]
-    draws = np.median(found[chosen].reshape(len(chosen), -1), axis=1)
+    draws = [average(found[rows]) for rows in chosen]
     low, high = np.percentile(draws, [2.5, 97.5])
-    return float(np.median(found)), float(low), float(high)
+    return float(average(found)), float(low), float(high)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tracer.probes.backends.ebpf import library
-from tracer.probes.backends.ebpf.permission import try_program
+from tracer.probes.backends.own_bpf.kernel import try_program
 from tracer.probes.backends.perf_events.attributes import DUMMY, open_event, open_tracepoint
 from tracer.probes.errors import FeatureMissing, TracerError, UsageError
 from tracer.probes.kernel import need_process_numbers_of_events, tracefs

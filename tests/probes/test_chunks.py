@@ -105,10 +105,17 @@ def test_a_run_of_finished_records_ends_at_the_first_busy_one():
     )  # fmt: skip
     words = np.frombuffer(ring.ljust(4096, b"\0") * 2, "<u4")
     one, two, three = 40, 32, 32
-    assert bpf.whole_records(words, 0, one + two + three, 4096) == one + two
-    assert bpf.whole_records(words, 0, one, 4096) == one
+    assert bpf.whole_records(words, 0, one + two + three, 4096) == (one + two, 2)
+    assert bpf.whole_records(words, 0, one, 4096) == (one, 1)
     # Positions never wrap, places in the ring do.
-    assert bpf.whole_records(words, 4096 * 9, 4096 * 9 + one + two, 4096) == 4096 * 9 + one + two
+    far = 4096 * 9
+    assert bpf.whole_records(words, far, far + one + two, 4096) == (far + one + two, 2)
+
+
+def test_discarded_records_do_not_count_as_left_in_the_ring():
+    ring = bpf_record(1, 1, 1, b"", flags=bpf.DISCARDED) + bpf_record(1, 2, 1, b"")
+    words = np.frombuffer(ring.ljust(4096, b"\0") * 2, "<u4")
+    assert bpf.whole_records(words, 0, len(ring), 4096) == (len(ring), 1)
 
 
 def test_lost_records_are_gaps_with_place_and_count(stream):

@@ -66,14 +66,18 @@ def _decode(
 
 @compiled
 def whole_records(words: Any, begin: int, end: int, size: int) -> Any:
-    """Returns the end of the run of finished records that starts at `begin`.
+    """Returns (end, number) of the run of finished records that starts at `begin`.
+
+    Discarded records do not count.
 
     Positions count all bytes that the ring has held, so they never wrap. `size` is the ring's.
     """
+    n = 0
     at: Any = begin
     while at < end:
         head = np.int64(words[(at % size) // 4])
         if head & BUSY:
-            return at
+            return at, n
+        n += not head & DISCARDED
         at += _RING_HEAD + ((head & (DISCARDED - 1)) + 7) // 8 * 8
-    return at
+    return at, n

@@ -59,7 +59,7 @@ class BpfRing:
         self._taken = np.frombuffer(self._consumer, np.uint64, 1)
         self._made = np.frombuffer(self._produced, np.uint64, 1)
         self._data = np.frombuffer(self._produced, np.uint8, 2 * size, page)
-        whole_records(self._data.view("<u4"), 0, 0, size)  # compiles it before the recording
+        self._whole(0, 0)  # compiles it before the recording
 
     @property
     def capacity(self) -> int:
@@ -75,9 +75,7 @@ class BpfRing:
         """Moves all finished records before the first unfinished one; returns the bytes moved."""
         now = time.monotonic_ns()
         begin, made = int(self._taken[0]), int(self._made[0])
-        end = (
-            whole_records(self._data.view("<u4"), begin, made, self.size) if made > begin else made
-        )
+        end = self._whole(begin, made)[0] if made > begin else made
         size = end - begin
         if size:
             first = begin % self.size
@@ -92,6 +90,11 @@ class BpfRing:
         if now - self._looked > _LOOK_NS:
             self._note_losses(now)
         return size
+
+    def _whole(self, begin: int, made: int) -> tuple[int, int]:
+        """Returns (end, number) of the run of finished records that starts at `begin`."""
+        end, number = whole_records(self._data.view("<u4"), begin, made, self.size)
+        return end, number
 
     def _note_losses(self, now: int) -> None:
         counts = self._lost()
@@ -132,8 +135,18 @@ class BpfRing:
         return {"samples": "ebpf"}
 
     def stats(self) -> dict[str, int]:
-        """Returns counters for the manifest. The file has the losses of the ring, with times."""
-        return {"read bytes": self.written, "missed": self._missed() - self._missed_at_first}
+        """Returns counters for the manifest. The file has the losses of the ring, with times.
+
+        `entries` are records left in the ring. Those behind an unfinished one cannot be counted:
+        they and it are one.
+        """
+        begin, made = int(self._taken[0]), int(self._made[0])
+        end, whole = self._whole(begin, made)
+        return {
+            "read bytes": self.written,
+            "missed": self._missed() - self._missed_at_first,
+            "entries": whole + (end < made),
+        }
 
     def close(self) -> None:
         """Closes the file and the ring's mappings. It may be called more than once."""

@@ -135,7 +135,7 @@ class OwnPrograms:
 
     def _load(self, types: Types, tracepoint: str, code: bytes) -> int:
         type_id = types.number(f"btf_trace_{tracepoint}", TYPEDEF)
-        program = self._kept(load(TRACING, code, RAW_TRACEPOINT, type_id))
+        program = self._kept(load(TRACING, code, b"tracer", RAW_TRACEPOINT, type_id))
         self._kept(attach_raw(program))
         return program
 

@@ -13,14 +13,15 @@ import os
 import struct
 from pathlib import Path
 
+from tracer.probes.backends.own_bpf.instructions import Code
 from tracer.probes.errors import FeatureMissing, PermissionMissing
 from tracer.probes.kernel import system_call
 
 _MAP_CREATE, _MAP_UPDATE, _PROG_LOAD, _RAW_TRACEPOINT_OPEN = 0, 2, 5, 17
 _ARRAY, _PERF_EVENT_ARRAY = 2, 4
 _MMAPABLE = 1 << 10
-TRACING = 26
-"""BPF_PROG_TYPE_TRACING of enum bpf_prog_type."""
+_TRACEPOINT, TRACING = 5, 26
+"""BPF_PROG_TYPE_TRACEPOINT and _TRACING of enum bpf_prog_type."""
 RAW_TRACEPOINT = 23
 """BPF_TRACE_RAW_TP of enum bpf_attach_type."""
 _LICENSE = b"GPL"
@@ -76,11 +77,24 @@ def need_compiled_programs() -> None:
             )
 
 
-def load(kind: int, instructions: bytes, attached: int = 0, type_id: int = 0) -> int:
+def try_program() -> None:
+    """Loads and unloads a program that does nothing.
+
+    Raises PermissionMissing if the kernel refuses this user, FeatureMissing if it has no BPF.
+    """
+    code = Code()
+    code.end()
+    os.close(load(_TRACEPOINT, code.assemble()))
+
+
+def load(
+    kind: int, instructions: bytes, name: bytes = b"", attached: int = 0, type_id: int = 0
+) -> int:
     """Loads a program; returns its fd.
 
-    `attached` is the place where it will be attached (enum bpf_attach_type), `type_id` the BTF id
-    of that place's type. Raises PermissionMissing, or FeatureMissing with the verifier's reason.
+    Kernels before 4.15 take no name. `attached` is the place where it will be attached (enum
+    bpf_attach_type), `type_id` the BTF id of that place's type. Raises PermissionMissing, or
+    FeatureMissing with the verifier's reason.
     """
     code, license_ = (
         ctypes.create_string_buffer(instructions),
@@ -97,7 +111,7 @@ def load(kind: int, instructions: bytes, attached: int = 0, type_id: int = 0) ->
             int(log is not None),
             _LOG_BYTES if log is not None else 0,
             ctypes.addressof(log) if log is not None else 0,
-            *(0, 0, b"tracer", 0),
+            *(0, 0, name, 0),
             attached,
             *(0, 0, 0, 0, 0, 0, 0),
             type_id,

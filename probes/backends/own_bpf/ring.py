@@ -1,4 +1,4 @@
-"""One CPU's ring of system calls, as a source of the drain."""
+"""One CPU's ring of records, as a source of the drain."""
 
 from __future__ import annotations
 

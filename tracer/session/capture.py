@@ -51,7 +51,11 @@ _SETTLE_ROUNDS = 20
 
 
 def default_kib(scope: Scope, cpus: int, memory_bytes: int) -> int:
-    """Returns the default ring buffer per CPU in KiB: about 0.2 s at the highest rate."""
+    """Returns the default ring buffer per CPU in KiB: about 0.2 s at the highest rate.
+
+    `cpus` is the number of CPUs that have a buffer: also those that the kernel makes or a program
+    has for CPUs of lower numbers that are offline.
+    """
     wanted = _KIB_TARGET if scope is Scope.TARGET else _KIB_MACHINE
     fair = memory_bytes // _MEMORY_SHARE // max(1, cpus) // 1024 // _LARGE_BUFFERS
     return max(256, min(wanted, fair))
@@ -109,7 +113,7 @@ class Capture:
         if kib is not None:
             rings = 1 + max(cpus) if its else 0
             _require_memory(kib, len(cpus) * len({probe.scope for probe in others}) + rings)
-        sizes = {scope: kib or default_kib(scope, len(cpus), memory) for scope in Scope}
+        sizes = {scope: kib or default_kib(scope, 1 + max(cpus), memory) for scope in Scope}
         allow_open_files(4 * _BUFFERS * len(cpus))
         own = self._programs(raw, sizes, cpus, everybody, its) if its else None
         try:
@@ -119,7 +123,8 @@ class Capture:
             if own is not None:
                 own.discard()
             raise
-        self.own_programs = own is not None
+        self.own_programs = [probe.name for probe in its] if own is not None else []
+        """The probes whose events programs of our own record."""
         if own is not None:
             self._backend = BesideOwn(self._backend, own)
         self._filters = self._backend.filters

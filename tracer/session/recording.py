@@ -171,7 +171,7 @@ def _why(plan: Plan, capture: Capture) -> str:
     """Returns the reason for the backend, and for what records system calls and page faults."""
     why = plan.choice.why
     if capture.own_programs:
-        return f"{why}; system calls and page faults by BPF programs of our own"
+        return f"{why}; {' and '.join(capture.own_programs)} by BPF programs of our own"
     if capture.no_programs is not None:
         return f"{why}; no BPF programs of our own: {capture.no_programs.what}"
     return why

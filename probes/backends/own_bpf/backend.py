@@ -54,7 +54,7 @@ _FIELDS = {
     },
 }
 """The events that programs can record: offsets and sizes of the fields, as programs write them."""
-_FORK, _EXIT, _EXEC = "sched_process_fork", "sched_process_exit", "sched_process_exec"
+_NEW, _EXIT, _EXEC = "task_newtask", "sched_process_exit", "sched_process_exec"
 
 
 class OwnPrograms:
@@ -126,7 +126,7 @@ class OwnPrograms:
         tid_at = types.offset("task_struct", "pid")
         threads = self._memory.threads
         if not self._everybody:
-            self._load(types, _FORK, marks.fork(threads, tid_at))
+            self._load(types, _NEW, marks.made(threads, tid_at))
             self._load(types, _EXIT, marks.ended(threads, tid_at))
             self._load(types, _EXEC, marks.executed(threads, tid_at))
         for event, text in self.formats.items():

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
 """The marks of the threads that are followed, and the programs that keep them.
 
-There is a byte for each thread number. The program of `sched_process_fork` marks the child as its
-parent is marked, so the number of a new thread never keeps the mark of an earlier one. That of
+There is a byte for each thread number. The program of `task_newtask` marks a new thread as the
+thread that made it is marked, so a number never keeps the mark of an earlier thread. Unlike
+`sched_process_fork`, that event also tells of the kernel's threads that work for an io_uring. That of
 `sched_process_exit` notes that a thread is ending: it can still take page faults, as the kernel
 gives back its memory. A thread that calls execve goes on under the number of its process, whose
 first thread has ended, so the program of `sched_process_exec` marks that number. A recording of
@@ -30,8 +31,8 @@ NOT_FOLLOWED, FOLLOWED, ENDING = range(3)
 _WORD = 8
 
 
-def fork(threads: int, tid_at: int) -> bytes:
-    """Returns the program of `sched_process_fork`, whose arguments are (parent, child).
+def made(threads: int, tid_at: int) -> bytes:
+    """Returns the program of `task_newtask`, whose first argument is the new thread.
 
     `threads` is the array (fd) of marks, `tid_at` the place of a thread's number in `task_struct`.
     """
@@ -45,7 +46,7 @@ def fork(threads: int, tid_at: int) -> bytes:
     code.jump_if(R1, EQUAL, NOT_FOLLOWED, "marked")
     code.set_small(R8, FOLLOWED)
     code.label("marked")
-    _thread(code, threads, R6, _WORD, tid_at)
+    _thread(code, threads, R6, 0, tid_at)
     code.store(R1, 0, R8, 1)
     return _ended(code)
 

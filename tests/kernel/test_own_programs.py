@@ -56,8 +56,8 @@ def faults():
             for n in range(100, 200): pages[n * 4096]  # read
             assert zero.readinto(pages[200 * 4096:]) == 100 * 4096  # by the kernel
 def signals():
-    signal.setitimer(signal.ITIMER_REAL, 0.001)  # by an interrupt, without details
     before = len(handled)
+    signal.setitimer(signal.ITIMER_REAL, 0.001)  # by an interrupt, without details
     while len(handled) == before: pass
     reads, writes = os.pipe()
     os.close(reads)

@@ -21,6 +21,8 @@ def parse_page_size(text: str, page_bytes: int, what: str, mend: str) -> int:
     `what` and `mend`, for the error message: what the size is given for, e.g. "--memory", and what
     to write instead. Raises UsageError.
     """
+    if _SIZE.match(text.strip()) is None:
+        raise UsageError(f"{what} {text.strip()!r} is not a size", mend)
     size = _parsed(text)
     if 0 < size < page_bytes:
         raise UsageError(

@@ -46,14 +46,16 @@ def predict(
         ),
     ] = None,
     shared: Annotated[
-        bool | None,
+        bool,
         typer.Option(
-            "--shared/--apart",
-            help="All targets have each limit together, or each has it for itself."
+            "--shared",
+            help="All targets have each limit together."
             " Default: as in the recording; apart, if it had no limits.",
-            show_default=False,
         ),
-    ] = None,
+    ] = False,
+    apart: Annotated[
+        bool, typer.Option("--apart", help="Each target has each limit for itself.")
+    ] = False,
     html: Annotated[
         Path | None,
         typer.Option("--html", metavar="FILE", help="Write a page that opens offline; -: stdout."),
@@ -100,14 +102,17 @@ def predict(
     from tracer.analysis.scale.sources import find_traces
     from tracer.probes.errors import UsageError
 
+    if shared and apart:
+        raise UsageError("--shared and --apart cannot be combined", "give one of them")
     sources = find_traces([trace])
     if len(sources) > 1:
         raise UsageError(f"{trace} holds {len(sources)} traces", "name one of them")
     if html is not None:
         check_output(html, force, json)
     with opened_here(sources[0]) as opened:
+        together = shared if shared or apart else None
         amounts, own, ahead = _sizes(opened, memory, own_memory, read_ahead)
-        found = answer_memory(opened, amounts, own, ahead, shared)
+        found = answer_memory(opened, amounts, own, ahead, together)
     if html is not None:
         from tracer.analysis.page.memory import memory_page
 

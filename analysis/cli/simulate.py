@@ -140,7 +140,8 @@ def simulate(
         bool,
         typer.Option(
             "--partitioned",
-            help="timed: divide the layer equally among tenants, with one part for other writes.",
+            help="timed: divide the layer among tenants, in equal parts up to a page, with one "
+            "part for other writes.",
             rich_help_panel=_LAYER,
         ),
     ] = False,

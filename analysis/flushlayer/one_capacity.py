@@ -81,7 +81,7 @@ def assumptions(
         f"a page of 4096 bytes is a request; {disk.name}: {disk.write_ns / 1e6:g} ms for every"
         f" write, {medium.name}: {medium.write_ns} ns for every write",
         "serial: times are summed; no overlap, queueing, merging or seeking",
-        f"{buffer} buffer ({BUFFERS[buffer]}), {policy} ({find_policy(policy).description});"
+        f"{buffer} buffer ({BUFFERS[buffer]}), {policy} ({find_policy(policy).in_buffer(buffer)});"
         " a page is destaged only to make room; the time of reads does not count",
         "improvement: pages left in the layer at the end are not written to the disk;"
         " improvement_with_drain: all of them are written",

@@ -52,3 +52,11 @@ def test_a_scheduler_for_one_simulation_needs_a_file(tracer):
 def test_a_sweep_s_file_is_not_said_to_set_what_it_cannot_set(tracer, option):
     ended = tracer("simulate", FIXTURE, "--config", "s.toml", *option, status=2)
     assert ended.err == (f"tracer: a sweep has no {option[0]}; leave out {option[0]} or --config\n")
+
+
+@pytest.mark.parametrize("options", [("--shared", "--apart"), ("--apart", "--shared")])
+def test_targets_cannot_both_share_the_memory_and_have_it_apart(tracer, options):
+    ended = tracer("predict", FIXTURE, "--memory", "1M", *options, status=2)
+    assert (ended.out, ended.err) == (
+        "", "tracer: --shared and --apart cannot be combined; give one of them\n",
+    )  # fmt: skip

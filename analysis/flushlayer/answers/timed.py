@@ -118,7 +118,7 @@ def answer(
             *not_completed(requests),
             *order_of_policies([question.policy]),
             *on_one_disk(trace, accesses),
-            *([_parts(names["tenant"], known)] if shares else []),
+            *([_parts(names["tenant"], known, layer.capacities())] if shares else []),
             *without_others(accesses),
             *about_input(accesses),
         ],
@@ -187,9 +187,18 @@ def _everybody_a_tenant(
     ), found
 
 
-def _parts(tenants: list[str], known: int) -> str:
-    """Returns a sentence on the parts of a layer: of so many known tenants, and of other writes."""
-    said = f"the layer is divided into {len(tenants)} equal parts, for {_named(tenants)}"
+def _parts(tenants: list[str], known: int, pages: list[int]) -> str:
+    """Returns a sentence on the parts of a layer: of so many known tenants, and of other writes.
+
+    `pages`: those of each part; the first parts may have one more than the others.
+    """
+    more = sum(part > pages[-1] for part in pages)
+    equal = "" if more else "equal "
+    said = f"the layer is divided into {len(tenants)} {equal}parts, for {_named(tenants)}"
+    if more:
+        size = f"{pages[0]} page{'' if pages[0] == 1 else 's'}"
+        first = f"the first has {size}" if more == 1 else f"the first {more} have {size} each"
+        said += f": {first}, the others {pages[-1]}"
     for other in tenants[known:]:
         said += (
             f"; {other} has the writes without a tenant: the journal, metadata, files of several"

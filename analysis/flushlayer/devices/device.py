@@ -89,8 +89,16 @@ class Device:
 
     @property
     def write_ns(self) -> int:
-        """Mean time in ns of one write of 4096 bytes at a random place; see `page_ns`."""
-        return page_ns(self, "write")
+        """Mean time in ns of one write of 4096 bytes at a random place; see `page_ns`.
+
+        Raises UsageError if a disk or SSD takes 0 ns.
+        """
+        time = page_ns(self, "write")
+        if time == 0 and self.kind != "nvm":
+            raise UsageError(
+                f"{self.name} takes 0 ns for a write of a page", "give a time of 1 ns or more"
+            )
+        return time
 
     @property
     def confidence(self) -> str:
@@ -240,7 +248,7 @@ def _parameter(path: Path, name: str, kind: str, key: str, raw: Any) -> Paramete
     low, high = given.value if isinstance(given.value, tuple) else (given.value, given.value)
     if low > high:
         raise UsageError(f"{where}: [{low:g}, {high:g}] is not an interval", "give [low, high]")
-    if low == 0 and not known.zero:
+    if low == 0 and kind not in known.zero:
         raise UsageError(f"{where}: 0 cannot be", "leave out a parameter that is not known")
     if given.bound is not None and low != high:
         raise UsageError(

@@ -34,8 +34,8 @@ class Known:
     """A key of UNITS."""
     kinds: tuple[str, ...]
     doc: str
-    zero: bool = False
-    """True if the parameter may be 0."""
+    zero: tuple[str, ...] = ()
+    """Kinds of devices whose parameter may be 0."""
 
 
 _ANY = ("disk", "ssd", "nvm")
@@ -44,10 +44,10 @@ _FLASH = ("ssd", "nvm")
 PARAMETERS: dict[str, Known] = {
     "capacity": Known("size", _ANY, "capacity of the device"),
     "read_latency": Known(
-        "time", _ANY, "time of one read of a page; for nvm, until its first byte", zero=True
+        "time", _ANY, "time of one read of a page; for nvm, until its first byte", zero=_ANY
     ),
     "write_latency": Known(
-        "time", _ANY, "time of one write of a page; for nvm, until its first byte", zero=True
+        "time", _ANY, "time of one write of a page; for nvm, until its first byte", zero=("nvm",)
     ),
     "write_latency_p99_999": Known("time", _ANY, "the time that 1 write of 100,000 exceeds"),
     "bandwidth_read": Known("bandwidth", _ANY, "bandwidth of sequential reads"),
@@ -55,21 +55,25 @@ PARAMETERS: dict[str, Known] = {
     "rotation": Known("speed", ("disk",), "rotation speed of the platters"),
     "seek_read": Known("time", ("disk",), "mean seek between random places, for reads"),
     "seek_write": Known("time", ("disk",), "mean seek between random places, for writes"),
-    "seek_track_read": Known("time", ("disk",), "seek to the next track, for reads", zero=True),
-    "seek_track_write": Known("time", ("disk",), "seek to the next track, for writes", zero=True),
+    "seek_track_read": Known(
+        "time", ("disk",), "seek to the next track, for reads", zero=("disk",)
+    ),
+    "seek_track_write": Known(
+        "time", ("disk",), "seek to the next track, for writes", zero=("disk",)
+    ),
     "seek_full_read": Known("time", ("disk",), "seek from the first track to the last, for reads"),
     "seek_full_write": Known(
         "time", ("disk",), "seek from the first track to the last, for writes"
     ),
-    "overhead": Known("time", _ANY, "time of the controller for each request", zero=True),
+    "overhead": Known("time", _ANY, "time of the controller for each request", zero=_ANY),
     "queue_depth": Known("requests", ("disk", "ssd"), "requests that the device takes at once"),
     "write_cache": Known("size", ("disk",), "size of the volatile write cache"),
     "interface": Known("bandwidth", ("disk",), "bandwidth from the host to the write cache"),
     "flush_latency": Known(
-        "time", _ANY, "time of a flush with an empty cache; also added to FUA writes", zero=True
+        "time", _ANY, "time of a flush with an empty cache; also added to FUA writes", zero=_ANY
     ),
     "fua_latency": Known(
-        "time", _ANY, "time added to FUA writes, if it is not that of a flush", zero=True
+        "time", _ANY, "time added to FUA writes, if it is not that of a flush", zero=_ANY
     ),
     "iops_depth1_read": Known("rate", _FLASH, "random reads of 4 KiB a second, one at a time"),
     "iops_depth1_write": Known("rate", _FLASH, "random writes of 4 KiB a second, one at a time"),
@@ -87,7 +91,7 @@ PARAMETERS: dict[str, Known] = {
         "time", ("destage",), "pause of destaging after a write that goes around a full layer"
     ),
     "low_watermark": Known(
-        "share", ("destage",), "share of the layer at which destaging stops", zero=True
+        "share", ("destage",), "share of the layer at which destaging stops", zero=("destage",)
     ),
     "autocommit_blocks": Known("pages", ("destage",), "written pages after which a commit follows"),
     "autocommit_time": Known("time", ("destage",), "time after which writes are committed"),

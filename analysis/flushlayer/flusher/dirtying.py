@@ -1,8 +1,8 @@
 """The dirtyings of a trace: which pages became dirty, when, and by which process.
 
 An event of dirtying has no size, so pages are counted from the later writes (`pairing.py`). A write
-to a page that is already dirty leaves no event. Settings that write sooner than the recorded ones
-therefore get fewer pages than they would write.
+to a page that is already dirty leaves no event. At settings that write sooner than the recorded
+ones, the dirtyings alone therefore give fewer pages than would be written (`regenerate.py`).
 """
 
 from __future__ import annotations
@@ -78,8 +78,10 @@ class Dirtyings:
             f"{int(how.get(paired.UNWRITTEN, 0))} pages were still dirty at the end and"
             f" {int(how.get(paired.DROPPED, 0))} were dropped unwritten: their number is inferred"
             " from their neighbours in the file",
-            "a write to a page that is already dirty leaves no event: settings that write sooner"
-            " than the recorded ones get too few pages, never too many",
+            "a write to a page that is already dirty leaves no event: at settings that write sooner"
+            " than the recorded ones, least has too few pages, most may have too many (each dirty"
+            " page is dirtied again whenever its inode is marked dirty); stores to mapped memory"
+            " show in neither",
         ]
         if self.counts["page_bytes"] > MODEL_PAGE:
             said.append(

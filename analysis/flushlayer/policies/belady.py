@@ -1,10 +1,10 @@
 """MIN: evicts the page whose next use is farthest away; no policy has fewer misses.
 
 Belady, A study of replacement algorithms for a virtual-storage computer, IBM Systems Journal 1966.
-MIN knows the future, so it is a bound, not a policy to build. It has the fewest misses of all
-policies that admit every page. It has the fewest destages only if all accesses are writes, because
-then every evicted page is dirty. With reads, the eviction of a clean page costs nothing; with
-writes past the layer, a page that is about to be dropped need not be destaged. MIN considers
+MIN knows the future, so it is a bound of the misses, not a policy to build. It has the fewest of
+all policies that admit every page. It has the fewest destages only if all accesses are writes,
+because then every evicted page is dirty. With reads, the eviction of a clean page costs nothing;
+with writes past the layer, a page that is about to be dropped need not be destaged. MIN considers
 neither.
 """
 

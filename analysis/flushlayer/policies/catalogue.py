@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +53,12 @@ class Policy:
     parameters: tuple[Parameter, ...] = ()
     one_pass: bool = False
     """True if one pass gives all capacities (stack_distances.py); else each takes its own pass."""
+    by_buffer: Mapping[str, str] = field(default_factory=dict)
+    """An addition to the description, by the name of a buffer in `operations.BUFFERS`."""
+
+    def in_buffer(self, buffer: str) -> str:
+        """Returns the description of the policy in a layer with this buffer."""
+        return "; ".join([self.description, *filter(None, [self.by_buffer.get(buffer)])])
 
     @property
     def row(self) -> str:
@@ -134,9 +140,18 @@ POLICIES = {
         ),
         Policy(
             "min",
-            "evicts the page whose next use is farthest away; a bound, as it knows the future",
+            "evicts the page whose next use is farthest away, as it knows the future; no policy"
+            " misses less often",
             "Belady, IBM Systems Journal 1966",
             belady,
+            by_buffer={
+                "write-only": "no policy has a smaller D or a larger improvement",
+                "read-write": "another policy may have a smaller D and a larger improvement, as"
+                " the eviction of a clean page costs no disk write, which min does not consider",
+                "sync-only": "another policy may have a smaller D and a larger improvement, as"
+                " the eviction of a page that a write past the layer replaces later costs a disk"
+                " write, which min does not consider",
+            },
         ),
     )
 }

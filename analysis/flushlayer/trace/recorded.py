@@ -21,6 +21,7 @@ from tracer.analysis.flushlayer.trace.bio_parts import PageBegins
 from tracer.analysis.flushlayer.trace.last_requests import LastRequests, last_requests
 from tracer.analysis.views.stalls import STALLS
 from tracer.analysis.views.submissions import SECTORS_PER_PAGE
+from tracer.probes.errors import BadTrace
 from tracer.store.trace import Trace
 
 _JOURNAL = "journal"
@@ -31,11 +32,19 @@ def recorded_requests(trace: Trace, accesses: Accesses) -> Requests:
     write.
 
     `accesses` has `bios` (with reads and flushes if these are simulated). Needs table block; the
-    tables syscalls and file_writes show who waits for the journal. Raises ValueError without bios.
+    tables syscalls and file_writes show who waits for the journal. Raises ValueError without bios,
+    BadTrace if a bio has no device.
     """
     bios = accesses.bios
     if bios is None:
         raise ValueError("the accesses have no bios")
+    nowhere = int((bios.device < 0).sum())
+    if nowhere:
+        raise BadTrace(
+            f"{trace.folder}: {nowhere:,} of {len(bios):,} bios have no device, and the model"
+            " needs one of each",
+            "choose devices with --dev, or take the model paper or curve",
+        )
     last = last_requests(trace, bios)
     chain = issuers(trace, bios)
     leads = ~_continued(bios, chain, last)

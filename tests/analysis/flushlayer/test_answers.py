@@ -264,7 +264,7 @@ class TestSweep:
             ("capacity = [0.1]\nbuffer = ['all']\n", "no buffer 'all'"),
             ("capacity = [0.1]\nmedium = ['tape']\n", "no nvm 'tape'"),
             ("capacity = [0.1]\nidentity = ['name']\n", "identity.0"),
-            ("capacity = ['12 apples']\n", "is not a size"),
+            ("capacity = ['12 apples']\n", "sweep.toml: capacity '12 apples' is not a size"),
             ("capacity = ['16M', '64']\n", "sweep.toml: capacity 64 means 64 bytes, less than one"),
             ("capacity = ['0.25']\n", "means 0.25 bytes"),
             ("capacity = [0.1\n", "is not TOML"),

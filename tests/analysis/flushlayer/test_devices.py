@@ -118,6 +118,8 @@ def value(number, unit="ms", **more):
         (f"write_latency = {value(1e12)}", r"write_latency: 1e\+12 ms cannot be"),
         (f"write_latency = {value(8, 'MB/s')}", "write_latency: 'MB/s' is not a unit of time"),
         (f"write_latency = {value(8, 'parsec')}", "'parsec' is not a unit of time; give one of ns"),
+        (f"write_latency = {value(0)}", "write_latency: 0 cannot be"),
+        (f"write_latency = {value('[0, 8]')}", "write_latency: 0 cannot be"),
         (f"bandwidth_read = {value(0, 'MB/s')}", "bandwidth_read: 0 cannot be"),
         (f"write_latency = {value(8, colour=1)}", "write_latency: colour extra inputs"),
         (
@@ -141,6 +143,19 @@ def test_a_catalogue_with_impossible_values_is_refused(tmp_path, line, said):
     with pytest.raises(UsageError, match=rf"mine.toml: \[mine\] .*{said}") as raised:
         load(tmp_path, f'[mine]\nkind = "disk"\n{line}\n')
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("line", [value(0.3, "ns"), value(0.4, "ns")])
+def test_a_disk_that_writes_a_page_in_no_time_is_refused(tmp_path, line):
+    disk = load(tmp_path, f'[mine]\nkind = "disk"\nwrite_latency = {line}\n')["mine"]
+    with pytest.raises(UsageError, match=r"mine takes 0 ns for a write of a page; .*1 ns or more"):
+        _ = disk.write_ns
+
+
+def test_a_medium_may_take_no_time_until_the_first_byte_of_a_write(tmp_path):
+    """`tracer calibrate` says so if a page takes no longer than its transfer."""
+    lines = f"write_latency = {value(0)}\nbandwidth_write = {value(1, 'GB/s')}\n"
+    assert load(tmp_path, f'[mine]\nkind = "nvm"\n{lines}')["mine"].write_ns == 4096
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,16 @@
 
 import pytest
 
+from tests.conftest import ROOT
 from tests.support.dirtied import DEFAULTS
+from tests.support.flushed import DEV, EXT4, JOB, KWORKER, S, Story
 from tests.support.traces import make_trace
+from tracer.analysis.flushlayer.answers import sweep
 from tracer.analysis.flushlayer.flusher import knobs
 from tracer.analysis.flushlayer.flusher.knobs import NAMES
 from tracer.probes.errors import UsageError
 
+DOC = ROOT / "docs" / "what-if.md"
 GIB = 1 << 30
 
 
@@ -110,3 +114,32 @@ def test_no_bytes_leave_the_ratio_and_no_ratio_takes_the_bytes():
     by_bytes = by_ratio.changed(dirty_background_bytes=1 << 20)
     assert by_bytes.dirty_background_ratio == 0
     assert by_bytes.changed(dirty_background_ratio=0).dirty_background_bytes == 0
+
+
+def test_a_sweep_says_on_which_side_each_bound_errs(tmp_path):
+    """One page is dirtied once, and its inode is marked dirty twice more while it is dirty."""
+    story = Story().lies(0, 100, 10).dirtied(1, 0)
+    again = {"tid": JOB, "pid": JOB, "dev": DEV, "ino": 11, "event": "mark_inode_dirty"}
+    story.dirty += [{"ts": at * S, **again} for at in (10, 20)]
+    by = {"tid": KWORKER, "pid": KWORKER, "reason": "periodic", "bdi": DEV}
+    for at in (2, 7, 12, 17, 22, 27):
+        story.writeback += [
+            {"ts": at * S, **by, "event": "start"},
+            {"ts": at * S + 900, **by, "event": "written"},
+        ]
+    story.flushed(32, (100, 1), age=31)
+    (tmp_path / "sweep.toml").write_text(
+        'capacity = ["64K"]\nidentity = ["file"]\n[knobs]\ndirty_expire_centisecs = [100]\n'
+        "dirty_writeback_centisecs = [100]\n"
+    )
+    with story.made(tmp_path / "t", 60, file_systems=[EXT4]) as trace:
+        frame = sweep.run(trace, sweep.load(tmp_path / "sweep.toml"))
+    # Nobody knows whether the marks at 10 s and 20 s were of writes to the page.
+    assert frame.set_index("bound")["requests"].to_dict() == {"least": 1, "most": 3}
+    said = " ".join(frame.attrs["assumptions"])
+    assert "never too many" not in said
+    assert "least has too few pages, most may have too many" in said
+    assert "stores to mapped memory show in neither" in said
+    about = " ".join(DOC.read_text().split())
+    assert "`least` has too few pages, `most` may have too many" in about
+    assert "Stores to mapped memory show in neither" in about

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from tests.support.streams import numbered
 from tracer.analysis.flushlayer import devices, one_capacity
 from tracer.analysis.flushlayer.policies import POLICIES
+from tracer.analysis.flushlayer.policies.operations import PAST, READ, WRITE
 from tracer.analysis.flushlayer.trace.accesses import Accesses
 from tracer.probes.errors import UsageError
 
@@ -51,6 +53,28 @@ def test_the_result_has_the_papers_symbols():
     # 5, 5 hit, 6, 7 evicts 5, 5 evicts 6
     assert (result.requests, result.unique_pages, result.disk_writes) == (5, 3, 2)
     assert result.improvement == pytest.approx(1 - 2 / 5 - MEDIA)
+
+
+@pytest.mark.parametrize(
+    ("buffer", "pages", "op", "other", "of_min", "of_other"),
+    [
+        ("write-only", [0, 0, 1, 2, 1, 0], [WRITE] * 6, "lfu", 2, 2),
+        # MIN evicts page 0, which is dirty; LFU evicts page 1, which was only read.
+        ("read-write", [0, 0, 1, 2, 1, 0], [WRITE, WRITE, READ, *[WRITE] * 3], "lfu", 2, 1),
+        # MIN evicts page 1, which a write past the layer replaces next; LRU evicts page 0.
+        ("sync-only", [0, 1, 2, 1, 1], [WRITE, WRITE, WRITE, PAST, WRITE], "lru", 3, 2),
+    ],
+)
+def test_min_is_called_a_bound_of_d_only_if_it_is_one(buffer, pages, op, other, of_min, of_other):
+    asked = accesses(pages), 2, PCM, HDD
+    ops = np.array(op, np.uint8)
+    least, beside = (one_capacity.simulate(*asked, policy, ops) for policy in ("min", other))
+    assert (least.disk_writes, beside.disk_writes) == (of_min, of_other)
+    assert (least.improvement < beside.improvement) == (of_min > of_other)
+    said = " ".join(one_capacity.assumptions(PCM, HDD, "min", buffer))
+    assert "no policy misses less often" in said
+    assert ("no policy has a smaller D" in said) == (buffer == "write-only")
+    assert ("another policy may have a smaller D" in said) == (buffer != "write-only")
 
 
 def test_no_write_backs_have_no_improvement():

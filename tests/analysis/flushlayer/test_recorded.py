@@ -12,6 +12,7 @@ from tracer.analysis.flushlayer.timed.disk import Disk
 from tracer.analysis.flushlayer.trace.accesses import page_writebacks
 from tracer.analysis.flushlayer.trace.recorded import recorded_requests
 from tracer.analysis.flushlayer.trace.sync_calls import sync_calls
+from tracer.probes.errors import BadTrace
 
 MS = 10**6
 JOB, JBD2 = 7, 99
@@ -221,3 +222,18 @@ def test_a_flush_alone_is_complete_when_the_next_flush_of_the_device_is(opened):
     _, found = opened([*flush, event(30 * MS, "bio_queue", 8, 8, "W", JOB)], [])
     assert found.op.tolist() == [2, 2, 2, 0]
     assert found.done.tolist() == [8 * MS, 17 * MS, -1, -1]
+
+
+def test_a_bio_without_a_device_is_refused_with_the_trace_and_the_mend(tmp_path):
+    known = event(1, "bio_queue", 0, 8, "WS", JOB)
+    unknown = {**event(2, "bio_queue", 8, 8, "WS", JOB), "dev": None}
+    with make_trace(tmp_path / "t", {"block": [known, unknown], "processes": PROCESSES}) as trace:
+        accesses = page_writebacks(trace, all_writers=True)
+        with pytest.raises(BadTrace) as refused:
+            recorded_requests(trace, accesses)
+        chosen = page_writebacks(trace, ["254:0"], all_writers=True)
+        assert recorded_requests(trace, chosen).ts.tolist() == [1]
+    assert str(refused.value) == (
+        f"{tmp_path / 't'}: 1 of 2 bios have no device, and the model needs one of each; "
+        "choose devices with --dev, or take the model paper or curve"
+    )

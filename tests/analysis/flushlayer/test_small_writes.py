@@ -137,5 +137,16 @@ def test_writes_without_a_tenant_have_a_part_of_a_divided_layer(asked):
     assert {"a", "b", "other"} == {
         row["name"] for row in facts["improvement"] if row["by"] == "tenant"
     }
+    for pages, told in (
+        (2, "3 parts, for a, b, other: the first 2 have 1 page each, the others 0"),
+        (7, "3 parts, for a, b, other: the first has 3 pages, the others 2"),
+        (8, "3 parts, for a, b, other: the first 2 have 3 pages each, the others 2"),
+    ):
+        question = Question(PCM, HDD, Capacity(pages=pages))
+        uneven = answers.answer(question, trace, accesses, Destage(), partitioned=True)
+        more = [part["capacity"] for part in uneven["layers"]]
+        assert sum(more) == pages and more == sorted(more, reverse=True)
+        assert any(told in said for said in uneven["assumptions"])
+    question = Question(PCM, HDD, Capacity(pages=3))
     whole = answers.answer(question, trace, accesses, Destage())
     assert [part["tenant"] for part in whole["layers"]] == [None]

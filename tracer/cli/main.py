@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import ast
 import atexit
-import codecs
 import contextlib
 import errno
 import gc
-import io
 import os
 import signal
 import sys
@@ -22,6 +20,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from tracer.cli.streams import STDOUT, open_standard_streams
 from tracer.probes.errors import ExitCode, Interrupted, TracerError
 from tracer.probes.notice import show_notices
 from tracer.probes.text import printable
@@ -30,8 +29,6 @@ from tracer.store.names import refuse_empty
 from tracer.version import VERSION
 
 GROUP = "tracer.commands"
-_STDOUT = "standard output"
-_ESCAPE = "tracer.escape"
 _ORDER = (
     "doctor", "record", "list", "info", "report", "explain", "compare", "predict", "simulate",
     "calibrate", "query", "import", "export", "pack", "unpack", "workload", "study", "clean",
@@ -227,7 +224,7 @@ def main() -> None:
     gc.set_threshold(50_000, 20, 50)
     # Python would look through all of them once more before it ends: half a second after a report.
     atexit.register(gc.freeze)
-    _open_standard_streams()
+    open_standard_streams()
     if sys.stderr.isatty():
         show_notices(lambda text: say(f"tracer: {text}"))
     try:
@@ -238,7 +235,7 @@ def main() -> None:
     except KeyboardInterrupt:
         _complain(ExitCode.ABORTED, str(Interrupted()))
     except OSError as error:
-        if isinstance(error, BrokenPipeError) and error.filename == _STDOUT:
+        if isinstance(error, BrokenPipeError) and error.filename == STDOUT:
             sys.exit(ExitCode.FAILURE)  # the reader has read enough
         _complain(ExitCode.FAILURE, _said(error))
     except Exception as error:
@@ -265,8 +262,8 @@ def _run() -> None:
 def _said(error: OSError) -> str:
     """Returns what could not be used, why, and the mend if the error has no name of a file."""
     why = error.strerror or str(error)
-    if error.filename == _STDOUT:
-        return f"{_STDOUT}: {why}; write it to another file or device"
+    if error.filename == STDOUT:
+        return f"{STDOUT}: {why}; write it to another file or device"
     if not error.filename and error.errno == errno.ENOENT and not _has_current_folder():
         return f"the current folder: {why}; it was deleted: change to one that exists (cd)"
     return f"{error.filename or 'system'}: {why}"
@@ -278,21 +275,6 @@ def _has_current_folder() -> bool:
     except FileNotFoundError:
         return False
     return True
-
-
-class _Output(io.FileIO):
-    """Standard output. Its errors name it, unlike those of Python's own."""
-
-    def write(self, data: Any, /) -> int:
-        try:
-            return super().write(data)
-        except OSError as error:
-            # What is left in the buffers fails again when the interpreter ends.
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, self.fileno())
-            os.close(nowhere)
-            error.filename = _STDOUT
-            raise
 
 
 @contextlib.contextmanager
@@ -313,42 +295,6 @@ def terminable() -> Iterator[None]:
     finally:
         for number in ours:
             signal.signal(number, before[number])
-
-
-def _open_standard_streams() -> None:
-    """Opens /dev/null as stdin, stdout or stderr if that stream is closed.
-
-    Otherwise the next opened file would become that stream, also for the recorded command.
-    Characters that standard output cannot encode are escaped, as JSON escapes them.
-    """
-    codecs.register_error(_ESCAPE, _escaped)
-    for fd, name in enumerate(("stdin", "stdout", "stderr")):
-        try:
-            os.fstat(fd)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
-            os.set_inheritable(fd, True)
-            setattr(sys, name, os.fdopen(fd, "r" if fd == 0 else "w", closefd=False))
-    out = sys.__stdout__
-    if out is not None and sys.stdout is out and out.fileno() == 1:
-        sys.stdout = io.TextIOWrapper(
-            io.BufferedWriter(_Output(1, "w", closefd=False)),
-            out.encoding,
-            out.errors if out.errors != "strict" and _is_utf_8(out.encoding) else _ESCAPE,
-            line_buffering=out.line_buffering,
-            write_through=out.write_through,
-        )
-
-
-def _is_utf_8(encoding: str) -> bool:
-    return codecs.lookup(encoding).name == "utf-8"
-
-
-def _escaped(error: UnicodeError) -> tuple[str, int]:
-    """Returns the UTF-16 units of the characters that cannot be encoded, each as \\uXXXX."""
-    assert isinstance(error, UnicodeEncodeError)
-    units = error.object[error.start : error.end].encode("utf-16-be", "surrogatepass").hex()
-    return "".join(f"\\u{units[n : n + 4]}" for n in range(0, len(units), 4)), error.end
 
 
 def _complain(code: int, text: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -368,7 +369,7 @@ def _say(outcome: Outcome) -> None:
     say(f"{name}: {manifest['duration_s']:.1f} s, {rows} rows, {lost}")
     if cost := cost_said(manifest["own_cost"]):
         say(f"The recording cost {'; '.join(cost)}.")
-    say(f"See it: tracer report {name}")
+    say(f"See it: tracer report {shlex.quote(name)}")
 
 
 def refuse_loss(loss: LossFacts) -> None:

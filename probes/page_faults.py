@@ -55,7 +55,8 @@ TABLE = Table(
     example="SELECT kind, file, count(*) FROM page_faults GROUP BY ALL ORDER BY 3 DESC LIMIT 9",
 )
 
-TRACEPOINTS = ("exceptions:page_fault_user", "exceptions:page_fault_kernel")
+KERNEL_FAULT = "exceptions:page_fault_kernel"
+TRACEPOINTS = ("exceptions:page_fault_user", KERNEL_FAULT)
 _FAULT = ("address", "ip", "error_code")
 
 

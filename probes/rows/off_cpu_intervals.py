@@ -15,7 +15,8 @@ ON, OFF, WAITS_FOR_PID, UNSEEN, MADE, MADE_FOR_OTHERS = range(6)
 yet; was there before the recording, and either runs or is off the CPU; is made, but not woken: for
 a target, or not."""
 UNTOLD = -1
-OTHER, SWITCH, WAKING, WAKEUP_NEW, NEWTASK, STACK = range(6)
+OTHER, SWITCH, WAKING, WAKEUP_NEW, NEWTASK, STACK, NO_SIGN = range(7)
+"""Kinds of events. Each but a stack and `NO_SIGN` shows that its thread runs."""
 
 INTERVAL = [
     ("ts", np.int64),
@@ -58,6 +59,8 @@ def follow(
     n = 0
     for i in range(len(ts)):
         own = tids[i]
+        if kinds[i] == NO_SIGN:
+            continue
         if kinds[i] == STACK:
             if 0 < own < len(threads):
                 _slept_in(threads[own], ts[i], cpus[i], states[i])

@@ -15,7 +15,8 @@ the thread, shows that it was off the CPU. If events were lost during an interva
 seems to end it may end another one, and a wake-up after the loss may be another one's.
 
 Some kernels do not log every switch away from the idle thread or from others. Then the interval
-ends at the thread's next event, whatever event that is.
+ends at the thread's next event, whatever event that is, but for page faults in kernel mode: another
+tool that reads the thread's stack at the switch itself takes such faults.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from tracer.probes.backends.event_format import EventFormat, Field
 from tracer.probes.backends.timeline import Batch
 from tracer.probes.limits import PID_LIMIT
 from tracer.probes.loss import Gap
+from tracer.probes.page_faults import KERNEL_FAULT
 from tracer.probes.rows import columns
 from tracer.probes.rows.doubt import overlaps_gaps
 from tracer.probes.rows.kernel_stacks import NO_STACK, KernelStacks
@@ -40,6 +42,7 @@ from tracer.probes.rows.membership import with_fields
 from tracer.probes.rows.off_cpu_intervals import (
     INTERVAL,
     NEWTASK,
+    NO_SIGN,
     OFF,
     ROW,
     STACK,
@@ -83,6 +86,7 @@ class OffCpuRows:
         self._everybody = not targets or any(target["kind"] == "machine" for target in targets)
         self._recorder = context.manifest["recorder"].get("pid") or UNTOLD
         self._tells_interrupts = _waking_has_flags(context.manifest)
+        self._kernel_fault = context.formats.get(KERNEL_FAULT)
         self._names = TaskStates(self._switch)
         # A command's process is the recorder's until its exec.
         not_ours = {self._recorder, *(t["pid"] for t in targets if t["kind"] == "command")}
@@ -119,6 +123,8 @@ class OffCpuRows:
             child, flags = map(self._newtask.field, ("pid", "clone_flags"))
             events.kind[rows] = NEWTASK
             _read(batch, rows, [(child, events.about), (flags, events.state)], events.valid)
+        if self._kernel_fault is not None:
+            events.kind[batch.type == self._kernel_fault.id] = NO_SIGN
         # A switch can end an interval of the next thread, and tell the process of the last one.
         out = np.empty(len(batch) + len(of_probe), ROW)
         count = follow(

@@ -3,11 +3,11 @@
 
 There is a byte for each thread number. The program of `task_newtask` marks a new thread as the
 thread that made it is marked, so a number never keeps the mark of an earlier thread. Unlike
-`sched_process_fork`, that event also tells of the kernel's threads that work for an io_uring. That of
-`sched_process_exit` notes that a thread is ending: it can still take page faults, as the kernel
-gives back its memory. A thread that calls execve goes on under the number of its process, whose
-first thread has ended, so the program of `sched_process_exec` marks that number. A recording of
-everybody does not need these programs.
+`sched_process_fork`, that event also tells of the kernel's threads that work for an io_uring. The
+one of `sched_process_exit` notes that a thread is ending: it can still take page faults, as the
+kernel gives back its memory. A thread that calls execve goes on under the number of its process,
+whose first thread has ended, so the program of `sched_process_exec` marks that number. A recording
+of everybody does not need these programs.
 """
 
 from __future__ import annotations

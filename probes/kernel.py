@@ -159,6 +159,10 @@ _COMPAT_ARCHS = {"x86_64": 0x40000003, "aarch64": 0x40000028}
 """The 32-bit architecture whose programs a machine also runs: SCMP_ARCH_X86, SCMP_ARCH_ARM."""
 
 
+SYSCALL_ARCHS = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+"""Architectures, as uname(2) names them, whose calls can be named: SCMP_ARCH_X86_64, _AARCH64."""
+
+
 @cache
 def syscall_names() -> dict[int, str]:
     """Returns the system call numbers of this machine and their names.
@@ -169,6 +173,19 @@ def syscall_names() -> dict[int, str]:
     names = _from_header()
     names.update(_from_libseccomp())
     return dict(sorted(names.items()))
+
+
+@cache
+def syscall_names_of(machine: str) -> dict[int, str]:
+    """Returns the system call numbers of an architecture, as uname(2) names it, and their names.
+
+    The result is empty for an architecture that is neither this machine's nor in SYSCALL_ARCHS, or
+    without libseccomp.
+    """
+    if machine == platform.machine():
+        return syscall_names()
+    arch = SYSCALL_ARCHS.get(machine)
+    return {} if arch is None else _from_libseccomp(arch)
 
 
 def system_call(name: str, *arguments: Any) -> int:

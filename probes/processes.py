@@ -13,7 +13,7 @@ TABLE = Table(
         Column("pid", Type.INT32, "process (thread group)", nullable=False),
         Column("ppid", Type.INT32, "parent: the process that created it"),
         Column("tid", Type.INT32, "thread; equal to pid for the first one", nullable=False),
-        Column("comm", Type.TEXT, "its last known name"),
+        Column("comm", Type.TEXT, "its last known name; null: unknown"),
         Column("start_ns", Type.INT64, "when it was created; null: before the recording", "ns"),
         Column("end_ns", Type.INT64, "when it exited; null: after the recording", "ns"),
         Column("role", Type.TEXT, "target, daemon, child, flusher, journal, other", nullable=False),

@@ -36,6 +36,15 @@ def import_trace(
             help="Format of the file (see below). Default: detected from its content.",
         ),
     ] = None,
+    arch: Annotated[
+        str | None,
+        typer.Option(
+            "--arch",
+            metavar="NAME",
+            help="Architecture of the recorded machine (x86_64, aarch64), for text of perf script "
+            "or trace-cmd report that does not name it. It names system calls.",
+        ),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing trace.")] = False,
 ) -> None:
     """Convert another tool's file into a trace, for reports and what-ifs.
@@ -45,7 +54,7 @@ def import_trace(
 
     [bold]Examples[/bold]
 
-      perf script > run.txt && tracer import run.txt -o run.trace
+      perf script --header > run.txt && tracer import run.txt -o run.trace
 
       tracer import trace.dat -o run.trace
 
@@ -58,7 +67,7 @@ def import_trace(
     from tracer.store.files import writing
 
     with writing(output):
-        name = import_file(source, output, format, force)
+        name = import_file(source, output, format, force, arch)
         manifest = manifests.read(output)
     rows = ", ".join(f"{facts['rows']} {table}" for table, facts in manifest["tables"].items())
     say(f"{output}: {name}: {rows}")

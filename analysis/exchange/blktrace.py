@@ -46,6 +46,7 @@ FORMAT = "blktrace"
 MAGIC = 0x65617400
 """The magic number; its low byte is the version, 7."""
 
+_REMAPPED = 15
 _EVENTS = {
     1: "block:block_bio_queue",
     2: "block:block_bio_backmerge",
@@ -54,7 +55,7 @@ _EVENTS = {
     7: "block:block_rq_issue",
     8: "block:block_rq_complete",
     12: "block:block_rq_insert",
-    15: "block:block_bio_remap",
+    _REMAPPED: "block:block_bio_remap",
 }
 """Events by the number of the action; no table has rows for other actions."""
 _OTHERS = {4: "getrq", 5: "sleeprq", 9: "plug", 10: "unplug_io", 11: "unplug_timer", 13: "split"}
@@ -71,7 +72,14 @@ _LAYOUT = (
     ("rwbs", 40, 8, True),
     ("comm", 48, NAME_BYTES, True),
 )
-_PAYLOAD = 64
+_REMAP = "block:block_bio_remap"
+_OF_REMAP = (
+    *_LAYOUT[:-1],
+    ("old_dev", 48, 8, False),
+    ("old_sector", 56, 8, False),
+    ("comm", 64, NAME_BYTES, True),
+)
+_PAYLOAD = 80
 _RECORD = RECORD_HEAD - COMMON_BYTES + _PAYLOAD
 _PER_CPU = re.compile(r"(.*\.blktrace)\.\d{1,5}$")
 _STREAM = "imported-target-machine-sequence"
@@ -139,7 +147,7 @@ def _fields(event: str) -> str:
         f"\tfield:char {name}[{size}];\toffset:{at};\tsize:{size};\tsigned:0;\n"
         if chars
         else f"\tfield:long {name};\toffset:{at};\tsize:{size};\tsigned:1;\n"
-        for name, at, size, chars in _LAYOUT
+        for name, at, size, chars in (_OF_REMAP if event == _REMAP else _LAYOUT)
         if name != ("comm" if ends else "error")
     )
 
@@ -233,6 +241,15 @@ def _put(out: Any, at: int, value: int, size: int) -> None:
 
 
 @compiled
+def _big(data: Any, at: int, size: int) -> Any:
+    """Returns a big-endian number of `size` bytes."""
+    value = np.uint64(0)
+    for k in range(size):
+        value = value << np.uint64(8) | np.uint64(data[at + k])
+    return np.int64(value)
+
+
+@compiled
 def _convert(
     data: Any,
     numbers: Any,
@@ -296,11 +313,22 @@ def _convert(
         if numbers[kind] < 0:
             at = after
             continue
+        base = written + 24
         payload = 48
         name = name_at(tids, named_at, tid, stamp)
+        if (
+            kind == _REMAPPED
+        ):  # a struct blk_io_trace_remap follows, after the cgroup if there is one
+            more = at + 48 + (8 if action & 1 << 8 else 0)
+            if more + 16 <= after:
+                _put(out, base + 48, _big(data, more, 4), 8)
+                _put(out, base + 56, _big(data, more + 8, 8), 8)
+                payload = 64
+            else:
+                name = -1  # its place is after the struct
+        place = payload
         if name >= 0:
-            payload = 64
-        base = written + 24
+            payload += 16
         _put(out, written, payload + 16, 8)
         _put(out, written + 8, stamp, 8)
         _put(out, written + 16, tid, 4)
@@ -316,7 +344,7 @@ def _convert(
         _letters(out, base + 40, classes, size)
         if name >= 0:
             for k in range(16):
-                out[base + 48 + k] = names[name, k]
+                out[base + place + k] = names[name, k]
         if stamp >= 0 and (times[0] < 0 or stamp < times[0]):
             times[0] = stamp
         times[1] = max(times[1], stamp)

@@ -29,6 +29,7 @@ from tracer.analysis.exchange.marks import (
     Texts,
     Track,
     What,
+    notes_of,
     numbers_of,
     readable,
     same,
@@ -123,7 +124,7 @@ def _calls(trace: Trace, tracks: Tracks, window: Window) -> Iterator[Marks]:
             batch.column("ts").to_numpy(),
             texts_of(batch.column("name")),
             dur,
-            numbers={"ret": numbers_of(batch.column("ret"))},
+            numbers={"ret": notes_of(batch.column("ret"))},
         )
         yield every.where(returned)
         yield every.where(~returned).instants()
@@ -146,7 +147,7 @@ def _faults(trace: Trace, tracks: Tracks, window: Window) -> Iterator[Marks]:
             track,
             batch.column("ts").to_numpy(),
             kind,
-            numbers={"address": numbers_of(batch.column("address"))},
+            numbers={"address": notes_of(batch.column("address"))},
             texts={name: texts_of(batch.column(name)) for name in ("file", "symbol")},
         )
 
@@ -183,7 +184,7 @@ def _phases(trace: Trace, tracks: Tracks, window: Window) -> Iterator[Marks]:
             ts,
             texts_of(batch.column("name")),
             batch.column("stop").to_numpy() - ts,
-            numbers={name: numbers_of(batch.column(name)) for name in ("epoch", "step")},
+            numbers={name: notes_of(batch.column(name)) for name in ("epoch", "step")},
             texts={"source": texts_of(batch.column("source"))},
         )
 
@@ -224,7 +225,7 @@ def _requests(trace: Trace, tracks: Tracks, window: Window) -> Iterator[Marks]:
                 texts_of(batch.column("operation")),
                 after - ts,
                 numbers={
-                    one: numbers_of(batch.column(one))
+                    one: notes_of(batch.column(one))
                     for one in ("sector", "nr_sector", "pid", "error")
                 },
                 texts={"rwbs": texts_of(batch.column("rwbs"))},
@@ -251,7 +252,7 @@ def _bios(trace: Trace, tracks: Tracks, window: Window) -> Iterator[Marks]:
             np.array(devices, np.int64)[dev.codes[known]],
             batch.column("ts").to_numpy(),
             texts_of(batch.column("rwbs")),
-            numbers={n: numbers_of(batch.column(n)) for n in ("sector", "nr_sector", "pid")},
+            numbers={n: notes_of(batch.column(n)) for n in ("sector", "nr_sector", "pid")},
         )
 
 
@@ -281,7 +282,7 @@ def _writebacks(trace: Trace, tracks: Tracks, window: Window) -> Iterator[Marks]
             ts,
             reason,
             after - ts,
-            numbers={name: numbers_of(batch.column(name)) for name in ("nr_pages", "tid")},
+            numbers={name: notes_of(batch.column(name)) for name in ("nr_pages", "tid")},
         )
         ended = batch.column("ended").to_numpy(zero_copy_only=False)
         yield from crowded(slices.where(ended), np.array(places)[ended])
@@ -385,6 +386,6 @@ def _losses(trace: Trace, tracks: Tracks, window: Window) -> Iterator[Marks]:
             ts,
             texts_of(batch.column("cause")),
             after - ts,
-            numbers={name: numbers_of(batch.column(name)) for name in ("count", "cpu")},
+            numbers={name: notes_of(batch.column(name)) for name in ("count", "cpu")},
         )
         yield from crowded(slices, np.array(places))

@@ -45,7 +45,7 @@ def _trace_cmd(path: Path, output: Path, force: bool) -> None:
 
 def _blktrace(path: Path, output: Path, force: bool) -> None:
     head = _head(path) if path.is_file() else _BLK_MAGIC
-    if head[1:4] in (_BLK_MAGIC[1:4], b"\x74\x61\x65"):
+    if head[1:4] == _BLK_MAGIC[1:] or head[:3] == _BLK_MAGIC_BIG[:3]:
         from tracer.analysis.exchange.blktrace import import_blktrace
 
         import_blktrace(path, output, force)
@@ -81,11 +81,15 @@ def _csv(path: Path, output: Path, force: bool) -> None:
 
 _TRACE_DAT = b"\x17\x08\x44tracing"
 _BLK_MAGIC = b"\x07\x74\x61\x65"
+_BLK_MAGIC_BIG = _BLK_MAGIC[::-1]
+"""The magic number of a big-endian machine. Its files are recognized to name the mend."""
 _BLKPARSE_LINE = re.compile(rb"^ *\d+,\d+ +\d+ +\d+ +\d+\.\d{9} +\d+ +[A-Za-z]{1,2} ", re.M)
 _EVENT_LINE = rb"^ *\S.*%s *(?:\([ \d-]+\) )?\[\d+\] +(?:\S{4,8} +)?\d+\.\d+: +\S+:"
 _TRACE_CMD_LINE = re.compile(_EVENT_LINE % rb"-\d+", re.M)
 _PERF_LINE = re.compile(_EVENT_LINE % rb" \d+(?:/\d+)?", re.M)
 _MSR_LINE = re.compile(rb"^\d{15,19},[^,\n]{1,64},\d+,(?:Read|Write),\d+,\d+,\d+\r?\n", re.I)
+
+_MSR_HEADER = re.compile(rb"Timestamp,Hostname,DiskNumber,Type,", re.I)
 
 FORMATS: dict[str, Format] = {
     one.name: one
@@ -105,7 +109,10 @@ FORMATS: dict[str, Format] = {
         Format(
             "blktrace",
             "DEVICE.blktrace.0 (files of other CPUs beside it are read too), or output of blkparse",
-            lambda head: head.startswith(_BLK_MAGIC) or _BLKPARSE_LINE.search(head) is not None,
+            lambda head: (
+                head.startswith((_BLK_MAGIC, _BLK_MAGIC_BIG))
+                or _BLKPARSE_LINE.search(head) is not None
+            ),
             _blktrace,
         ),
         Format(
@@ -117,7 +124,7 @@ FORMATS: dict[str, Format] = {
         Format(
             "msr-csv",
             "block traces of MSR Cambridge (Timestamp,Hostname,DiskNumber,Type,...)",
-            lambda head: _MSR_LINE.match(head) is not None,
+            lambda head: _MSR_LINE.match(head) is not None or _MSR_HEADER.match(head) is not None,
             _msr,
         ),
         Format(
@@ -140,17 +147,44 @@ FORMATS: dict[str, Format] = {
 """The formats by name."""
 
 
-def import_file(source: Path, output: Path, name: str | None = None, force: bool = False) -> str:
+def import_file(
+    source: Path,
+    output: Path,
+    name: str | None = None,
+    force: bool = False,
+    arch: str | None = None,
+) -> str:
     """Makes the trace `output` from a file; returns the format's name.
 
-    Without a name the format is detected from the file's first bytes. Raises UsageError if it is
-    unknown or cannot be detected, BadTrace if the file is not of the format.
+    Without a name the format is detected from the file's first bytes. `arch` is the architecture of
+    the recorded machine (see SYSCALL_ARCHS), for printed events that do not name it. Raises
+    UsageError if the format or `arch` is unknown, if the format cannot be detected or does not need
+    `arch`, or if the file names another one; BadTrace if the file is not of the format.
     """
     if name is not None and name not in FORMATS:
         raise UsageError(f"there is no format {name!r}", f"known: {', '.join(FORMATS)}")
     found = FORMATS[name] if name is not None else guessed(source)
-    found.read(source, output, force)
+    if arch is None:
+        found.read(source, output, force)
+    else:
+        _read_with_arch(found, source, output, force, arch)
     return found.name
+
+
+def _read_with_arch(found: Format, source: Path, output: Path, force: bool, arch: str) -> None:
+    from tracer.analysis.exchange.printed.importing import PERF_SCRIPT, TRACE_CMD, import_lines
+    from tracer.probes.kernel import SYSCALL_ARCHS
+
+    if arch not in SYSCALL_ARCHS:
+        raise UsageError(f"there is no architecture {arch!r}", f"known: {', '.join(SYSCALL_ARCHS)}")
+    printed = found.name == PERF_SCRIPT
+    printed |= found.name == TRACE_CMD and not _head(source).startswith(_TRACE_DAT)
+    if not printed:
+        raise UsageError(
+            f"{source} is of the format {found.name}, which does not need --arch",
+            "leave it out: only the text of perf script or trace-cmd report takes it",
+        )
+    import_lines(source, output, found.name, force, arch)
 
 
 def guessed(source: Path) -> Format:
@@ -171,4 +205,12 @@ def _head(path: Path) -> bytes:
     from tracer.analysis.exchange.reading import opened
 
     with opened(path) as file:
-        return file.read(_HEAD_BYTES)
+        head = file.read(_HEAD_BYTES)
+    if not head and ".blktrace." in path.name:  # a CPU without events; others may have some
+        from tracer.analysis.exchange.blktrace import files_of
+
+        for other in files_of(path):
+            if other.stat().st_size:
+                with opened(other) as file:
+                    return file.read(_HEAD_BYTES)
+    return head

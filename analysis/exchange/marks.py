@@ -18,6 +18,9 @@ LATEST_NS = 1 << 62
 """The latest valid time in ns: rows with later times are damaged."""
 
 
+Integers = NDArray[np.int64] | NDArray[np.uint64]
+
+
 class Kind(Enum):
     """The kind of a track."""
 
@@ -72,7 +75,7 @@ class Marks:
     """Durations of slices, in ns."""
     value: NDArray[np.float64] | None = None
     """Values of counters."""
-    numbers: dict[str, tuple[NDArray[np.int64], NDArray[np.bool_]]] = field(default_factory=dict)
+    numbers: dict[str, tuple[Integers, NDArray[np.bool_]]] = field(default_factory=dict)
     """Named numbers of each mark: values, and a mask of those present."""
     texts: dict[str, Texts] = field(default_factory=dict)
 
@@ -146,11 +149,14 @@ def readable(values: pa.Array) -> list[str]:
 
 
 def numbers_of(column: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Returns an integer column as values (unsigned ones by their bits) and a mask of non-nulls."""
+    """Returns an integer column without uint64 as values (null: 0) and a mask of non-nulls."""
     there = column.is_valid().to_numpy(zero_copy_only=False)
-    if pa.types.is_uint64(column.type):
-        values = column.fill_null(0).to_numpy(zero_copy_only=False).view(np.int64)
-    else:
-        filled = column.cast(pa.int64()).fill_null(0)
-        values = filled.to_numpy(zero_copy_only=False)
-    return values, there
+    return column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False), there
+
+
+def notes_of(column: pa.Array) -> tuple[Integers, NDArray[np.bool_]]:
+    """Returns an integer column as values (uint64 stays uint64) and a mask of non-nulls."""
+    if not pa.types.is_uint64(column.type):
+        return numbers_of(column)
+    there = column.is_valid().to_numpy(zero_copy_only=False)
+    return column.fill_null(0).to_numpy(zero_copy_only=False), there

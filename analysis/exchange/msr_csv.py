@@ -1,6 +1,7 @@
 """Import of block traces as Microsoft Research Cambridge published them (SNIA IOTTA).
 
-CSV without a header: Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime. Timestamp is a
+CSV: Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime. The published files have no line
+with these names; a file may have one, which is skipped and not counted as a row. Timestamp is a
 Windows filetime (units of 100 ns since 1601) of the request's issue, ResponseTime is in
 the same units, Offset and Size are bytes. A row becomes bio_queue and issue at its timestamp and
 complete at the time of its response.
@@ -16,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from tracer.analysis.exchange.block_rows import MOST_BYTES, Devices, InOrder, block_rows, sectors_of
-from tracer.analysis.exchange.reading import whole_lines
+from tracer.analysis.exchange.reading import opened, whole_lines
 from tracer.probes.block import TABLE
 from tracer.probes.errors import BadTrace
 from tracer.store.importing import ImportedTrace, Source
@@ -55,7 +56,11 @@ def import_msr(path: Path, output: Path, force: bool = False) -> int:
         try:
             with pyarrow.csv.open_csv(
                 file,
-                pyarrow.csv.ReadOptions(block_size=_BLOCK_BYTES, column_names=list(COLUMNS)),
+                pyarrow.csv.ReadOptions(
+                    block_size=_BLOCK_BYTES,
+                    column_names=list(COLUMNS),
+                    skip_rows=int(_has_header(path)),
+                ),
                 convert_options=pyarrow.csv.ConvertOptions(
                     column_types=COLUMNS, strings_can_be_null=False
                 ),
@@ -86,6 +91,12 @@ def import_msr(path: Path, output: Path, force: bool = False) -> int:
             trace.add(TABLE, part)
         trace.finish(0, last, disks=devices.facts())
     return rows
+
+
+def _has_header(path: Path) -> bool:
+    names = ",".join(COLUMNS).lower().encode()
+    with opened(path) as file:
+        return file.readline(len(names) + 2).strip().lower() == names
 
 
 def _check(path: Path, batch: pa.RecordBatch, before: int) -> None:

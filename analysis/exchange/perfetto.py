@@ -105,6 +105,7 @@ class PerfettoWriter:
         if room > len(self._room):
             self._room = np.empty(room, np.uint8)
         zero = np.zeros(count, np.int64)
+        numbers = [(np.ascontiguousarray(v), there) for v, there in marks.numbers.values()]
         size = perfetto_events.encode(
             _KINDS[marks.what],
             np.ascontiguousarray(marks.ts, np.int64),
@@ -114,8 +115,9 @@ class PerfettoWriter:
             category,
             np.zeros(count) if marks.value is None else np.ascontiguousarray(marks.value),
             np.array(number_names, np.int64),
-            _stacked([values for values, _ in marks.numbers.values()], count, np.int64),
-            _stacked([there for _, there in marks.numbers.values()], count, np.bool_),
+            _stacked([values.view(np.int64) for values, _ in numbers], count, np.int64),
+            np.array([values.dtype == np.uint64 for values, _ in numbers], np.bool_),
+            _stacked([there for _, there in numbers], count, np.bool_),
             np.array(text_names, np.int64),
             _stacked(texts, count, np.int64),
             self._room,

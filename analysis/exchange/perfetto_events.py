@@ -39,6 +39,7 @@ def encode(
     value: NDArray[np.float64],
     number_names: NDArray[np.int64],
     numbers: NDArray[np.int64],
+    unsigned: NDArray[np.bool_],
     there: NDArray[np.bool_],
     text_names: NDArray[np.int64],
     texts: NDArray[np.int64],
@@ -48,9 +49,11 @@ def encode(
 
     `name` and `texts` (notes x marks; 0: none) are numbers of declared strings, `number_names` and
     `text_names` those of declared names of notes; `numbers` and `there` are notes x marks.
+    `unsigned` tells for each note whether the bits in `numbers` are those of an uint64.
     """
     size: int = _encode(
-        what, ts, dur, track, name, category, value, number_names, numbers, there, text_names,
+        what, ts, dur, track, name, category, value, number_names, numbers, unsigned, there,
+        text_names,
         texts, out,
     )  # fmt: skip
     return size
@@ -84,6 +87,7 @@ def _encode(
     value: Any,
     number_names: Any,
     numbers: Any,
+    unsigned: Any,
     there: Any,
     text_names: Any,
     texts: Any,
@@ -134,7 +138,7 @@ def _encode(
                     note = at + 1
                     out[note + 1] = 0x08  # name_iid
                     at = _varint(out, note + 2, number_names[k])
-                    out[at] = 0x20  # int_value
+                    out[at] = 0x18 if unsigned[k] else 0x20  # uint_value, int_value
                     at = _varint(out, at + 1, numbers[k, i])
                     out[note] = at - note - 1
                 for k in range(len(text_names)):

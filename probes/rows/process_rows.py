@@ -264,7 +264,7 @@ class ProcessRows:
             "pid": process.pid,
             "ppid": thread.ppid,
             "tid": thread.tid,
-            "comm": thread.comm,
+            "comm": thread.comm or None,
             "start_ns": thread.start,
             "end_ns": thread.end,
             "role": self._role(thread),

@@ -196,7 +196,7 @@ class TestPerfetto:
     def test_faults_samples_dirty_folios_and_losses(self, trace, tmp_path):
         found = drawn(trace, tmp_path)
         (fault,) = (i for i in found.instants if i.name == "major fault")
-        assert fault.notes["address"] == -(2**63)
+        assert fault.notes["address"] == 2**63
         (busy,) = found.named("cpu.busy")
         assert found.counters[busy] == [(50, 0.5), (70, 0.75)]
         assert found.tracks[busy].counter.unit_name == "share"
@@ -274,6 +274,7 @@ class TestChrome:
         assert (fsync["pid"], fsync["tid"], fsync["args"]) == (7, 7, {"ret": -5})
         counters = [e["args"]["value"] for e in found if e["name"] == "cpu.busy (share)"]
         assert counters == [0.5, 0.75]
+        assert [e["args"]["address"] for e in found if e["name"] == "major fault"] == [2**63]
         assert any(e["args"]["name"] == HOSTILE for e in found if e["ph"] == "M")
 
     def test_slices_end_with_the_window(self, trace, tmp_path):

@@ -22,6 +22,20 @@ def blocks(trace, columns="ts, event, dev, sector, nr_sector, rwbs"):
 
 
 class TestMsr:
+    @pytest.mark.parametrize("end", ["\n", "\r\n"])
+    def test_a_line_of_names_is_no_row(self, tmp_path, end):
+        names = "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime"
+        text = f"{names}{end}128166372003061629,usr,0,Write,4096,4096,1000{end}"
+        with imported(tmp_path, text, "in.csv") as trace:
+            assert trace.manifest["imported"]["format"] == "msr-csv"
+            assert blocks(trace, "event, sector, nr_sector") == [
+                ("bio_queue", 8, 8), ("issue", 8, 8), ("complete", 8, 8)]  # fmt: skip
+
+    def test_a_bad_row_after_a_line_of_names_gets_the_message_of_this_format(self, tmp_path):
+        names = "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime"
+        with pytest.raises(BadTrace, match="row 1: a Type other than"):
+            imported(tmp_path, f"{names}\n128166372003061629,usr,0,Trim,0,1,1\n", "in.csv")
+
     TEXT = (
         "128166372003061629,hm,0,Read,383496192,32768,413\n"
         "128166372016382155,hm,1,Write,310983680,4096,12000\n"

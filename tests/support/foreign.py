@@ -123,6 +123,7 @@ def trace_dat7(
 
 
 QUEUE, BACKMERGE, REQUEUE, ISSUE, COMPLETE, INSERT, SPLIT = 1, 2, 6, 7, 8, 12, 13
+REMAP, WITH_CGROUP = 15, 1 << 8
 WRITE, FLUSH, SYNC, NOTIFY, META, DISCARD = 1 << 1, 1 << 2, 1 << 3, 1 << 10, 1 << 12, 1 << 13
 
 
@@ -157,6 +158,11 @@ def blk_io(
         )
         + more
     )
+
+
+def blk_remap(source: int, target: int, sector: int) -> bytes:
+    """A struct blk_io_trace_remap: the device and sector above, and the device below."""
+    return struct.pack(">IIQ", source, target, sector)
 
 
 def blk_name(tid: int, name: bytes, time: int = 0) -> bytes:

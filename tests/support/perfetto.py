@@ -86,7 +86,8 @@ def read(path: Path) -> Drawn:
             assert all(iid in names["event_categories"] for iid in event.category_iids)
             notes = {}
             for note in event.debug_annotations:
-                value: Any = note.int_value
+                unsigned = note.HasField("uint_value")
+                value: Any = note.uint_value if unsigned else note.int_value
                 if note.HasField("string_value_iid"):
                     value = names["debug_annotation_string_values"][note.string_value_iid]
                 notes[names["debug_annotation_names"][note.name_iid]] = value

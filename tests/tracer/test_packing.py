@@ -121,6 +121,16 @@ class TestHostile:
             ([MANIFEST, ("events/mine.parquet", b"1")], {}, "no trace has"),
             ([MANIFEST, ("raw/..", b"1")], {}, "no trace has"),
             ([MANIFEST, ("raw/a\nb", b"1")], {}, "no trace has"),
+            (
+                [MANIFEST, ("raw/marks", b"1"), ("raw/marks/a", b"2")],
+                {},
+                "both a file and a folder",
+            ),
+            (
+                [MANIFEST, ("raw/marks/a", b"2"), ("raw/marks", b"1")],
+                {},
+                "both a file and a folder",
+            ),
             ([MANIFEST, ("raw/x", b"")], {"raw/x": tarfile.SYMTYPE}, "plain files"),
             ([MANIFEST, ("raw/x", b"")], {"raw/x": tarfile.LNKTYPE}, "plain files"),
             ([MANIFEST, ("raw/x", b"")], {"raw/x": tarfile.CHRTYPE}, "plain files"),

@@ -8,7 +8,6 @@ because the imported file has their contents.
 
 from __future__ import annotations
 
-import platform
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,7 +21,7 @@ from tracer.probes.backends import chunks
 from tracer.probes.backends.event_format import parse_page
 from tracer.probes.catalogue import ALWAYS, PROBES
 from tracer.probes.errors import BadTrace
-from tracer.probes.kernel import syscall_names
+from tracer.probes.kernel import syscall_names_of
 from tracer.probes.loss import TABLE as LOSS
 from tracer.probes.loss import Gap, fitting
 from tracer.store import listed, loss
@@ -127,8 +126,8 @@ class ForeignRecording:
             )
         probes = [p.name for p in PROBES.values() if any(e.name in known for e in p.events)]
         names: dict[str, str] = {}
-        if machine == platform.machine():  # other architectures number the calls differently
-            names = {str(nr): name for nr, name in syscall_names().items()}
+        if machine:  # each architecture numbers the calls differently
+            names = {str(nr): name for nr, name in syscall_names_of(machine).items()}
         every = [
             [tid, pid or tid, None, name, None]
             for tid, (pid, name) in sorted(threads.items())[:_MOST_THREADS]
@@ -157,6 +156,7 @@ class ForeignRecording:
                 f"{self.source.file} has no events that fit a table",
                 "see the known events: tracer list",
             )
+        _note_unknown_names(manifest, machine, bool(names))
         manifest["probes"] = [p for p in probes if PROBES[p].table.name in manifest["tables"]]
         manifest["capture"]["streams"] = []
         if gaps:
@@ -205,6 +205,20 @@ class ForeignRecording:
         for file in self._open:
             file.close()
         shutil.rmtree(self._building, ignore_errors=True)
+
+
+def _note_unknown_names(manifest: Manifest, machine: str | None, named: bool) -> None:
+    """Adds a note to the manifest if calls or faults lack what only the architecture tells."""
+    notes = manifest["imported"]["notes"]
+    calls = "syscalls" in manifest["tables"]
+    if not machine and (calls or "page_faults" in manifest["tables"]):
+        notes.append(
+            "the file does not name its architecture, so system calls have numbers instead of names"
+            " and no arguments, and faults have no access: import the output of perf script"
+            " --header, or name the architecture with --arch"
+        )
+    elif calls and not named:
+        notes.append(f"the names of the system calls of {machine} are not known on this machine")
 
 
 class Records:

@@ -18,7 +18,7 @@ import tarfile
 import tempfile
 from collections.abc import Iterator
 from itertools import chain
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, BinaryIO
 
 import pyarrow as pa
@@ -254,6 +254,9 @@ def _check_list(path: Path, members: list[Member], size: int, folder: Path) -> N
     for name in names[1:]:
         if name not in _TABLES and name != "loss.parquet" and not _RAW.fullmatch(name):
             raise BadTrace(f"{path} holds {name[:200]!r}, which no trace has", "do not trust it")
+    both = {str(above) for name in names for above in PurePosixPath(name).parents} & set(names)
+    if both:
+        raise BadTrace(f"{path} holds {min(both)!r} as both a file and a folder", "do not trust it")
     if members[0]["size"] > manifests.MAX_BYTES:
         raise BadTrace(
             f"{path} claims a manifest of {members[0]['size']} bytes, which is too large",

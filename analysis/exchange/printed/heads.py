@@ -35,6 +35,14 @@ _BLKPARSE = re.compile(
 ).match
 
 
+def is_placeholder(comm: bytes, tid: int) -> bool:
+    """Returns whether a tool printed this because it did not know the name of the thread `tid`.
+
+    perf prints `:TID`, trace-cmd `<...>`, blkparse `(null)`.
+    """
+    return comm in (b"<...>", b"(null)") or (comm[:1] == b":" and comm == b":%d" % tid)
+
+
 class Head(NamedTuple):
     """The parts of a line."""
 
@@ -68,6 +76,8 @@ def event_head(line: bytes) -> Head | None:
     if process >= PID_LIMIT:
         return None
     bare = event[event.rfind(b":") + 1 :]
+    if is_placeholder(comm, int(tid)):
+        comm = b""
     return Head(ts, int(cpu), int(tid), process, comm, bare, line[match.end() :])
 
 
@@ -85,6 +95,8 @@ def blkparse_head(line: bytes) -> Head | None:
     comm = b""
     if fields.endswith(b"]") and action[:1] != b"C":  # a completion has its status there
         comm = fields[fields.rfind(b"[") + 1 : -1] if b"[" in fields else b""
+    if is_placeholder(comm, int(tid)):
+        comm = b""
     return Head(ts, int(cpu), int(tid), 0, comm, action, fields, int(major) << 20 | int(minor))
 
 

@@ -15,7 +15,7 @@ from tracer.analysis.exchange.printed.heads import Head, blkparse_head, event_he
 from tracer.analysis.exchange.printed.patterns import Patterns, compile_patterns
 from tracer.analysis.exchange.printed.prints import BLKPARSE_EVENTS, BLKPARSE_PRINTS, PRINTS
 from tracer.analysis.exchange.reading import text, whole_lines
-from tracer.probes.errors import BadTrace
+from tracer.probes.errors import BadTrace, UsageError
 from tracer.probes.limits import CPU_LIMIT
 from tracer.probes.loss import Gap
 from tracer.store.foreign import ForeignRecording, Records
@@ -36,6 +36,11 @@ _STREAM = "imported-target-machine-text"
 
 _LOST = re.compile(
     rb"CPU:\s?(\d{1,5}) \[(?:(\d{1,18}) EVENTS DROPPED|LOST (\d{1,18}) EVENTS|EVENTS DROPPED)\]"
+)
+_LOST_BY_PERF = re.compile(
+    rb"(?:[ \t]*+[^ \t].*?\[(\d{1,5})\][ \t]++(?:\S{1,8}[ \t]++)??"
+    rb"(\d{1,10})\.(\d{1,9}):)?+[ \t]*+"
+    rb"PERF_RECORD_LOST(_SAMPLES)?+(?:[ \t]++lost[ \t]++(\d{1,18}))?+[ \t]*+\Z"
 )
 _HEADS = re.compile(rb"\s*(#|cpus=\d|version = |CPU \d+ is empty|trace-cmd )|\s*$")
 _STACK = re.compile(rb"\s+[0-9a-f]{4,16} |\s*$")
@@ -82,12 +87,16 @@ class _Met:
             self.threads[head.tid] = thread
 
 
-def import_lines(path: Path, output: Path, format: str, force: bool = False) -> Manifest:
+def import_lines(
+    path: Path, output: Path, format: str, force: bool = False, arch: str | None = None
+) -> Manifest:
     """Makes the trace `output` from printed events.
 
     `format` is perf-script (perf script), trace-cmd (trace-cmd report) or blktrace (blkparse).
-    Raises BadTrace if no line is an event of our tables. Lines that are not understood, and events
-    that belong to no table, are counted in the manifest; losses named in the text are in `loss`.
+    `arch` is the architecture (x86_64, aarch64) of the recorded machine if the text does not name
+    it. Raises UsageError if the text names another one, BadTrace if no line is an event of our
+    tables. Lines that are not understood, and events that belong to no table, are counted in the
+    manifest; losses named in the text are in `loss`.
     """
     if format == BLKPARSE:
         parse, patterns = blkparse_head, compile_patterns(BLKPARSE_PRINTS, BLKPARSE_EVENTS)
@@ -108,13 +117,17 @@ def import_lines(path: Path, output: Path, format: str, force: bool = False) -> 
                 f"{path} has no line that is an event of our tables{said}",
                 "give the unchanged output of perf script, trace-cmd report or blkparse",
             )
+        if arch and met.machine not in (None, arch):
+            raise UsageError(
+                f"{path} comes from {met.machine}, not from {arch}", "leave out --arch"
+            )
         _say(source, format, met)
         return recording.finish(
             patterns.formats(),
             {tid: (pid, text(name)) for tid, (pid, name) in met.threads.items()},
             met.first_ns,
             gaps=met.gaps,
-            machine=met.machine,
+            machine=met.machine or arch,
         )
 
 
@@ -196,11 +209,26 @@ def _note(line: bytes, of_blkparse: bool, met: _Met) -> None:
             cpu = min(cpu, CPU_LIMIT - 1)
             met.gaps.append(Gap(_STREAM, cpu, begin, None, size, "buffer overrun"))
             met.open_gap = True
+    elif not of_blkparse and (lost := _LOST_BY_PERF.match(line)):
+        _lost_by_perf(lost, met)
     elif _STACK.match(line):
         met.stacks += 1
     else:
         met.lines += 1
         met.first = met.first or text(line[:80])
+
+
+def _lost_by_perf(lost: re.Match[bytes], met: _Met) -> None:
+    """Notes a loss that perf reports. Samples may be missing at any time before their report."""
+    cpu, seconds, fraction, samples, count = lost.groups()
+    begin = end = None
+    number = -1
+    if cpu is not None and not samples:
+        number, begin = int(cpu), met.of_cpu.get(int(cpu))
+        end = int(seconds) * 1_000_000_000 + int(fraction.ljust(9, b"0"))
+    if len(met.gaps) < _MOST_GAPS:
+        size = None if count is None else int(count)
+        met.gaps.append(Gap(_STREAM, number, begin, end, size, "buffer overrun"))
 
 
 def _count(counter: Counter[bytes], name: bytes) -> None:

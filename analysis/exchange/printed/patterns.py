@@ -15,7 +15,7 @@ import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from tracer.analysis.exchange.printed.heads import Head
+from tracer.analysis.exchange.printed.heads import Head, is_placeholder
 from tracer.analysis.exchange.printed.prints import OPTIONAL, TEXT_BYTES
 from tracer.store.foreign import COMMON_BYTES, record_format, record_number
 
@@ -65,6 +65,10 @@ class _Variant:
                 self._sources.append((0, None))
         form = "".join(f"{one.size}s" if one.is_text else "Q" for one in present)
         self._record = struct.Struct(_RECORD_HEAD + form)
+        self._nameless: struct.Struct | None = None
+        """The layout of a record without the thread's name, its last field."""
+        if present and present[-1].name == "comm":
+            self._nameless = struct.Struct(_RECORD_HEAD + form.removesuffix(f"{present[-1].size}s"))
 
     def record(self, number: int, head: Head) -> bytes | None:
         """Returns a line's record for the event with this id; None if the line does not fit."""
@@ -81,7 +85,11 @@ class _Variant:
         for place in self._device:
             values[place] = head.device
         ts, cpu, tid, pid = head[:4]
-        return self._record.pack(self._record.size - 8, ts, tid, pid, number, cpu, tid, *values)
+        record = self._record
+        if self._nameless is not None and is_placeholder(bytes(values[-1]), tid):
+            record = self._nameless
+            del values[-1]
+        return record.pack(record.size - 8, ts, tid, pid, number, cpu, tid, *values)
 
 
 @dataclass
@@ -170,8 +178,8 @@ def _expression(parts: list[tuple[str, str]]) -> bytes:
         place += 1
         if kind == _LITERAL:
             made += re.escape(value)
-        elif kind in _NUMBERS:
-            made += f"({_NUMBERS[kind]})"
+        elif kind in _BOUNDED:
+            made += f"({_BOUNDED[kind]})"
         elif kind in ("zero", "head"):
             continue
         else:  # text up to the next literal, or to the end
@@ -196,18 +204,26 @@ def _fields(patterns: tuple[str, ...]) -> list[Field]:
     fields = []
     at = COMMON_BYTES
     for name in sorted(kinds, key=lambda name: name in OPTIONAL):
-        is_text = kinds[name] == "text"
-        fields.append(Field(name, at, TEXT_BYTES[name] if is_text else 8, is_text))
+        is_text = kinds[name] in _TEXTS
+        size = _ARGUMENTS.size if kinds[name] == "args" else TEXT_BYTES[name] if is_text else 8
+        fields.append(Field(name, at, size, is_text))
         at += fields[-1].size
     return fields
 
 
-_NUMBERS = {
+_HEX = r"-?(?:0x)?+[0-9a-fA-F]{1,40}+"
+_BOUNDED = {
     "dec": r"-?\d{1,40}+",
-    "hex": r"-?(?:0x)?+[0-9a-fA-F]{1,40}+",
+    "status": r"-?\d{1,40}+",
+    "hex": _HEX,
     "dev": r"\d{1,9}+[,:]\d{1,9}+",
+    "args": rf"{_HEX}(?:, {_HEX}){{5}}",
+    "word": r"[^ ]{1,16}+",
 }
-"""Regular expressions of numbers."""
+"""Regular expressions of the kinds that end by themselves."""
+_TEXTS = ("text", "word", "args")
+"""Kinds whose values are bytes."""
+_ARGUMENTS = struct.Struct("<6Q")
 
 
 def _fitting(value: int) -> int:
@@ -222,6 +238,16 @@ def _device(text: bytes) -> int:
     if major >= 1 << 12 or minor >= 1 << 20:
         raise ValueError("no device has this number")
     return major << 20 | minor
+
+
+def _status(text: bytes) -> int:
+    """Returns an error that was printed as a number of 16 bits without a sign."""
+    value = int(text)
+    return _fitting(value - (1 << 16) if 1 << 15 <= value < 1 << 16 else value)
+
+
+def _arguments(text: bytes) -> bytes:
+    return _ARGUMENTS.pack(*(_fitting(int(one, 16)) for one in text.split(b", ")))
 
 
 def _named(names: dict[bytes, int]) -> Callable[[bytes], int]:
@@ -242,5 +268,8 @@ _CONVERSIONS: dict[str, Callable[[bytes], int | bytes]] = {
     "dec": lambda text: _fitting(int(text)),
     "hex": lambda text: _fitting(int(text, 16)),
     "dev": _device,
+    "status": _status,
+    "args": _arguments,
     "text": bytes,
+    "word": bytes,
 }

@@ -1,10 +1,11 @@
 """Patterns of the lines that the kernel prints for the events of our tables.
 
 In a pattern {NAME:KIND} is a field of the event's format, everything else is literal text.
-Kinds: dec, hex (an integer), dev (MAJOR,MINOR or MAJOR:MINOR), text (up to the next literal), name
-(such a text, the name of an integer), zero (an unprinted field whose value is 0), head (the device
-in the line's head); {} is text that no column needs. An event has several patterns if kernels
-differ, newest first.
+Kinds: dec, hex (an integer), status (an error, printed as 16 bits without a sign), dev (MAJOR,MINOR
+or MAJOR:MINOR), text (up to the next literal), word (a text without spaces), name (a text, the name
+of an integer), args (six hexadecimal numbers), zero (an unprinted field whose value is 0), head
+(the device in the line's head); {} is text that no column needs. An event has several patterns if
+kernels differ, newest first.
 
 Source: `print fmt` of events/SYSTEM/EVENT/format; blkparse: blkparse_fmt.c, by its default formats.
 """
@@ -14,8 +15,8 @@ from __future__ import annotations
 TEXT_BYTES = {"comm": 16, "newcomm": 16, "rwbs": 16, "name": 32, "bdi": 32, "dst_path": 512}
 """Number of bytes at which texts are cut."""
 
-OPTIONAL = ("cgroup_ino",)
-"""Fields that some patterns of an event lack; a line without one has null in its column."""
+OPTIONAL = ("cgroup_ino", "args", "comm")
+"""Fields that some lines of an event lack, at most one per event; such a line has null there."""
 
 _BIO = "{dev:dev} {rwbs:text} {sector:dec} + {nr_sector:dec} [{comm:text}]"
 _REQUEST = "{dev:dev} {rwbs:text} {} ({}) {sector:dec} + {nr_sector:dec}{} [{comm:text}]"
@@ -39,7 +40,9 @@ PRINTS: dict[str, tuple[str, ...]] = {
         ("block:block_bio_queue", "block:block_bio_backmerge", "block:block_bio_frontmerge"),
         (_BIO,),
     ),
-    "block:block_bio_remap": ("{dev:dev} {rwbs:text} {sector:dec} + {nr_sector:dec} <- {}",),
+    "block:block_bio_remap": (
+        "{dev:dev} {rwbs:text} {sector:dec} + {nr_sector:dec} <- ({old_dev:dev}) {old_sector:dec}",
+    ),
     **dict.fromkeys(
         ("block:block_rq_insert", "block:block_rq_merge", "block:block_rq_issue"), (_REQUEST,)
     ),
@@ -67,7 +70,7 @@ PRINTS: dict[str, tuple[str, ...]] = {
     "writeback:writeback_single_inode_start": (_SINGLE,),
     "writeback:writeback_single_inode": (_SINGLE,),
     "writeback:writeback_write_inode": ("bdi {name:text}: ino={ino:dec} sync_mode={}",),
-    "raw_syscalls:sys_enter": ("NR {id:dec} ({}",),
+    "raw_syscalls:sys_enter": ("NR {id:dec} ({args:args})", "NR {id:dec} ({}"),
     "raw_syscalls:sys_exit": ("NR {id:dec} = {ret:dec}",),
     "exceptions:page_fault_user": (_FAULT,),
     "exceptions:page_fault_kernel": (_FAULT,),
@@ -110,13 +113,19 @@ PRINTS: dict[str, tuple[str, ...]] = {
 }
 """Patterns of each event in the output of perf script and trace-cmd report."""
 
-_SIZED = "{dev:head}{rwbs:text} {sector:dec} + {nr_sector:dec} "
-_FLUSH = "{dev:head}{sector:zero}{nr_sector:zero}{rwbs:text} "
-_BLK = (f"{_SIZED}[{{comm:text}}]", f"{_FLUSH}[{{comm:text}}]")
+_SIZED = "{dev:head}{rwbs:word} {sector:dec} + {nr_sector:dec} "
+_FLUSH = "{dev:head}{sector:zero}{nr_sector:zero}{rwbs:word} "
+_BLK = (
+    f"{_SIZED}[{{comm:text}}]",
+    f"{_FLUSH}[{{comm:text}}]",
+    *(f"{_FLUSH}{{bytes:dec}} {command}[{{comm:text}}]" for command in ("({}) ", "")),
+)
+"""The last two are passthrough requests: bytes and command, but no sectors."""
 _BLK_DONE = (
-    f"{_SIZED}[{{error:dec}}]",
-    "{dev:head}{nr_sector:zero}{rwbs:text} {sector:dec} [{error:dec}]",
-    f"{_FLUSH}[{{error:dec}}]",
+    f"{_SIZED}[{{error:status}}]",
+    "{dev:head}{nr_sector:zero}{rwbs:word} {sector:dec} [{error:status}]",
+    f"{_FLUSH}[{{error:status}}]",
+    f"{_FLUSH}({{}}) [{{error:status}}]",
 )
 
 BLKPARSE_EVENTS = {
@@ -134,7 +143,7 @@ BLKPARSE_EVENTS = {
 BLKPARSE_PRINTS: dict[str, tuple[str, ...]] = {
     **{BLKPARSE_EVENTS[action]: _BLK for action in "QMFID"},
     "block:block_rq_complete": _BLK_DONE,
-    "block:block_bio_remap": (f"{_SIZED}<- {{}}",),
+    "block:block_bio_remap": (f"{_SIZED}<- ({{old_dev:dev}}) {{old_sector:dec}}",),
     "block:block_rq_requeue": _BLK_DONE + _BLK,
 }
 """Patterns of each event in the output of blkparse."""

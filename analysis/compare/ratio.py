@@ -6,7 +6,9 @@ of these within pairs. With `LEAST` repeats or more, the interval is that of a s
 (bootstrap-t: Efron and Tibshirani 1993, chapter 12), which resamples repeats, or pairs. A
 percentile interval of so few repeats is much too narrow (Hesterberg 2015, The American Statistician
 69(4)). With fewer repeats, resamples are often equal, so the interval is Student's, with Welch's
-degrees of freedom if runs do not pair.
+degrees of freedom if runs do not pair. Resamples of small counts have few different values, so they
+reach less far than chance does. Each end is thus that of Student's interval if this one is farther
+out, and p is no smaller than Student's.
 """
 
 from __future__ import annotations
@@ -117,14 +119,16 @@ def _to_nothing(base: Values, of_other: int, paired: bool) -> Ratio:
 
 
 def _by_bootstrap(found: float, log: float, error: float, freedom: float, drawn: Values) -> Ratio:
+    reach = t_quantile(1 - _TAIL, freedom)
     low, high = np.quantile(drawn, [_TAIL, 1 - _TAIL])
+    low, high = min(float(low), -reach), max(float(high), reach)
     seen = log / error
     least = float(min((drawn >= seen).sum(), (drawn <= seen).sum()))
-    p = min(1.0, 2 * (1 + least) / (1 + len(drawn)))
-    if not least:
-        # Resamples only tell that p is small. Of many tests, a p that cannot be smaller than that
-        # would never be significant, so Student's p tells how small it is.
-        p = min(p, 2 * t_beyond(abs(seen), freedom))
+    p = 2 * t_beyond(abs(seen), freedom)
+    if least:
+        # If no resample is as far out, they only tell that p is small. Of many tests, a p that
+        # cannot be smaller than that would never be significant, so Student's p is told alone.
+        p = max(p, min(1.0, 2 * (1 + least) / (1 + len(drawn))))
     return Ratio(found, _exp(log - high * error), _exp(log - low * error), p, BOOTSTRAP)
 
 

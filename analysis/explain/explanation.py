@@ -1,8 +1,9 @@
 """Numbers of an explanation: what the steps depended on, and what the slowest had more of.
 
 All numbers are sums of segments of the view `critical_path`. Typical steps are those in the middle
-half by their time. The parts of a step add up to its time, and the means over the typical steps to
-their mean time. So the differences between a slow step and a typical one add up, too.
+half by their time; of fewer than four, those up to the median, but not the slowest unless all are
+equal. The parts of a step add up to its time, and the means over the typical steps to their mean
+time. So the differences between a slow step and a typical one add up, too.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ _COLUMNS = f"""
 
 _PARTS = f"""
 CREATE OR REPLACE TEMP VIEW explained_parts AS
-SELECT step_tid, step_start, {_COLUMNS}, dur_ns AS ns FROM critical_path WHERE {{main}}
+SELECT step_tid, step_start, step_end, {_COLUMNS}, dur_ns AS ns FROM critical_path WHERE {{main}}
 """
 
 # Few rows, whatever the number of steps.
@@ -64,24 +65,32 @@ SELECT typical, {_COLUMNS}, sum(dur_ns)::BIGINT AS ns FROM path_sums GROUP BY AL
 
 _STEPS = """
 CREATE OR REPLACE TEMP TABLE explained_steps AS
-SELECT s.* FROM steps s SEMI JOIN (FROM path_steps WHERE {main}) p USING (tid, start)
+SELECT s.* FROM steps s SEMI JOIN (FROM path_steps WHERE {main}) p USING (tid, start, "end")
+"""
+
+# The middle half of two or three steps would have the slowest of them.
+_LOW = "if(count(*) < 4, min(total_ns), quantile_disc(total_ns, 0.25))"
+_HIGH = """
+CASE WHEN count(*) >= 4 THEN quantile_disc(total_ns, 0.75)
+    WHEN quantile_disc(total_ns, 0.5) < max(total_ns) THEN quantile_disc(total_ns, 0.5)
+    ELSE min(total_ns) END
 """
 
 # The parts of a process are compared with those of its own typical steps.
-_TYPICAL = """
+_TYPICAL = f"""
 CREATE OR REPLACE TEMP TABLE typical_steps AS
-SELECT pid, tid, start, total_ns FROM explained_steps
-WINDOW of_process AS (PARTITION BY pid)
-QUALIFY total_ns BETWEEN quantile_disc(total_ns, 0.25) OVER of_process
-    AND quantile_disc(total_ns, 0.75) OVER of_process
+WITH within AS (
+    SELECT pid, {_LOW} AS low, {_HIGH} AS high FROM explained_steps GROUP BY pid
+)
+SELECT s.pid, s.tid, s.start, s."end", s.total_ns FROM explained_steps s
+JOIN within w ON s.pid IS NOT DISTINCT FROM w.pid AND s.total_ns BETWEEN w.low AND w.high
 """
-_IN_TYPICAL = "(tid, start) IN (SELECT (tid, start) FROM typical_steps)"
+_IN_TYPICAL = '(tid, start, "end") IN (SELECT (tid, start, "end") FROM typical_steps)'
 
-_SUMMARY = """
+_SUMMARY = f"""
 SELECT count(*) AS steps, count(DISTINCT pid) AS processes, median(total_ns) AS median,
     quantile_disc(total_ns, 0.95) AS p95, max(total_ns) AS longest,
-    sum(total_ns::HUGEINT)::DOUBLE AS total, quantile_disc(total_ns, 0.25) AS low,
-    quantile_disc(total_ns, 0.75) AS high,
+    sum(total_ns::HUGEINT)::DOUBLE AS total, {_LOW} AS low, {_HIGH} AS high,
     CASE WHEN min(coalesce(stage, '')) = max(coalesce(stage, '')) THEN any_value(stage) END AS stage
 FROM explained_steps
 """
@@ -133,6 +142,11 @@ class SlowStep:
     (`tracer.analysis.explain.meanwhile`)."""
     more_segments: int
     """Segments that are left out, since they are shorter than those."""
+
+    @property
+    def alone(self) -> bool:
+        """True if no other step is typical."""
+        return self.typical_steps == 1 and self.typical_ns == self.total_ns
 
 
 @dataclass(frozen=True)
@@ -291,13 +305,14 @@ def _certainties(trace: Trace) -> dict[str, float]:
 
 
 def _chosen(trace: Trace, slowest: int, step: tuple[int, int] | None) -> list[dict[Any, Any]]:
-    columns = "epoch, pass, step, pid, tid, start, total_ns"
+    columns = 'epoch, pass, step, pid, tid, start, "end", total_ns'
     # The batch of a step may be fetched before its epoch begins.
     steps = with_passes("explained_steps", 'p."end" - 1')
     if step is None:
-        query = f"ORDER BY total_ns DESC, start, tid LIMIT {slowest}"
+        query = f'ORDER BY total_ns DESC, start, tid, "end" LIMIT {slowest}'
     else:
-        query = f"WHERE coalesce(epoch, 0) = {step[0]} AND step = {step[1]} ORDER BY start, tid"
+        named = f"coalesce(epoch, 0) = {step[0]} AND step = {step[1]}"
+        query = f'WHERE {named} ORDER BY start, tid, "end"'
     frame = trace.sql(f"SELECT {columns} FROM ({steps}) {query}")
     if step is not None and not len(frame):
         raise UsageError(
@@ -347,7 +362,8 @@ def _parts(
 
 def _of_step(step: dict[Any, Any]) -> str:
     """Returns the SQL condition of a step's rows."""
-    return f"step_tid = {int(step['tid'])} AND step_start = {int(step['start'])}"
+    tid, start, end = (int(step[name]) for name in ("tid", "start", "end"))
+    return f"step_tid = {tid} AND step_start = {start} AND step_end = {end}"
 
 
 def _query(group: dict[str, Any], where: str) -> str:

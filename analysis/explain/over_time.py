@@ -22,11 +22,13 @@ def over_time(trace: Trace) -> pd.DataFrame:
     frame = trace.sql(
         f"""
         WITH numbered AS (
-            SELECT tid, start, (row_number() OVER (ORDER BY start, tid) - 1) // {each} AS bar
+            SELECT tid, start, "end",
+                (row_number() OVER (ORDER BY start, tid, "end") - 1) // {each} AS bar
             FROM explained_steps
         ), sizes AS (SELECT bar, count(*) AS steps FROM numbered GROUP BY bar)
         SELECT n.bar * {each} AS first, p.kind, sum(p.ns) / any_value(s.steps) / 1e6 AS ms
-        FROM explained_parts p JOIN numbered n ON p.step_tid = n.tid AND p.step_start = n.start
+        FROM explained_parts p JOIN numbered n
+            ON p.step_tid = n.tid AND p.step_start = n.start AND p.step_end = n."end"
         JOIN sizes s USING (bar) GROUP BY ALL
         """
     )
@@ -36,10 +38,11 @@ def over_time(trace: Trace) -> pd.DataFrame:
     groups = trace.rows(
         f"""
         WITH numbered AS (
-            SELECT *, (row_number() OVER (ORDER BY start, tid) - 1) // {each} * {each} AS first
+            SELECT *,
+                (row_number() OVER (ORDER BY start, tid, "end") - 1) // {each} * {each} AS first
             FROM explained_steps
         )
-        SELECT first, count(*), arg_min(struct_pack(epoch, step, pid), (start, tid)),
+        SELECT first, count(*), arg_min(struct_pack(epoch, step, pid), (start, tid, "end")),
             (SELECT count(DISTINCT pid) FROM explained_steps)
         FROM numbered GROUP BY ALL
         """

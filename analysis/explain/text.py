@@ -8,6 +8,7 @@ from typing import Any
 from tracer.analysis.explain.explanation import Explanation, Part, SlowStep
 from tracer.analysis.explain.meanwhile import STORAGE
 from tracer.analysis.explain.words import (
+    ALONE,
     compared,
     duration,
     kernel_function,
@@ -35,7 +36,8 @@ def print_explanation(title: str, found: Explanation) -> None:
     out.print(safe(title), style="bold")
     out.print(
         safe(
-            f"{found.steps:,} {steps_name(found.stage)}: median {duration(found.median_ns)},"
+            f"{found.steps:,} {steps_name(found.stage, found.steps)}:"
+            f" median {duration(found.median_ns)},"
             f" 95 % within {duration(found.p95_ns)}, the longest {duration(found.longest_ns)}."
         )
     )
@@ -79,16 +81,20 @@ def _print_step(out: Any, step: SlowStep, found: Explanation) -> None:
     head = f"{called} took {duration(step.total_ns)}, {times:.1f} times the median."
     more = [p for p in step.parts if p.more_ns > _LEAST_MORE * step.total_ns][:_MOST_MORE]
     out.print(safe(head), style="bold")
-    if more and step.typical_steps > 1:
+    if more:
         out.print(safe(compared(step, more[0], found.targets)))
     _print_longest_storage(out, step)
+    if not more:
+        said = ALONE if step.alone else "It has no more of anything than a typical step."
+        out.print(said, style="italic")
+        out.print()
+        return
     print_table(
         out,
         "",
         ("time", "more", "where", "what the thread does"),
         _rows(more, found),
         left=("where", "what the thread does"),
-        note="" if more else "It has no more of anything than a typical step.",
     )
 
 

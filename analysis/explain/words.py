@@ -42,6 +42,8 @@ _GENERIC = re.compile(
 )
 _UNTOLD = (UNKNOWN, TRUNCATED)
 
+ALONE = "There is no other typical step to compare it with."
+
 
 def duration(ns: float) -> str:
     """Returns a time (ns) in s, ms, us or ns."""
@@ -108,9 +110,10 @@ def compared(step: SlowStep, longer: Part, targets: Mapping[int, str | None]) ->
     return f"It {said}: {where(longer.group, targets)}, which {what(longer.group)}."
 
 
-def steps_name(stage: str | None) -> str:
-    """Returns the name of a stage's steps."""
-    return {"train": "training steps", "inference": "inference steps"}.get(stage or "", "steps")
+def steps_name(stage: str | None, steps: int) -> str:
+    """Returns the name of a stage's steps: "training steps"; in the singular if there is one."""
+    which = {"train": "training ", "inference": "inference "}.get(stage or "", "")
+    return f"{which}{'step' if steps == 1 else 'steps'}"
 
 
 def together(found: Explanation) -> str | None:

@@ -11,6 +11,7 @@ import plotly.graph_objects as go
 from tracer.analysis.explain.explanation import Explanation, Part, SlowStep
 from tracer.analysis.explain.waiting import Waiting
 from tracer.analysis.explain.words import (
+    ALONE,
     duration,
     meanwhile,
     step_called,
@@ -72,7 +73,7 @@ def explanation_page(title: str, found: Explanation, times: pd.DataFrame, waitin
 def _tiles(found: Explanation) -> list[Tile]:
     whose = f" of {found.processes} processes" if found.processes > 1 else ""
     return [
-        Tile("steps", f"{found.steps:,}", steps_name(found.stage) + whose),
+        Tile("steps", f"{found.steps:,}", steps_name(found.stage, found.steps) + whose),
         Tile("median", duration(found.median_ns), "time of a step"),
         Tile("95 %", duration(found.p95_ns), "of the steps are within this time"),
         Tile("longest", duration(found.longest_ns), "time of a step"),
@@ -101,7 +102,9 @@ def _of_step(number: int, step: SlowStep, found: Explanation) -> Section:
     called = step_called(step, found)
     more = [part for part in step.parts if part.more_ns > 0]
     about = f"{step.total_ns / found.median_ns:.1f} times the median."
-    if more:
+    if step.alone:
+        about += f" {ALONE}"
+    elif more:
         about += (
             " Most of all, it has more of this than a typical step:"
             f" {where(more[0].group, found.targets)}, {what(more[0].group)}"

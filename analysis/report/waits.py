@@ -63,9 +63,7 @@ def path_times(trace: Trace) -> tuple[pd.DataFrame, int]:
         FROM {path} WHERE kind = '{RUN}' GROUP BY ALL
         """
     )
-    steps = trace.rows(
-        f"SELECT count(DISTINCT (tid, start)) FROM path_steps WHERE {main_steps(trace)}"
-    )
+    steps = trace.rows(f"SELECT count(*) FROM path_steps WHERE {main_steps(trace)}")
     return frame, int(steps[0][0])
 
 

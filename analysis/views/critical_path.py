@@ -99,7 +99,7 @@ LEFT JOIN threads t ON t.life = w.life {JOINS} LEFT JOIN phase_names n ON w.phas
 _VIEW = f"""
 CREATE OR REPLACE TEMP VIEW {VIEW} AS
 SELECT s.epoch, s.step, s.stage, n.name AS phase, s.pid AS step_pid, s.tid AS step_tid,
-    s.start AS step_start, w.ts, w.dur_ns, {_TEXTS}, k.kernel_stack
+    s.start AS step_start, s."end" AS step_end, w.ts, w.dur_ns, {_TEXTS}, k.kernel_stack
 FROM path_rows w JOIN path_steps s USING (span) {_JOINS} {JOIN_STACKS}
 """
 
@@ -205,6 +205,7 @@ CRITICAL_PATH = View(
         Column("step_pid", Type.INT32, "process of the step"),
         Column("step_tid", Type.INT32, "thread of the step"),
         Column("step_start", Type.INT64, "start of the step, as in steps", "ns"),
+        Column("step_end", Type.INT64, "end of the step, as in steps", "ns"),
         TS,
         Column("dur_ns", Type.INT64, "how long the segment lasts", "ns"),
         PID,

@@ -49,3 +49,22 @@ def test_a_step_without_a_number_is_not_called_none(tmp_path, tracer):
     del tables["phases"][-2]["step"]
     said = said_of(tracer, tmp_path, tables, "--slowest", "1")
     assert "A step without a number of epoch 0 took 14 ms" in said
+
+
+def test_a_single_step_has_none_to_compare_with(tmp_path, tracer):
+    said = said_of(tracer, tmp_path, steps_of([2]))
+    assert "1 training step: median 12 ms" in said
+    last = said.partition("Step 0:0 took 12 ms, 1.0 times the median.")[2]
+    assert "There is no other typical step to compare it with." in last
+    assert "typical step." not in last and "time more where" not in last
+    tracer("explain", "t", "--html", "why.html")
+    page = (tmp_path / "why.html").read_text()
+    assert "There is no other typical step to compare it with." in page
+    assert "training steps" not in page
+
+
+def test_a_step_without_longer_parts_has_no_table(tmp_path, tracer):
+    said = said_of(tracer, tmp_path, steps_of([2, 2, 2, 2]), "--slowest", "1")
+    last = said.partition("times the median.")[2]
+    assert "It has no more of anything than a typical step." in last
+    assert "what the thread does" not in last

@@ -28,9 +28,7 @@ def test_programs_of_our_own_record_calls_and_faults(hidden, tmp_path):
     assert ran.status == 0, ran.err
     facts = json.loads((tmp_path / "x.trace/manifest.json").read_text())
     assert facts["backend"] == "ftrace"
-    assert facts["backend_why"].endswith(
-        "; syscalls by BPF programs of our own"
-    )
+    assert facts["backend_why"].endswith("; syscalls by BPF programs of our own")
     streams = {stream["file"] for stream in facts["capture"]["streams"] if "samples" in stream}
     found = program_files(tmp_path / "x.trace")
     assert found == {file for file in streams if file.startswith("programs-")} != set()

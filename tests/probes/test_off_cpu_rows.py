@@ -14,7 +14,7 @@ from tests.support.off_cpu_stories import (
     after_start,
     told,
 )
-from tests.support.pages import enter, execed, exited, newtask
+from tests.support.pages import FAULT, enter, execed, exited, fault, newtask
 from tests.support.scheduling import (
     HARDIRQ,
     LINUX_4_9,
@@ -22,6 +22,7 @@ from tests.support.scheduling import (
     SOFTIRQ,
     WAKEUP_NEW,
 )
+from tracer.probes.page_faults import TRACEPOINTS
 
 
 def test_a_sleep_is_a_row_from_the_switch_to_the_switch(tmp_path):
@@ -356,3 +357,21 @@ def test_a_switch_that_was_not_logged_ends_with_the_next_event_of_the_thread(tmp
         (60, 60, 1, None, 300),
         (None, None, None, None, 360),
     ]
+
+
+@pytest.mark.parametrize(("user", "dur_ns"), [(True, 20), (False, 90)])
+def test_a_fault_in_kernel_mode_does_not_end_an_interval(tmp_path, user, dur_ns):
+    """Another tool takes such faults as it reads the stack of the thread that leaves its CPU."""
+    rows = told(
+        tmp_path,
+        "dur_ns, ts",
+        START,
+        (100, K.switch(JOB, "S", OTHER)),
+        (120, fault(JOB, 0x7F0000000000, user)),
+        (190, enter(JOB, GETPID)),
+        kernel=K._replace(
+            fields={**K.fields, **dict.fromkeys(TRACEPOINTS, FAULT)},
+            numbers={**K.numbers, **dict(zip(TRACEPOINTS, (101, 102), strict=True))},
+        ),
+    )
+    assert after_start(rows) == [(dur_ns, 100)]

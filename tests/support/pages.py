@@ -59,10 +59,10 @@ ATTACH = format_text(
     "int dst_root 8 4 1\nint dst_level 12 4 1\nu64 dst_id 16 8 0\nint pid 24 4 1\n"
     "__data_loc char[] dst_path 28 4 0\n__data_loc char[] comm 32 4 0",
 )
-_FAULT = "unsigned long address 8 8 0\nunsigned long ip 16 8 0\nunsigned long error_code 24 8 0"
+FAULT = "unsigned long address 8 8 0\nunsigned long ip 16 8 0\nunsigned long error_code 24 8 0"
 FAULT_FORMATS = {
-    "exceptions:page_fault_user": format_text("page_fault_user", 101, _FAULT),
-    "exceptions:page_fault_kernel": format_text("page_fault_kernel", 102, _FAULT),
+    "exceptions:page_fault_user": format_text("page_fault_user", 101, FAULT),
+    "exceptions:page_fault_kernel": format_text("page_fault_kernel", 102, FAULT),
     "signal:signal_generate": format_text(
         "signal_generate", 103, "int sig 8 4 1\nint errno 12 4 1\nint code 16 4 1"
     ),

@@ -25,9 +25,14 @@ class ProcessTarget(Target):
     """A process and all its descendants."""
 
     def members(self, tree: ProcessTree | None = None) -> dict[int, int]:
-        """Returns the process and all its descendants now; none if it is gone."""
+        """Returns the process and all its descendants now, without the recorder and its own.
+
+        There are none if the process is gone.
+        """
         tree = tree or ProcessTree()
-        return dict.fromkeys(tree.descendants([self.pid]), BY_DESCENT)
+        recorder = os.getpid()  # which a shell that records itself has made, too
+        found = tree.descendants([self.pid], lambda pid: pid == recorder)
+        return dict.fromkeys(found, BY_DESCENT)
 
 
 class MachineTarget(Target):

@@ -35,8 +35,8 @@ import os
 from tracer.probes.backends.own_bpf import backend
 backend.attach_raw = lambda program: os.eventfd(0)
 """
-"""The recorder loads its programs for system calls, and the benchmark attaches them instead: no
-other process could detach them again."""
+"""The recorder loads its programs, and the benchmark attaches them instead: no other process could
+detach them again."""
 _PIDFD_GETFD = 438
 
 _READ_S = 0.15

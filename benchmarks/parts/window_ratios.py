@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-Average = Callable[..., Any]
-"""A function of an array, and of the axis of it (`axis=`) that it averages over."""
+Average = Callable[[np.ndarray], Any]
+"""A function that returns one number of an array."""
 
 
-def geometric_mean(found: np.ndarray, axis: int | None = None) -> Any:
+def geometric_mean(found: np.ndarray) -> Any:
     """Returns the mean in which two times as long and half as long balance each other."""
-    return np.exp(np.mean(np.log(found), axis=axis))
+    return np.exp(np.mean(np.log(found)))
 
 
 def ratios(medians: Sequence[float]) -> np.ndarray:

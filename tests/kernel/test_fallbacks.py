@@ -24,15 +24,15 @@ def program_files(folder):
 
 
 def test_programs_of_our_own_record_calls_and_faults(hidden, tmp_path):
-    ran = hidden([], "record", *CALLS)
+    ran = hidden([], "record", "-e", "page_faults", *CALLS)
     assert ran.status == 0, ran.err
     facts = json.loads((tmp_path / "x.trace/manifest.json").read_text())
     assert facts["backend"] == "ftrace"
-    assert facts["backend_why"].endswith("; syscalls by BPF programs of our own")
+    assert facts["backend_why"].endswith("; syscalls and page_faults by BPF programs of our own")
     streams = {stream["file"] for stream in facts["capture"]["streams"] if "samples" in stream}
     found = program_files(tmp_path / "x.trace")
     assert found == {file for file in streams if file.startswith("programs-")} != set()
-    assert facts["tables"]["syscalls"]["rows"] > 0
+    assert all(facts["tables"][name]["rows"] > 0 for name in ("syscalls", "page_faults"))
 
 
 @pytest.mark.parametrize("backend", ["auto", "ebpf"])
@@ -42,13 +42,13 @@ def test_without_the_kernels_types_the_backend_records_calls_and_faults(hidden, 
     found = checks(ran)["calls and faults"]
     assert not found["ok"]
     assert "vmlinux cannot be read" in found["found"]
-    ran = hidden([NO_BTF], "record", "--backend", backend, *CALLS)
+    ran = hidden([NO_BTF], "record", "--backend", backend, "-e", "page_faults", *CALLS)
     assert ran.status == 0, ran.err
     facts = json.loads((tmp_path / "x.trace/manifest.json").read_text())
     assert "no BPF programs of our own: " in facts["backend_why"]
     assert "vmlinux cannot be read" in facts["backend_why"]
     assert not program_files(tmp_path / "x.trace")
-    assert facts["tables"]["syscalls"]["rows"] > 0
+    assert all(facts["tables"][name]["rows"] > 0 for name in ("syscalls", "page_faults"))
 
 
 def test_a_read_only_tracefs_falls_back_to_ebpf_and_says_so(hidden, tmp_path):

@@ -231,13 +231,10 @@ def _tracepoints(probe: Probe) -> list[str]:
 
 def _program(event: str, memory: Memory, number: int, types: Types) -> bytes:
     """Returns the program that records an event, whose id is `number`."""
-    if event == ENTER:
-        return programs.entry(memory, number, programs.registers(types))
-    if event == EXIT:
-        return programs.exit_(memory, number, programs.registers(types))
     if event == SIGNAL:
         return programs.signal(memory, number, programs.signal_types(types))
-    return programs.fault(memory, number, programs.instruction(types))
+    made = {ENTER: programs.entry, EXIT: programs.exit_}.get(event, programs.fault)
+    return made(memory, number, programs.registers(types))
 
 
 def _formats(events: Iterable[str]) -> dict[str, str]:
@@ -245,7 +242,9 @@ def _formats(events: Iterable[str]) -> dict[str, str]:
     texts = {event: _format_file(event).read_text() for event in events}
     for event, text in texts.items():
         if not _fits(parse(event, text), _FIELDS[event]):
-            raise FeatureMissing(f"the fields of {event} are not the usual ones", "use ftrace")
+            raise FeatureMissing(
+                f"the fields of {event} are not the usual ones", "use --backend ftrace"
+            )
     return texts
 
 

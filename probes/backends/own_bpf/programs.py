@@ -64,15 +64,13 @@ _SEND_SIG_PRIV, _SI_KERNEL = 1, 0x80
 """A signal from the kernel: instead of its kernel_siginfo, and in its code."""
 
 
-_INSTRUCTION = {"x86_64": "ip", "aarch64": "pc"}
-"""The member of `pt_regs` with the address of the instruction, by machine."""
-
-
 class Registers(NamedTuple):
-    """Places in `pt_regs` (bytes): of the system call's number, and of its arguments."""
+    """Places in `pt_regs` (bytes): of a system call's number, of its arguments, and of the address
+    of the instruction."""
 
     number: int
     arguments: Sequence[int]
+    instruction: int
 
 
 class SignalTypes(NamedTuple):
@@ -101,10 +99,10 @@ class Memory(NamedTuple):
 
 
 def registers(types: Types) -> Registers:
-    """Returns the places of a system call's registers, as in the kernel's `syscall_get_arguments`.
+    """Returns the places of registers; of a system call's, as in `syscall_get_arguments`.
 
-    That function reads other registers for 32-bit calls on x86-64, whose arguments no table has.
-    Raises FeatureMissing for other machines.
+    That function of the kernel reads other registers for 32-bit calls on x86-64, whose arguments no
+    table has. Raises FeatureMissing for other machines.
     """
 
     def at(member: str) -> int:
@@ -112,20 +110,13 @@ def registers(types: Types) -> Registers:
 
     machine = platform.machine()
     if machine == "x86_64":
-        return Registers(at("orig_ax"), [at(n) for n in ("di", "si", "dx", "r10", "r8", "r9")])
+        arguments = [at(name) for name in ("di", "si", "dx", "r10", "r8", "r9")]
+        return Registers(at("orig_ax"), arguments, at("ip"))
     if machine == "aarch64":
         numbered = at("regs")
         others = [numbered + n * _WORD for n in range(1, 6)]
-        return Registers(at("syscallno"), [at("orig_x0"), *others])
+        return Registers(at("syscallno"), [at("orig_x0"), *others], at("pc"))
     raise FeatureMissing(f"the registers of {machine} are not known", "use --backend ftrace")
-
-
-def instruction(types: Types) -> int:
-    """Returns the place in `pt_regs` of the address of an instruction. Raises FeatureMissing."""
-    machine = platform.machine()
-    if machine not in _INSTRUCTION:
-        raise FeatureMissing(f"the registers of {machine} are not known", "use --backend ftrace")
-    return types.offset("pt_regs", _INSTRUCTION[machine])
 
 
 def signal_types(types: Types) -> SignalTypes:
@@ -165,17 +156,14 @@ def exit_(memory: Memory, event: int, its: Registers) -> bytes:
     return _complete(code)
 
 
-def fault(memory: Memory, event: int, ip_at: int) -> bytes:
-    """Returns the program of a page fault, whose arguments are (address, pt_regs, error code).
-
-    `ip_at` is the place of the instruction's address in `pt_regs`.
-    """
+def fault(memory: Memory, event: int, its: Registers) -> bytes:
+    """Returns the program of a page fault, whose arguments are (address, pt_regs, error code)."""
     code = Code()
     _begin(code, memory, event, FAULT)
     code.load(R1, R6, 0)
     code.store(R8, HEAD, R1)
     code.load(R1, R6, _WORD)
-    code.load(R1, R1, ip_at)
+    code.load(R1, R1, its.instruction)
     code.store(R8, HEAD + 8, R1)
     code.load(R1, R6, 2 * _WORD)
     code.store(R8, HEAD + 16, R1)

@@ -160,6 +160,9 @@ def _timed(out: Console, facts: dict[str, Any]) -> None:
     _capacity(out, facts)
     out.print(f"     pages written to the disk   {show(facts['disk_pages'])}")
     out.print(f"     without the layer           {show(facts['disk_pages_without'])}")
+    around = sum(part["around"] for part in facts["layers"])
+    if around:
+        out.print(f"     written around a full layer {show(around)}")
     out.print()
     rows = [
         [row["replay"], row["layer"], row["op"], row["requests"]]

@@ -52,15 +52,15 @@ def answer(
 ) -> dict[str, Any]:
     """Returns the facts; `accesses` has bios, with reads and flushes.
 
-    Keys: requests (N), those of `input_facts`, capacity_pages, capacity_bytes; latency: rows of
-    `results` for both replays, with and without the layer (columns replay, layer, op, then those of
-    `results`); improvement: rows of `improvement`, closed replay, for all bios and for each phase,
-    tenant and reason (columns by, name, ...); replay_gap; sync_calls (columns layer: recorded,
-    without or with, calls, mean_ns, p50_ns, p99_ns: percentiles as in `results`); devices
-    (DeviceUse of each, by replay and layer); layers (LayerUse of the layer, or of each tenant's
-    partition, closed replay; tenant: None for the whole layer); disk_pages (with the layer) and
-    disk_pages_without; wear (lifetime_years: None if there is no upper bound or no wear);
-    energy_j; ceiling; assumptions. None: not known.
+    Keys: requests (N), those of `input_facts`, destage (the policy's name), capacity_pages,
+    capacity_bytes; latency: rows of `results` for both replays, with and without the layer (columns
+    replay, layer, op, then those of `results`); improvement: rows of `improvement`, closed replay,
+    for all bios and for each phase, tenant and reason (columns by, name, ...); replay_gap;
+    sync_calls (columns layer: recorded, without or with, calls, mean_ns, p50_ns, p99_ns:
+    percentiles as in `results`); devices (DeviceUse of each, by replay and layer); layers (LayerUse
+    of the layer, or of each tenant's partition, closed replay; tenant: None for the whole layer);
+    disk_pages (with the layer) and disk_pages_without; wear (lifetime_years: None if there is no
+    upper bound or no wear); energy_j; ceiling; assumptions. None: not known.
     """
     requests = recorded_requests(trace, accesses)
     names = {} if accesses.bios is None else accesses.bios.names
@@ -84,6 +84,7 @@ def answer(
     return {
         "requests": sum(accesses.by_reason.values()),
         **input_facts(accesses),
+        "destage": destage.called,
         "capacity_pages": layer.capacity,
         "capacity_bytes": layer.capacity * PAGE_BYTES,
         "latency": _rows(
@@ -110,7 +111,8 @@ def answer(
             question.capacity.said(accesses.unique_written),
             *disk.assumptions(),
             *electronic.assumptions(question.medium),
-            f"{question.buffer} buffer, {question.policy}; destaging: {destage.assumption()}",
+            f"{question.buffer} buffer, {question.policy}",
+            f"destaging, {destage.called}: {destage.assumption()}",
             *([FILLS] if question.reads else []),
             "closed replay: a bio comes its recorded think time after the bios that its process"
             " waited for; open replay: a bio comes at its recorded time, which includes the old"

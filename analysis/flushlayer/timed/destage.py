@@ -34,6 +34,17 @@ them whose slots follow, too."""
 
 Renews = Literal["all", "committed", "none"]
 
+_RUNS: dict[Runs, str] = {
+    "none": "",
+    "places": "the dirty pages that follow a destaged one on the disk go along",
+    "slots": "the dirty pages that follow a destaged one go along if their slots follow, too",
+}
+_RENEWS: dict[Renews, str] = {
+    "all": "",
+    "committed": "a page that is written again before it is committed keeps its turn",
+    "none": "a dirty page that is written again keeps its turn",
+}
+
 MOST_IN_A_RUN = 256
 """Pages of the longest run: the kernel's BIO_MAX_VECS."""
 _SLOTS = get_args(Runs).index("slots")
@@ -84,6 +95,8 @@ class Destage:
     waiting_phases: tuple[int, ...] = ()
     """Codes of the phases in which the job waits for the disk (Requests.waiting_phases). Empty:
     "phase" is the same as "eager"."""
+    name: str = ""
+    """The name of a preset."""
 
     def __post_init__(self) -> None:
         """Raises UsageError, with the name of the setting, if a value is out of range."""
@@ -132,15 +145,38 @@ class Destage:
         rule["leaves"] = self.leaves
         return rule
 
+    @property
+    def called(self) -> str:
+        """The name of the preset, or of the policy in DOCS."""
+        return self.name or self.when
+
     def assumption(self) -> str:
-        """Returns one sentence that describes the policy."""
+        """Returns a sentence that describes the policy, with each rule that is not the default."""
         detail = {
             "watermark": f" ({self.high:.0%} to {self.low:.0%})",
             "idle": f" ({self.idle_ns / 1e6:g} ms)",
             "age": f" ({self.age_ns / 1e9:g} s)",
             "phase": f" ({self.high:.0%})",
         }.get(self.when, "")
-        return f"dirty pages are destaged {DOCS[self.when]}{detail}"
+        return "; ".join([f"dirty pages are destaged {DOCS[self.when]}{detail}", *self._more()])
+
+    def _more(self) -> list[str]:
+        """Returns the rules that are not those of Destage()."""
+        said = {
+            f"at most {self.outstanding:,} pages at once": self.outstanding != Destage.outstanding,
+            f"a page is committed after {self.autocommit_pages:,} writes, after"
+            f" {self.autocommit_ns / 1e9:g} s, or by a flush or FUA write": self.autocommit_pages,
+            _RUNS[self.runs]: self.runs != Destage.runs,
+            f"{self.batch:,} pages are sent at a time, the next ones once these are on the disk":
+                self.batch,
+            "a write that finds too few free slots goes to the disk": self.around,
+            "each flush goes to the disk, too": self.flushes,
+            f"destaging pauses until {self.pause_ns / 1e9:g} s after the last bio that went around"
+            " the layer": self.pause_ns,
+            _RENEWS[self.renews]: self.renews != Destage.renews,
+            "a page leaves the layer once it is on the disk": self.leaves,
+        }  # fmt: skip
+        return [rule for rule, differs in said.items() if differs]
 
 
 def policy_called(name: str) -> Destage:
@@ -189,6 +225,7 @@ def preset(device: Device) -> Destage:
         # writecache_writeback(): WRITEBACK_LATENCY; dm_kcopyd_client_flush() waits for copies.
         batch=64 if ssd else 0,
         leaves=True,
+        name=device.name,
     )
 
 

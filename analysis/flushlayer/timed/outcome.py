@@ -85,13 +85,15 @@ class LayerUse:
     filled: int
     """Pages of reads that entered; the medium wrote them, too."""
     most_dirty: int
+    around: int
+    """Pages of writes that found too few free slots, and went to the disk instead."""
 
     @classmethod
     def of(cls, row: np.void) -> LayerUse:
         """Makes one from a row of World.layer."""
         columns = (
             *("capacity", "writes", "overwritten", "destaged", "dirties", "read_hits"),
-            *("filled", "peak"),
+            *("filled", "peak", "around"),
         )
         return cls(*(int(row[c]) for c in columns))
 

@@ -15,7 +15,7 @@ from tests.support.traces import make_trace
 from tracer.analysis.flushlayer.answers import curve, paper, sweep, timed
 from tracer.analysis.flushlayer.answers.question import Capacity, Question
 from tracer.analysis.flushlayer.devices import find_device
-from tracer.analysis.flushlayer.timed.destage import Destage
+from tracer.analysis.flushlayer.timed.destage import Destage, policy_called
 from tracer.analysis.flushlayer.trace.accesses import Identity, page_writebacks
 from tracer.probes.errors import UsageError
 from tracer.store.trace import Trace, dump
@@ -304,3 +304,17 @@ class TestSweep:
         lines = ("    model = " + example).split("\n## ")[0].splitlines()
         asked = plan("\n".join(line.removeprefix("    ") for line in lines))
         assert len(asked.settings()) == 8, "two values of two knobs, least and most"
+
+
+def test_timed_tells_its_destage_policy(rewritten):
+    accesses = page_writebacks(rewritten, reads=True, flushes_too=True)
+    question = Question(PCM, HDD, Capacity(pages=4))
+    found = {
+        name: timed.answer(question, rewritten, accesses, policy_called(name))
+        for name in ("watermark", "dm-writecache-pmem", "dm-writecache-ssd")
+    }
+    for name, facts in found.items():
+        assert facts["destage"] == name
+        assert sum(f"destaging, {name}: " in said for said in facts["assumptions"]) == 1
+    assert len({tuple(facts["assumptions"]) for facts in found.values()}) == len(found)
+    assert found["watermark"]["layers"][0]["around"] == 0

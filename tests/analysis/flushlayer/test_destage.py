@@ -7,7 +7,7 @@ import pytest
 from tests.support.bios import bios
 from tracer.analysis.flushlayer import devices
 from tracer.analysis.flushlayer.timed import Layer, simulate
-from tracer.analysis.flushlayer.timed.destage import DOCS, Destage, preset
+from tracer.analysis.flushlayer.timed.destage import DOCS, Destage, names, policy_called, preset
 from tracer.analysis.flushlayer.timed.disk import Disk
 from tracer.probes.errors import UsageError
 
@@ -297,3 +297,37 @@ def test_policies_that_cannot_be_are_refused(settings, said):
 @pytest.mark.parametrize("when", DOCS)
 def test_every_policy_says_what_it_does(when):
     assert Destage(when).assumption().startswith("dirty pages are destaged ")
+
+
+def test_policies_say_every_rule_that_they_add():
+    lazy = Destage().assumption()
+    for name in ("watermark", "dm-writecache-pmem", "dm-writecache-ssd"):
+        assert policy_called(name).called == name
+    assert len({policy_called(name).assumption() for name in names()}) == len(names())
+    for rule in (
+        {"outstanding": 7},
+        {"autocommit_pages": 12, "autocommit_ns": 3_000_000_000},
+        {"runs": "places"},
+        {"runs": "slots"},
+        {"around": True},
+        {"flushes": True},
+        {"around": True, "pause_ns": 5_000_000_000},
+        {"renews": "committed"},
+        {"renews": "none"},
+        {"batch": 9},
+        {"leaves": True},
+    ):
+        said = Destage(**rule).assumption()
+        assert said.startswith(lazy + "; ") and len(said) > len(lazy) + 10, rule
+    assert "at most 7 pages at once" in Destage(outstanding=7).assumption()
+    assert "5 s after" in Destage(around=True, pause_ns=5_000_000_000).assumption()
+    ssd = policy_called("dm-writecache-ssd").assumption()
+    assert "65,536 writes" in ssd and "goes to the disk" in ssd and "64 pages" in ssd
+
+
+def test_the_use_of_a_layer_has_the_pages_that_went_around_it():
+    # Three of four slots are dirty: a write of two pages finds one free.
+    rows = [*writes([1, 2, 3]), (70 * MS, "write", 8, 2), FAR]
+    policy = Destage("lazy", around=True)
+    [layer] = run(rows, policy, capacity=4).layers
+    assert (layer.around, layer.written) == (2, 3)

@@ -75,6 +75,7 @@ busy machine makes the emulated one wait for its devices.
 The rules of dm-writecache that decide its sectors (drivers/md/dm-writecache.c):
 
 - It destages until the dirty pages are below the low watermark; pages in flight count as written.
+  The pages that are free at a watermark are rounded to whole pages, half a page up.
 - The pages that follow a destaged page on the disk go along, however young they are: with
   persistent memory all of them; with an SSD only those that also follow on the SSD.
 - With an SSD, a write that finds no room goes to the disk, and so does each flush. Destaging pauses

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -95,6 +96,9 @@ class Destage:
     waiting_phases: tuple[int, ...] = ()
     """Codes of the phases in which the job waits for the disk (Requests.waiting_phases). Empty:
     "phase" is the same as "eager"."""
+    below: bool = False
+    """True if "watermark" stops one page below the low watermark, and rounds both as dm-writecache
+    does (drivers/md/dm-writecache.c writecache_ctr()); else it stops at the low watermark."""
     name: str = ""
     """The name of a preset."""
 
@@ -152,8 +156,9 @@ class Destage:
 
     def assumption(self) -> str:
         """Returns a sentence that describes the policy, with each rule that is not the default."""
+        low = f"{'below ' if self.below else ''}{self.low:.0%}"
         detail = {
-            "watermark": f" ({self.high:.0%} to {self.low:.0%})",
+            "watermark": f" ({self.high:.0%} to {low})",
             "idle": f" ({self.idle_ns / 1e6:g} ms)",
             "age": f" ({self.age_ns / 1e9:g} s)",
             "phase": f" ({self.high:.0%})",
@@ -225,6 +230,7 @@ def preset(device: Device) -> Destage:
         # writecache_writeback(): WRITEBACK_LATENCY; dm_kcopyd_client_flush() waits for copies.
         batch=64 if ssd else 0,
         leaves=True,
+        below=True,
         name=device.name,
     )
 
@@ -370,6 +376,12 @@ def commit(w: Any) -> None:
 
 def watermarks(policy: Destage, layers: NDArray[np.void]) -> None:
     """Writes a policy's watermarks, in pages, into the rows of the layers."""
+    high, low = Fraction(str(float(policy.high))), Fraction(str(float(policy.low)))
     for row in layers:
-        row["high"] = max(1, math.ceil(policy.high * int(row["capacity"])))
-        row["low"] = math.floor(policy.low * int(row["capacity"]))
+        pages = int(row["capacity"])
+        start, stop = math.ceil(high * pages), math.floor(low * pages)
+        if policy.below:
+            half = Fraction(1, 2)
+            start = pages - math.floor((1 - high) * pages + half)
+            stop = pages - math.floor((1 - low) * pages + half) - 1
+        row["high"], row["low"] = max(1, start), max(0, stop)

@@ -275,6 +275,27 @@ def test_the_presets_are_dm_writecaches():
     assert (ssd.renews, ssd.batch, ssd.leaves) == ("none", 64, True)
 
 
+@pytest.mark.parametrize("preset", ["dm-writecache-pmem", "dm-writecache-ssd"])
+@pytest.mark.parametrize("blocks", [10, 37, 50, 100, 101, 103])
+def test_the_presets_start_and_stop_where_the_kernel_does(preset, blocks):
+    # writecache_ctr() rounds the blocks that are free at a watermark. writecache_writeback() goes
+    # on while no more than at the low one are.
+    free_high, free_low = (blocks * 50 + 50) // 100, (blocks * 55 + 50) // 100
+    policy = policy_called(preset)
+    most = blocks - free_high - 1
+    apart = [page * 10 for page in range(most + 1)]  # none of them follows another one
+    assert run([*writes(apart[:most], MS), FAR], policy, blocks).layers[0].destaged == 0
+    [layer] = run([*writes(apart, MS), FAR], policy, blocks).layers
+    assert layer.resident == blocks - free_low - 1
+
+
+def test_watermarks_are_exact_shares_of_the_capacity():
+    # As a float, 0.55 of 100 is above 55, and 0.29 of 100 below 29.
+    policy = Destage("watermark", high=0.55, low=0.29)
+    assert run([*writes(range(54), MS), FAR], policy, 100).layers[0].destaged == 0
+    assert run([*writes(range(55), MS), FAR], policy, 100).layers[0].resident == 29
+
+
 @pytest.mark.parametrize(
     ("settings", "said"),
     [

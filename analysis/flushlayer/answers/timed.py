@@ -118,7 +118,7 @@ def answer(
             " waited for; open replay: a bio comes at its recorded time, which includes the old"
             " disk's feedback",
             *not_completed(requests),
-            *order_of_policies([question.policy]),
+            *order_of_policies([question.policy], shares is not None),
             *on_one_disk(trace, accesses),
             *([_parts(names["tenant"], known, layer.capacities())] if shares else []),
             *without_others(accesses),
@@ -223,15 +223,19 @@ def not_completed(requests: Requests) -> list[str]:
     ]
 
 
-def order_of_policies(policies: Sequence[str]) -> list[str]:
+def order_of_policies(policies: Sequence[str], partitioned: bool = False) -> list[str]:
     """Returns a sentence on the policies that choose pages in the order of the recording."""
     others = [policy for policy in dict.fromkeys(policies) if policy != "lru"]
     if not others:
         return []
+    alone = ", by the accesses of each part's tenant alone" if partitioned else ""
+    why = ["closed replay changes the order", "the destage policy takes pages out"]
+    if partitioned:
+        why.append("another tenant's part has it, or another tenant wrote it past the layer")
     return [
-        f"{_named(others)}: chooses the pages that leave the layer in the order of the recording;"
-        " if such a page is not there, as closed replay changes the order, the least recently used"
-        " page leaves instead"
+        f"{_named(others)}: chooses the pages that leave the layer in the order of the"
+        f" recording{alone}; if such a page is not there ({'; '.join(why)}), the least recently"
+        " used page leaves instead"
     ]
 
 

@@ -285,6 +285,9 @@ def test_the_part_of_a_tenant_bounds_its_dirty_pages(trace, policy):
     assert {name: part["capacity"] for name, part in parts.items()} == {"job": 4, "other": 4}
     assert parts["job"]["most_dirty"] == 4 and parts["other"]["most_dirty"] == 1
     assert facts["disk_pages"] == parts["job"]["destaged"] >= 28
+    said = [text for text in facts["assumptions"] if "least recently used page leaves" in text]
+    assert len(said) == (policy != "lru")
+    assert all("another tenant" in text and "the destage policy" in text for text in said)
 
 
 def test_a_sync_call_waits_for_no_reads_of_other_threads_and_for_no_later_writes(trace):

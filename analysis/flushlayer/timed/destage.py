@@ -351,7 +351,7 @@ def destage_idle(w: Any, disk: int) -> None:
 def written(w: Any, layer: int, page: int) -> None:
     """Commits by number of writes, or arms the commit timer, after a bio wrote to a layer.
 
-    `page` is the last page that the bio wrote. Then the policy destages.
+    `page` is a page that the bio wrote. Then the policy destages.
     """
     layers, rule = w.layer, w.rule[0]
     if rule.commit_pages:

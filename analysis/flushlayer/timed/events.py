@@ -176,10 +176,9 @@ def _write(w: Any, m: int) -> None:
         to_disk(w, m)
         return
     waits = 0
-    page: Any = np.int64(-1)
     for k in range(bio[m].pages):
         i = bio[m].first + k
-        page = np.int64(w.page[i])
+        page: Any = np.int64(w.page[i])
         if w.slot[page].home >= 0:
             touch(w, page)
         else:
@@ -189,16 +188,29 @@ def _write(w: Any, m: int) -> None:
         sectors = _page_begin(w, m, k + 1) - begin
         base = _page_base(w, m, k)
         bio[m].hits += write_page(w, page, bio[m].device, base, begin, sectors)
-    if bio[m].fua:
-        w.layer[layer].committed = w.layer[layer].writes
     bio[m].evictions = waits
     if waits:
         bio[m].needs_room = 1
         bio[m].pending = waits
     else:
         _to_medium(w, m)
-    if page >= 0:
-        written(w, layer, page)
+    _written(w, m)
+
+
+@compiled_lean
+def _written(w: Any, m: int) -> None:
+    """Commits and destages in each layer that bio m wrote to: its tenant's, and other parts that
+    had its pages."""
+    before: Any = np.int64(-1)
+    for k in range(w.bio[m].pages):
+        page: Any = np.int64(w.page[w.bio[m].first + k])
+        home = w.slot[page].home
+        if home < 0 or home == before:
+            continue
+        if w.bio[m].fua:
+            w.layer[home].committed = w.layer[home].writes
+        written(w, home, page)
+        before = home
 
 
 @compiled_lean

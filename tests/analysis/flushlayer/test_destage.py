@@ -352,3 +352,22 @@ def test_the_use_of_a_layer_has_the_pages_that_went_around_it():
     policy = Destage("lazy", around=True)
     [layer] = run(rows, policy, capacity=4).layers
     assert (layer.around, layer.written) == (2, 3)
+
+
+@pytest.mark.parametrize("when", ["eager", "age", "idle", "watermark", "phase"])
+def test_a_page_that_another_tenant_writes_is_destaged_from_the_part_that_has_it(when):
+    # The first tenant's part of 4 pages has the page that the second one writes again.
+    policy = Destage(when, age_ns=50 * MS, idle_ns=10 * MS, high=0.25, low=0)
+    rows = [(0, "write", 1, 1), (100 * MS, "write", 1, 1), (5000 * MS, "read", 999, 1)]
+    layer = Layer(8, PCM, policy, shares=(1, 1))
+    first, second = simulate(bios(rows, tenant=[0, 1, 0]), HDD, layer).layers
+    assert (first.written, first.destaged, first.resident) == (2, 2, 0)
+    assert (second.written, second.destaged) == (0, 0)
+
+
+def test_a_fua_write_commits_in_the_part_that_has_its_page():
+    policy = Destage("eager", autocommit_pages=1000)
+    rows = [(0, "write", 1, 2), (100 * MS, "write", 1, 1), (150 * MS, "read", 999, 1)]
+    made = bios(rows, tenant=[0, 1, 0], fua=[False, True, False])
+    first, _ = simulate(made, HDD, Layer(8, PCM, policy, shares=(1, 1))).layers
+    assert (first.destaged, first.resident) == (2, 0)

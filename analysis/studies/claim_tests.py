@@ -34,6 +34,7 @@ from tracer.analysis.studies.special_values import (
     SMALL_ERROR_PERCENT,
     default_beaten,
     faults_by_causes,
+    later_stall_by_the_cache,
     saved_beyond_the_stall,
     saving_left,
     slowdown_of_containers,
@@ -283,8 +284,8 @@ TESTS = {
     ),
     "C9": Test("compute overhead of inference - of training", inference_against_training, most=0.0),
     "J1": Test(
-        "fetch stall of a step, later epochs / first",
-        quotient("stall_later_epochs_ms", "stall_first_epoch_ms", cache="dropped"),
+        "fetch stall of a step, later epochs / first: cache dropped / kept",
+        later_stall_by_the_cache,
         most=1.0,
     ),
     "J2": Test(

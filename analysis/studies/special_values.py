@@ -13,6 +13,7 @@ from tracer.analysis.studies.claim_values import (
     WITH_WORKERS,
     Compared,
     Where,
+    divided,
     level,
     numeric,
     pairs,
@@ -20,7 +21,7 @@ from tracer.analysis.studies.claim_values import (
     select,
 )
 from tracer.analysis.studies.fault_functions import CAUSES
-from tracer.analysis.studies.intervals import ANY, PERCENT, SHARE
+from tracer.analysis.studies.intervals import ANY, PERCENT, POSITIVE, SHARE
 from tracer.analysis.studies.power_modes import mode_table, on_front, power_modes, why_no_energy
 from tracer.analysis.studies.runs import DEFAULT_MODE, FACTORS, SETTINGS
 
@@ -45,6 +46,27 @@ def faults_by_causes(runs: pd.DataFrame) -> Compared:
 
 def _mean(runs: pd.DataFrame, measure: str) -> float:
     return float(pd.to_numeric(runs[measure]).mean()) if measure in runs else np.nan
+
+
+def later_stall_by_the_cache(runs: pd.DataFrame) -> Compared:
+    """Returns the ratio of later epochs' stall to the first's, cache dropped over kept.
+
+    The first epoch is slower for other reasons, too, such as the start of the workers. Those are
+    alike in runs whose data is in the cache from the start. Without a disk, the cache has no part.
+    """
+    train = runs[runs["mode"] == "train"]
+    if "medium" in train:
+        train = train[train["medium"] != "ram"]
+    frame = pairs(train, {"cache": "dropped"}, {"cache": "kept"})
+    dropped, kept = (
+        divided(
+            numeric(frame, f"stall_later_epochs_ms{of}"),
+            numeric(frame, f"stall_first_epoch_ms{of}"),
+        )
+        for of in ("", " to")
+    )
+    kind = "pairs of runs on disks that differ only in cache dropped against kept"
+    return Compared(divided(dropped, kept), kind, POSITIVE, frame)
 
 
 def saved_beyond_the_stall(runs: pd.DataFrame) -> Compared:

@@ -231,6 +231,33 @@ def test_the_time_that_a_faster_disk_saves_is_summed_over_models(left_ms, expect
     assert verdict("J4", alike).verdict == claims.UNMEASURED
 
 
+def epochs_by_cache(dropped, kept, medium="disk"):
+    """Three repeats of a training by state of the cache: the stall of first and later epochs."""
+    return pd.DataFrame(
+        [
+            {"model": "lenet", "mode": "train", "where": "host", "repeat": repeat, "workers": 0,
+             "medium": medium, "cache": cache, "stall_first_epoch_ms": first * (1 + repeat / 50),
+             "stall_later_epochs_ms": later}
+            for cache, (first, later) in {"dropped": dropped, "kept": kept}.items()
+            for repeat in range(3)
+        ]
+    )  # fmt: skip
+
+
+def test_a_stall_that_falls_without_reads_too_is_not_reduced_by_the_cache():
+    """A first epoch is slower than later ones even if the data is in the cache from the start."""
+    cached = verdict("J1", epochs_by_cache((20.0, 1.0), (2.0, 1.0)))
+    assert (cached.value, cached.values) == (pytest.approx(0.1), 3)
+    assert cached.verdict == claims.AGREES
+    alike = epochs_by_cache((2.0, 1.0), (2.0, 1.0))
+    assert verdict("J1", alike).value == pytest.approx(1)
+    assert verdict("J1", alike).verdict == claims.DIFFERS
+    in_memory = epochs_by_cache((20.0, 1.0), (2.0, 1.0), "ram")
+    assert verdict("J1", pd.concat([alike, in_memory])) == verdict("J1", alike)
+    dropped = alike[alike["cache"] == "dropped"]
+    assert verdict("J1", dropped).why == "this study has no runs for it"
+
+
 def test_more_workers_save_no_more_than_the_stall_that_was_left():
     def frame(of_four):
         return pd.DataFrame(

@@ -17,6 +17,7 @@ from tracer.analysis.studies.claim_values import (
     level,
     numeric,
     pairs,
+    quotients,
     ratios,
     select,
 )
@@ -66,7 +67,7 @@ def later_stall_by_the_cache(runs: pd.DataFrame) -> Compared:
         for of in ("", " to")
     )
     kind = "pairs of runs on disks that differ only in cache dropped against kept"
-    return Compared(divided(dropped, kept), kind, POSITIVE, frame)
+    return quotients(dropped, kept, kind, POSITIVE, frame)
 
 
 def saved_beyond_the_stall(runs: pd.DataFrame) -> Compared:

@@ -66,6 +66,23 @@ def test_missing_and_zero_values_are_no_values():
     assert verdict("P2", frame).values == 2
 
 
+def test_pairs_that_cannot_be_divided_are_counted_in_the_note():
+    """One worker cuts a's stall to a tenth; b had no stall before, and has 5 ms with it."""
+    rows = [
+        {"model": model, "mode": "train", "where": "host", "repeat": repeat, "workers": workers,
+         "train_fetch_stall_ms": ms}
+        for model, workers, ms in (("a", 0, 10.0), ("a", 1, 1.0), ("b", 0, 0.0), ("b", 1, 5.0))
+        for repeat in range(3)
+    ]  # fmt: skip
+    found = verdict("J2", pd.DataFrame(rows))
+    assert (found.value, found.values) == (pytest.approx(0.1), 3)
+    assert "models: a; repeats: 3; 3 more have a divisor of 0" in found.why
+    whole = pd.DataFrame(rows)
+    assert "divisor" not in verdict("J2", whole[whole["model"] == "a"]).why
+    alone = verdict("J2", whole[whole["model"] == "b"])
+    assert (alone.verdict, alone.why) == (claims.UNMEASURED, "every divisor is 0")
+
+
 def test_the_share_of_four_is_less_that_of_one():
     frame = runs([], [0.2, 0.3, 0.25], [0.4, 0.5, 0.45], "writebacks_background")
     assert verdict("P10", frame).value == pytest.approx(0.2)

@@ -83,7 +83,8 @@ def saving_left(runs: pd.DataFrame) -> Compared:
     The whole saving (hard disk minus the machine's disk) is that of the first epoch, from the
     dropped cache, without workers. The remaining saving is that of the later epochs with four
     workers. Both are summed over the models, because some models have no stall to save. A model of
-    which one of the two is not known counts in neither sum.
+    which one of the two is not known counts in neither sum. Raises UnmeasuredError if a repeat has
+    no saving.
     """
     measures = {"whole": ("stall_first_epoch_ms", 0), "kept": ("stall_later_epochs_ms", 4)}
     train = runs[runs["mode"] == "train"]
@@ -100,7 +101,11 @@ def saving_left(runs: pd.DataFrame) -> Compared:
     both = whole.merge(kept, on=same, suffixes=("_whole", "_kept"))
     known = both.dropna(subset=["saved_whole", "saved_kept"])
     sums = known.groupby("repeat")[["saved_whole", "saved_kept"]].sum()
-    sums = sums[sums["saved_whole"] > 0]
+    if nothing := int((sums["saved_whole"] <= 0).sum()):
+        # Without them, noise would choose the repeats that count.
+        raise UnmeasuredError(
+            f"a faster disk saved no stall in {nothing} of {len(sums)} repeats, so none can be left"
+        )
     left = sums["saved_kept"] / sums["saved_whole"]
     return Compared(np.asarray(left, np.float64), "repeats")
 

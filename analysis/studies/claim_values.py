@@ -53,7 +53,7 @@ class Compared:
     more: str = ""
     """A sentence about other measures of these runs."""
     undivided: int = 0
-    """How many further values have none, because their divisor is 0."""
+    """Number of further pairs or runs without a value, because their divisor is 0."""
 
     def known(self) -> Compared:
         """Returns the same without the values that were not measured."""

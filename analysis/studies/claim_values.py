@@ -52,6 +52,8 @@ class Compared:
     runs: pd.DataFrame | None = None
     more: str = ""
     """A sentence about other measures of these runs."""
+    undivided: int = 0
+    """Number of further pairs or runs without a value, because their divisor is 0."""
 
     def known(self) -> Compared:
         """Returns the same without the values that were not measured."""
@@ -75,6 +77,8 @@ class Compared:
             told.append(f"models: {', '.join(map(str, models))}")
         if self.runs is not None and "repeat" in self.runs:
             told.append(f"repeats: {self.runs['repeat'].nunique()}")
+        if self.undivided:
+            told.append(f"{self.undivided} more have a divisor of 0")
         return "; ".join([*told, *filter(None, [self.more])])
 
 
@@ -125,6 +129,14 @@ def divided(above: Values, below: Values) -> Values:
     return found
 
 
+def quotients(
+    above: Values, below: Values, kind: str, possible: tuple[float, float], frame: pd.DataFrame
+) -> Compared:
+    """Returns quotients as values of a test, which counts those whose divisor is 0."""
+    undivided = int((np.isfinite(above) & (below == 0)).sum())
+    return Compared(divided(above, below), kind, possible, frame, undivided=undivided)
+
+
 def ratios(frame: pd.DataFrame, measure: str) -> Values:
     """Returns the ratios of a measure in pairs of runs."""
     return divided(numeric(frame, measure), numeric(frame, f"{measure} to"))
@@ -135,7 +147,8 @@ def ratio(measure: str, of: Where, to: Where, mode: str = "train", **both: objec
 
     def compute(runs: pd.DataFrame) -> Compared:
         frame = pairs(runs[runs["mode"] == mode], {**of, **both}, {**to, **both})
-        return Compared(ratios(frame, measure), _said_pairs(of, to, both), POSITIVE, frame)
+        above, below = numeric(frame, measure), numeric(frame, f"{measure} to")
+        return quotients(above, below, _said_pairs(of, to, both), POSITIVE, frame)
 
     return compute
 
@@ -196,8 +209,8 @@ def quotient(
 
     def compute(runs: pd.DataFrame) -> Compared:
         own = select(runs, asked)
-        found = divided(numeric(own, above), numeric(own, below))
-        return Compared(found, _said_runs(asked), possible, own)
+        dividends, divisors = numeric(own, above), numeric(own, below)
+        return quotients(dividends, divisors, _said_runs(asked), possible, own)
 
     return compute
 

@@ -151,6 +151,8 @@ def _why_none(test: Test, runs: pd.DataFrame, compared: Compared) -> str:
     told = runs[test.why].dropna().astype(str).tolist() if test.why in runs else []
     if told:
         return str(max(told, key=told.count))
+    if compared.undivided:
+        return "every divisor is 0"
     if len(compared.values):
         return "its runs recorded no such events, or too few"
     return "this study has no runs for it"

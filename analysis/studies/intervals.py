@@ -7,7 +7,8 @@ every value is possible: the logarithm of a size or ratio, the logit of a share.
 is carried over to that scale at the mean (the delta method), so values of exactly 0 or 1 need no
 special case, the mean stays the arithmetic mean and lies within the interval, and nothing is drawn
 at random: the same runs always have the same interval. Where the spread is small beside the
-distance to the bounds, the interval is Student's own. If all values are equal, it has no width.
+distance to the bounds, the interval is Student's own. If all values are equal, it has no width. If
+Student's own interval of a size reaches 0, so does this one: one wild run decides no claim.
 """
 
 from __future__ import annotations
@@ -80,7 +81,10 @@ def _mean_and_error(values: NDArray[np.float64]) -> tuple[float, float]:
 def _of_size(mean: float, half: float) -> tuple[float, float]:
     step = half / mean
     factor = math.exp(min(step, 700.0))
-    return mean * math.exp(-step), min(mean * factor, sys.float_info.max)
+    # One wild value of n makes the error as large as the mean, never larger: on the scale of the
+    # logarithm, the low end would stay above mean * exp(-t), however small the other values are.
+    low = mean * math.exp(-step) if step < 1 else 0.0
+    return low, min(mean * factor, sys.float_info.max)
 
 
 def _of_share(mean: float, half: float) -> tuple[float, float]:

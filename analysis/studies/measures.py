@@ -40,10 +40,10 @@ from tracer.store.checked import STRICT
 from tracer.store.trace import Trace
 
 FILE = "measures.json"
-VERSION = 10
+VERSION = 11
 """Version of the measures: measures of another version are computed again."""
 
-_ANEW = {10: ("top_cause_percent", "top_causes_percent")}
+_ANEW = {10: ("top_cause_percent", "top_causes_percent"), 11: ("memory_median_bytes",)}
 """Measures that are computed in another way since a version. If a run's trace is gone, its kept
 measures of the versions from 9 on count, without those that changed since."""
 
@@ -210,6 +210,7 @@ def _use(trace: Trace, dev: str | None) -> dict[str, Any]:
     return {
         "cpu_use_percent": medians.get("cpu_use"),
         "gpu_use_percent": gpu,
+        "memory_median_bytes": medians.get("memory_used"),
         "gpu_use_percent_why": "; ".join(readers) if gpu is None and readers else None,
     }
 
@@ -310,7 +311,7 @@ _MAKERS: _Makers = {
     ("stage_faults",): _stage_faults,
     MEASURES_OF_CPU: _cpu,
     ("memory_used_bytes",): _memory,
-    ("cpu_use_percent", "gpu_use_percent", "gpu_use_percent_why"): _use,
+    ("cpu_use_percent", "gpu_use_percent", "gpu_use_percent_why", "memory_median_bytes"): _use,
     ("energy_j", "energy_s", "energy_j_why"): _energy,
     ("syscalls",): _calls,
     (

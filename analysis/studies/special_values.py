@@ -13,14 +13,16 @@ from tracer.analysis.studies.claim_values import (
     WITH_WORKERS,
     Compared,
     Where,
+    divided,
     level,
     numeric,
     pairs,
+    quotients,
     ratios,
     select,
 )
 from tracer.analysis.studies.fault_functions import CAUSES
-from tracer.analysis.studies.intervals import ANY, PERCENT, SHARE
+from tracer.analysis.studies.intervals import ANY, PERCENT, POSITIVE, SHARE
 from tracer.analysis.studies.power_modes import mode_table, on_front, power_modes, why_no_energy
 from tracer.analysis.studies.runs import DEFAULT_MODE, FACTORS, SETTINGS
 
@@ -47,6 +49,27 @@ def _mean(runs: pd.DataFrame, measure: str) -> float:
     return float(pd.to_numeric(runs[measure]).mean()) if measure in runs else np.nan
 
 
+def later_stall_by_the_cache(runs: pd.DataFrame) -> Compared:
+    """Returns the ratio of later epochs' stall to the first's, cache dropped over kept.
+
+    The first epoch is slower for other reasons, too, such as the start of the workers. Those are
+    alike in runs whose data is in the cache from the start. Without a disk, the cache has no part.
+    """
+    train = runs[runs["mode"] == "train"]
+    if "medium" in train:
+        train = train[train["medium"] != "ram"]
+    frame = pairs(train, {"cache": "dropped"}, {"cache": "kept"})
+    dropped, kept = (
+        divided(
+            numeric(frame, f"stall_later_epochs_ms{of}"),
+            numeric(frame, f"stall_first_epoch_ms{of}"),
+        )
+        for of in ("", " to")
+    )
+    kind = "pairs of runs on disks that differ only in cache dropped against kept"
+    return quotients(dropped, kept, kind, POSITIVE, frame)
+
+
 def saved_beyond_the_stall(runs: pd.DataFrame) -> Compared:
     """Returns the share of a step's time that four workers save over one, minus that of stall."""
     frame = pairs(runs[runs["mode"] == "train"], {"workers": 4}, {"workers": 1})
@@ -60,7 +83,8 @@ def saving_left(runs: pd.DataFrame) -> Compared:
     The whole saving (hard disk minus the machine's disk) is that of the first epoch, from the
     dropped cache, without workers. The remaining saving is that of the later epochs with four
     workers. Both are summed over the models, because some models have no stall to save. A model of
-    which one of the two is not known counts in neither sum.
+    which one of the two is not known counts in neither sum. Raises UnmeasuredError if a repeat has
+    no saving.
     """
     measures = {"whole": ("stall_first_epoch_ms", 0), "kept": ("stall_later_epochs_ms", 4)}
     train = runs[runs["mode"] == "train"]
@@ -77,7 +101,11 @@ def saving_left(runs: pd.DataFrame) -> Compared:
     both = whole.merge(kept, on=same, suffixes=("_whole", "_kept"))
     known = both.dropna(subset=["saved_whole", "saved_kept"])
     sums = known.groupby("repeat")[["saved_whole", "saved_kept"]].sum()
-    sums = sums[sums["saved_whole"] > 0]
+    if nothing := int((sums["saved_whole"] <= 0).sum()):
+        # Without them, noise would choose the repeats that count.
+        raise UnmeasuredError(
+            f"a faster disk saved no stall in {nothing} of {len(sums)} repeats, so none can be left"
+        )
     left = sums["saved_kept"] / sums["saved_whole"]
     return Compared(np.asarray(left, np.float64), "repeats")
 

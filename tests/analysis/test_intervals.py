@@ -25,10 +25,26 @@ def test_a_difference_has_student_s_interval():
 
 
 def test_the_interval_of_a_size_is_student_s_of_the_logarithm():
-    values = [1.0, 2.0, 3.0]
-    step = T[2] / math.sqrt(3) / 2
-    expected = (2, 2 * math.exp(-step), 2 * math.exp(step))
+    values = [2.0, 3.0, 4.0]
+    step = T[2] / math.sqrt(3) / 3
+    expected = (3, 3 * math.exp(-step), 3 * math.exp(step))
     assert interval(np.array(values), POSITIVE) == pytest.approx(expected, 1e-3)
+
+
+def test_the_interval_of_a_size_begins_at_its_bound_if_student_s_does():
+    values = np.array([1.0, 2.0, 3.0])
+    step = T[2] / math.sqrt(3) / 2
+    assert interval(values, POSITIVE) == pytest.approx((2, 0, 2 * math.exp(step)), 1e-3)
+    below_one = interval(1 - values, AT_MOST_ONE)
+    assert below_one == pytest.approx((-1, 1 - 2 * math.exp(step), 1), 1e-3)
+
+
+@pytest.mark.parametrize("outlier", [20.0, 150.0, 1e9])
+def test_one_wild_run_decides_nothing(outlier):
+    """Eleven of twelve ratios are near 1.5; their mean may be that, or larger."""
+    values = np.array([*np.linspace(1.49, 1.51, 11), outlier])
+    _, low, high = interval(values, POSITIVE)
+    assert low <= 1.5 < high
 
 
 def test_the_interval_of_a_share_is_student_s_of_the_logit():

@@ -243,6 +243,16 @@ def test_energy_that_no_reader_told_is_not_measured_for_the_trace_s_own_reason(t
         assert "there is no RAPL" in found.why
 
 
+def test_a_peak_of_one_sample_is_not_the_median_memory_of_a_job(tmp_path):
+    samples = [
+        {"ts": second * 10**9, "name": "memory_used", "value": value, "unit": "bytes"}
+        for second, value in enumerate((4e9, 4.2e9, 9e9))
+    ]
+    trace_of(tmp_path / "run.trace", samples)
+    found = measure(tmp_path)
+    assert (found["memory_median_bytes"], found["memory_used_bytes"]) == (4.2e9, 9e9)
+
+
 def test_measures_of_an_earlier_version_count_without_what_changed_if_the_trace_is_gone(tmp_path):
     kept = {"faults": 23.0, "top_cause_percent": 91.6, "top_causes_percent": 99.0}
     (tmp_path / FILE).write_text(json.dumps({"version": 9, "measures": kept}))

@@ -18,14 +18,14 @@ PLACES = ("host", "1", "4")
 
 
 def test_a_mean_has_an_interval_over_the_values_that_are_there():
-    frame = pd.DataFrame({"k": ["a"] * 4 + ["b", "c"], "v": [1.0, 2.0, 3.0, None, 7.0, None]})
+    frame = pd.DataFrame({"k": ["a"] * 4 + ["b", "c"], "v": [2.0, 3.0, 4.0, None, 7.0, None]})
     found = over_runs(frame, ["k"], ["v"])
-    # Student's half width over the mean is 4.3027 / sqrt(3) / 2 = 1.2421: 2 exp(-+1.2421).
+    # Student's half width over the mean is 4.3027 / sqrt(3) / 3 = 0.8281: 3 exp(-+0.8281).
     assert row(found, k="a")[["v", "v_low", "v_high"]].tolist() == pytest.approx(
-        [2, 0.5776, 6.9255], 1e-3
+        [3, 1.3107, 6.8666], 1e-3
     )
     found = over_runs(frame, ["k"], ["v"], {"v": ANY})
-    assert row(found, k="a")[["v_low", "v_high"]].tolist() == pytest.approx([-0.4841, 4.4841], 1e-3)
+    assert row(found, k="a")[["v_low", "v_high"]].tolist() == pytest.approx([0.5159, 5.4841], 1e-3)
     assert row(found, k="b")["v"] == 7 and pd.isna(row(found, k="b")["v_low"])
     assert pd.isna(row(found, k="c")["v"])
     assert found["runs"].tolist() == [4, 1, 1]

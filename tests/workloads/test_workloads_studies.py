@@ -234,6 +234,21 @@ def test_an_impossible_study_is_refused_in_one_line(declared, text, complaint):
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "scale = true\n[[runs]]", "time_scale = true\n[[runs]]", "repeats = true\n[[runs]]",
+        "longest_s = true\n[[runs]]", "[[runs]]\nworkers = [4, true]", "[[runs]]\nepochs = true",
+        '[[runs]]\nwhere = "1"\ncpus = true',
+        '[[runs]]\nmode = "serve"\nrequests = 9\nrate = true',
+        '[[runs]]\nmode = "serve"\nrate = 1\nrequests = true',
+    ],
+)  # fmt: skip
+def test_true_is_no_number(declared, line):
+    with pytest.raises(JobError, match="is a "):
+        declared(f'name = "x"\n{line}\nmodel = "lenet"')
+
+
 def test_the_engine_belongs_to_the_study(declared, tmp_path):
     pytest.importorskip("torch", reason="PyTorch is not installed")
     from tracer.workloads.studies.runner import run_study

@@ -66,13 +66,13 @@ def open_standard_streams() -> None:
 
 
 def _text(raw: io.RawIOBase, before: Any, errors: str | None) -> io.TextIOWrapper:
-    """Returns a text stream that buffers and encodes as the one before."""
+    """Returns a text stream that encodes as the one before, and writes no line later than it."""
     return io.TextIOWrapper(
         io.BufferedWriter(raw),
         before.encoding,
         errors,
-        line_buffering=before.line_buffering,
-        write_through=before.write_through,
+        # With PYTHONUNBUFFERED, `write_through` alone is set: it reaches the buffer, not the file.
+        line_buffering=before.line_buffering or before.write_through,
     )
 
 

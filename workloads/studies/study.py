@@ -34,7 +34,7 @@ import tomllib
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from tracer.store.files import read_bounded
 from tracer.workloads import models
@@ -220,12 +220,16 @@ def load(
     return _parse(told | given, path, seed)
 
 
+def _is_number(value: object) -> TypeGuard[float]:
+    return type(value) in (int, float)  # not a bool, which is an int
+
+
 def _is_factor(value: object) -> bool:
-    return isinstance(value, int | float) and 0 < value <= 100
+    return _is_number(value) and 0 < value <= 100
 
 
 def _is_repeats(value: object) -> bool:
-    return isinstance(value, int) and 1 <= value <= 1000
+    return type(value) is int and 1 <= value <= 1000
 
 
 _FACTOR = "a number above 0, up to 100"
@@ -253,7 +257,7 @@ def _parse(told: dict[str, Any], path: Path, seed: int) -> Study:
             raise wrong(f"`{key}` is {rule}")
     scale, time_scale, repeats = numbers["scale"], numbers["time_scale"], numbers["repeats"]
     longest_s = told.get("longest_s", _DAY_S)
-    if not isinstance(longest_s, int | float) or not 0 < longest_s < _YEAR_S:
+    if not _is_number(longest_s) or not 0 < longest_s < _YEAR_S:
         raise wrong("`longest_s` is a number of seconds above 0, below one year")
     record = told.get("record", [])
     if not isinstance(record, list) or not all(isinstance(option, str) for option in record):
@@ -336,8 +340,9 @@ def _factors(told: dict[str, Any], wrong: Any) -> Factors:
         unknown = sorted(set(told) - set(Factors.__dataclass_fields__))
         raise wrong(f"there is no factor {', '.join(map(repr, unknown))}") from None
     for name, kind, said in _KINDS:
-        if not isinstance(getattr(factors, name), kind):
-            raise wrong(f"`{name}` is {said}, not {getattr(factors, name)!r}"[:200])
+        value = getattr(factors, name)
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            raise wrong(f"`{name}` is {said}, not {value!r}"[:200])
     models.find_model(factors.model)
     medium = media.find_medium(factors.medium)
     if not isinstance(factors.where, str) or not _WHERE.fullmatch(factors.where):
@@ -353,17 +358,17 @@ def _factors(told: dict[str, Any], wrong: Any) -> Factors:
         if (value is not None) != (factors.mode == "serve"):
             raise wrong('`rate` and `requests` are given with `mode = "serve"`, and only with it')
     rate = factors.rate
-    if rate is not None and not (isinstance(rate, int | float) and 0 < rate < _MOST_A_SECOND):
+    if rate is not None and not (_is_number(rate) and 0 < rate < _MOST_A_SECOND):
         raise wrong(f"`rate` is a number of requests a second, not {rate!r}")
     for name in ("at_least", "at_most"):
         value = getattr(factors, name)
         if value is None:
             continue
-        if type(value) not in (int, float) or not 0 < value < _YEAR_S:
+        if not _is_number(value) or not 0 < value < _YEAR_S:
             raise wrong(f"`{name}` is a number of seconds above 0, below one year, not {value!r}")
     for name in ("workers", "batch_size", "epochs", "batches", "threads", "requests"):
         value = getattr(factors, name)
-        if value is not None and (not isinstance(value, int) or value < (name != "workers")):
+        if value is not None and (type(value) is not int or value < (name != "workers")):
             raise wrong(f"`{name}` is a whole number, not {value!r}")
     if not factors.containers and (factors.cpus is not None or not factors.seccomp):
         raise wrong("`cpus` and `seccomp` apply only to containers")

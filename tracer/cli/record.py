@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -355,6 +354,7 @@ def record(
 
 
 def _say(outcome: Outcome) -> None:
+    from tracer.probes.text import shell_word
     from tracer.store.manifest import why_no_events
     from tracer.store.own_cost import cost_said
 
@@ -365,11 +365,10 @@ def _say(outcome: Outcome) -> None:
         lost = "no kernel events recorded"
     if manifest["loss"]["others"]:
         lost += ", some names, stacks or samples missing (tracer report)"
-    name = str(outcome.folder)
-    say(f"{name}: {manifest['duration_s']:.1f} s, {rows} rows, {lost}")
+    say(f"{outcome.folder}: {manifest['duration_s']:.1f} s, {rows} rows, {lost}")
     if cost := cost_said(manifest["own_cost"]):
         say(f"The recording cost {'; '.join(cost)}.")
-    say(f"See it: tracer report {shlex.quote(name)}")
+    say(f"See it: tracer report {shell_word(outcome.folder)}")
 
 
 def refuse_loss(loss: LossFacts) -> None:

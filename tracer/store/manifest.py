@@ -14,6 +14,7 @@ from typing_extensions import TypedDict
 
 from tracer.probes.backends.choice import NONE
 from tracer.probes.errors import BadTrace, PermissionMissing, TracerError
+from tracer.probes.text import shell_word
 from tracer.store.checked import (
     MOST_PARTS,
     STRICT,
@@ -153,7 +154,7 @@ def read(folder: Path) -> Manifest:
     if not folder.is_dir():
         raise BadTrace(
             f"{folder} is a file, but a trace is a directory",
-            f"if another tool made it: tracer import {folder} -o NAME.trace",
+            f"if another tool made it: tracer import {shell_word(folder)} -o NAME.trace",
         )
     path = folder / FILE
     try:

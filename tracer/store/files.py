@@ -61,7 +61,7 @@ def as_invoking_user() -> Iterator[None]:
 
 
 _ELSEWHERE = "name another place with -o"
-_MENDS = {
+MENDS = {
     errno.ENOSPC: f"free space, or {_ELSEWHERE}",
     errno.EDQUOT: f"free space, or {_ELSEWHERE}",
     errno.EFBIG: "allow longer files (ulimit -f unlimited)",
@@ -69,6 +69,7 @@ _MENDS = {
     errno.EACCES: f"{_ELSEWHERE}, where you may write",
     errno.EPERM: f"{_ELSEWHERE}, where you may write",
 }
+"""Mends of errors of writing a file or folder."""
 
 
 @contextlib.contextmanager
@@ -103,11 +104,11 @@ def explained(output: Path) -> Iterator[None]:
     except OSError as error:
         folder = output.absolute().parent
         named = error.filename
-        if error.errno not in _MENDS or (named and folder not in Path(named).absolute().parents):
+        if error.errno not in MENDS or (named and folder not in Path(named).absolute().parents):
             raise
         kind = PermissionMissing if isinstance(error, PermissionError) else TracerError
         raise kind(
-            f"cannot write {output}: {os.strerror(error.errno)}", _MENDS[error.errno]
+            f"cannot write {output}: {os.strerror(error.errno)}", MENDS[error.errno]
         ) from None
 
 

@@ -20,6 +20,7 @@ from typing import BinaryIO
 from tracer.probes import openat
 from tracer.probes.errors import PermissionMissing, TracerError
 from tracer.probes.libc import libc
+from tracer.probes.rights import caller_of_sudo
 
 _OTHER_FILES = 256
 _AT_ONCE = 10_000
@@ -31,11 +32,7 @@ _ID = 0xFFFFFFFF
 
 def invoking_user() -> tuple[int, int] | None:
     """Returns (uid, gid) of the caller of sudo; None without sudo: files are this process's own."""
-    try:
-        uid, gid = int(os.environ["SUDO_UID"]), int(os.environ["SUDO_GID"])
-    except (KeyError, ValueError):
-        return None
-    return (uid, gid) if os.geteuid() == 0 else None
+    return caller_of_sudo()
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tracer.cli.main import one_of, say, verb
+from tracer.cli.main import named_path, one_of, say, verb
 from tracer.cli.record_targets import (
     Baseload,
     Cgroups,
@@ -83,6 +83,7 @@ def record(
         typer.Option(
             "-o",
             "--output",
+            parser=named_path,
             metavar="DIR.trace",
             help="Trace directory to make; default: named by target and time.",
             rich_help_panel=_OUTPUT,
@@ -196,6 +197,7 @@ def record(
         list[Path] | None,
         typer.Option(
             "--residency",
+            parser=named_path,
             metavar="DIR",
             help="Folder; sample how much of its files is in the page cache. Can be repeated.",
             rich_help_panel=_WHAT,

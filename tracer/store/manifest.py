@@ -151,6 +151,8 @@ def read(folder: Path) -> Manifest:
             f"there is no trace {folder}",
             "check its name, or record one: tracer record -o NAME.trace",
         )
+    if not folder.is_dir() and not folder.is_file():
+        raise BadTrace(f"{folder} is no regular file, and a trace is a directory", "name a trace")
     if not folder.is_dir():
         raise BadTrace(
             f"{folder} is a file, but a trace is a directory",

@@ -18,7 +18,7 @@ def test_a_cgroup_of_a_name_that_is_too_long_does_not_exist(wanted):
 def test_a_process_of_docker_commands_needs_a_process_id(tracer, pid):
     ran = tracer("record", "--docker-cli", pid, "--docker-daemon", status=2)
     said = " ".join(ran.err.replace("│", " ").split())
-    assert f"Invalid value for '--docker-cli': {pid} is not in the range" in said
+    assert "Invalid value for '--docker-cli': Input should be greater than or equal to 1" in said
 
 
 @pytest.mark.parametrize("option", ["--residency", "-o"])

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 from enum import IntEnum
+from pathlib import Path
+
+from tracer.probes.text import shell_word
 
 
 class ExitCode(IntEnum):
@@ -41,8 +44,9 @@ class TracerError(Exception):
         super().__init__(f"{self.what}; {self.mend}" if mend else self.what)
 
     def replacing(self, old: str, new: str) -> TracerError:
-        """Returns the same error with `old` replaced by `new`."""
-        return type(self)(self.what.replace(old, new), self.mend.replace(old, new))
+        """Returns the same error with the path `old` replaced by `new`, quoted in the mend."""
+        quoted = shell_word(Path(new))
+        return type(self)(self.what.replace(old, new), self.mend.replace(old, quoted))
 
 
 def _line(text: str) -> str:

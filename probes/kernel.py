@@ -15,6 +15,7 @@ from typing import Any
 from tracer.probes.errors import FeatureMissing, PermissionMissing
 from tracer.probes.libc import libc
 from tracer.probes.proc import read_mounts, read_stat
+from tracer.probes.text import shell_word
 
 _MOUNT = "mount -t tracefs nodev /sys/kernel/tracing"
 _FIRST_PID_NAMESPACE = 0xEFFFFFFC
@@ -66,14 +67,15 @@ def tracefs(writable: bool = True) -> Path:
         raise PermissionMissing(
             f"this user may not read {path}",
             "run as root (sudo), with CAP_DAC_READ_SEARCH, or let a group of this user's read it: "
-            f"sudo mount -o remount,mode=750,gid=GROUP {path}",
+            f"sudo mount -o remount,mode=750,gid=GROUP {shell_word(path)}",
         )
     # Capabilities count for the effective user only.
     if os.access(path / "instances", os.R_OK | os.W_OK | os.X_OK, effective_ids=True):
         return path
     if os.statvfs(path).f_flag & os.ST_RDONLY:
         raise FeatureMissing(
-            f"{path} cannot be written to", f"mount it for writing: mount -o remount,rw {path}"
+            f"{path} cannot be written to",
+            f"mount it for writing: mount -o remount,rw {shell_word(path)}",
         )
     raise PermissionMissing(
         f"this user may not write to {path}",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import re
 import struct
 from collections.abc import Collection
 from pathlib import Path
@@ -18,6 +19,9 @@ from tracer.probes.libc import libc
 
 OTHERS, INODES = "other users' processes", "files by inode"
 """Rights beside those that a backend needs: see `reads_others` and `opens_inodes`."""
+
+_LAST_ID = 0xFFFFFFFE
+"""The last id of a user or group; the next one stands for none."""
 
 NEEDED = ("bpf", "dac_read_search", "ipc_lock", "perfmon", "sys_ptrace")
 """The capabilities with which a user records almost all that root does, in setpriv's words."""
@@ -114,3 +118,12 @@ def opens_inodes() -> bool:
         return opened >= 0 or failure != errno.EPERM
     finally:
         os.close(fd)
+
+
+def caller_of_sudo() -> tuple[int, int] | None:
+    """Returns (uid, gid) of the caller of sudo, by its variables; None if they name none."""
+    ids = [os.environ.get(name, "") for name in ("SUDO_UID", "SUDO_GID")]
+    if os.geteuid() != 0 or not all(re.fullmatch("[0-9]{1,10}", one) for one in ids):
+        return None
+    uid, gid = map(int, ids)
+    return (uid, gid) if max(uid, gid) <= _LAST_ID else None

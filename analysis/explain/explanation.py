@@ -21,6 +21,7 @@ from tracer.analysis.views.critical_path import main_steps, path_sums
 from tracer.analysis.views.epoch_passes import has_passes, with_passes
 from tracer.analysis.views.threads import same_work
 from tracer.probes.errors import BadTrace, UsageError
+from tracer.probes.text import shell_word
 from tracer.store.trace import Trace
 
 UNNAMED = "[unnamed]"
@@ -317,7 +318,7 @@ def _chosen(trace: Trace, slowest: int, step: tuple[int, int] | None) -> list[di
     if step is not None and not len(frame):
         raise UsageError(
             f"no training step {step[0]}:{step[1]} began in the recording and ended in it",
-            f'see: tracer query {trace.folder} "SELECT epoch, step FROM steps"',
+            f'see: tracer query {shell_word(trace.folder)} "SELECT epoch, step FROM steps"',
         )
     return frame.to_dict("records")
 

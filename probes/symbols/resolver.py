@@ -18,6 +18,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from tracer.probes.rights import caller_of_sudo
 from tracer.probes.symbols.budget import Budget, Reason
 from tracer.probes.symbols.files import FileIdentity, Names, SymbolCache
 from tracer.probes.symbols.kernel import KernelSymbols, kernel_symbols
@@ -181,4 +182,5 @@ def _user_of(pid: int) -> int:
     try:
         return Path(f"/proc/{pid}").stat().st_uid
     except OSError:
-        return int(os.environ.get("SUDO_UID") or os.geteuid())
+        caller = caller_of_sudo()
+        return caller[0] if caller else os.geteuid()

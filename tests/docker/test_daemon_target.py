@@ -136,6 +136,8 @@ def test_the_error_for_an_unknown_container_lists_the_others(tracer, start, tell
     tell("go", "stopped-is-up", "there-is-up")
     ran = tracer("record", "--container", "gone", "--engine", "docker", status=4)
     assert "there is no container 'gone'; there are: stopped, there" in one_line(ran.err)
+    ran = tracer("record", "--container", "\udcff", "-o", "x", status=4)
+    assert "there is no container '\\udcff'; there are: stopped, there" in one_line(ran.err)
 
 
 def test_a_stopped_container_is_refused(tracer, start, tell):

@@ -1,11 +1,13 @@
 """Recordings onto a small disk: they leave room for the tables, and a full one loses no data."""
 
 import contextlib
+import itertools
 import shutil
 import subprocess
 
 import pytest
 
+from tests.conftest import ROOT
 from tracer.store.trace import Trace
 
 SAMPLES = ("-e", "processes", "--backend", "perf", "--sample-hz", "100")
@@ -71,3 +73,38 @@ def test_a_disk_that_perfs_rings_fill_is_said_without_samples_too(tracer, load, 
         options = ("-a", "-e", "syscalls", "--backend", "perf", "--sample-hz", "0", "-d", "90")
         ended = tracer("record", "-o", small_disk / "x.trace", *options, status=1)
     assert "is full" in ended.err
+
+
+@pytest.fixture
+def full_disk(tmp_path):
+    """A disk with a trace and with room for one more folder."""
+    mount = tmp_path / "full"
+    mount.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "nr_inodes=100", "none", mount], check=True)
+    shutil.copytree(ROOT / "fixtures/lenet.trace", mount / "old.trace")
+    with contextlib.suppress(OSError):
+        for number in itertools.count():
+            (mount / f"fill{number}").touch()
+    (mount / "fill0").unlink()
+    yield mount
+    subprocess.run(["umount", mount], check=True)
+
+
+@pytest.mark.parametrize("output", [("new.trace",), ("old.trace", "--force")], ids=len)
+def test_a_full_disk_keeps_the_old_trace_and_gets_no_folder(tracer, full_disk, output):
+    before = sorted(full_disk.rglob("*"))
+    ended = tracer("record", "-o", full_disk / output[0], *output[1:], "--", "true", status=1)
+    assert f"{full_disk / output[0]} cannot be written: No space left on device; free space" in (
+        ended.err
+    )
+    assert sorted(full_disk.rglob("*")) == before
+    Trace(full_disk / "old.trace").close()
+
+
+def test_force_replaces_the_old_trace_once_the_new_folder_is_there(tracer, full_disk):
+    for filling in full_disk.glob("fill*"):
+        filling.unlink()
+    tracer("record", "-o", full_disk / "old.trace", "--force", "--", "true")
+    with Trace(full_disk / "old.trace") as trace:
+        assert trace.manifest["targets"][0]["name"] == "true"
+    assert [path.name for path in full_disk.iterdir()] == ["old.trace"]

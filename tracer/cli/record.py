@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tracer.cli.main import one_of, say, verb
+from tracer.cli.main import named_path, one_of, say, verb
 from tracer.cli.record_targets import (
     Baseload,
     Cgroups,
@@ -84,6 +83,7 @@ def record(
         typer.Option(
             "-o",
             "--output",
+            parser=named_path,
             metavar="DIR.trace",
             help="Trace directory to make; default: named by target and time.",
             rich_help_panel=_OUTPUT,
@@ -197,6 +197,7 @@ def record(
         list[Path] | None,
         typer.Option(
             "--residency",
+            parser=named_path,
             metavar="DIR",
             help="Folder; sample how much of its files is in the page cache. Can be repeated.",
             rich_help_panel=_WHAT,
@@ -355,6 +356,7 @@ def record(
 
 
 def _say(outcome: Outcome) -> None:
+    from tracer.probes.text import shell_word
     from tracer.store.manifest import why_no_events
     from tracer.store.own_cost import cost_said
 
@@ -365,11 +367,10 @@ def _say(outcome: Outcome) -> None:
         lost = "no kernel events recorded"
     if manifest["loss"]["others"]:
         lost += ", some names, stacks or samples missing (tracer report)"
-    name = str(outcome.folder)
-    say(f"{name}: {manifest['duration_s']:.1f} s, {rows} rows, {lost}")
+    say(f"{outcome.folder}: {manifest['duration_s']:.1f} s, {rows} rows, {lost}")
     if cost := cost_said(manifest["own_cost"]):
         say(f"The recording cost {'; '.join(cost)}.")
-    say(f"See it: tracer report {shlex.quote(name)}")
+    say(f"See it: tracer report {shell_word(outcome.folder)}")
 
 
 def refuse_loss(loss: LossFacts) -> None:

@@ -61,6 +61,7 @@ DockerCli = Annotated[
     int | None,
     typer.Option(
         "--docker-cli",
+        min=1,
         metavar="PID",
         help="Process that runs docker commands; it and its children get the role daemon.",
         rich_help_panel=_TARGETS,

@@ -6,6 +6,7 @@ import errno
 from pathlib import Path
 
 from tracer.probes.errors import TracerError
+from tracer.probes.text import shell_word
 
 DISK, ERROR, SPACE = "disk", "error", "space"
 """Values of `ended_by` in the manifest: a full disk, another error of a file, little space left."""
@@ -41,7 +42,7 @@ def unwritten(folder: Path, error: OSError) -> TracerError:
         return TracerError(
             f"{folder} was removed or replaced while it was recorded", "record again, elsewhere"
         )
-    kept = f"see it with: tracer info {folder}"
+    kept = f"see it with: tracer info {shell_word(folder)}"
     if error.errno in _FULL:
         what, mend = _FULL[error.errno]
         what = f"{what.format(folder)}: the recording ended there"

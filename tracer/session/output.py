@@ -6,11 +6,13 @@ import contextlib
 import itertools
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 from tracer.probes.errors import PermissionMissing, TracerError
 from tracer.store import manifest as manifests
 from tracer.store.files import (
+    MENDS,
     as_invoking_user,
     empty,
     give_to_user,
@@ -39,27 +41,29 @@ class Output:
     """
 
     def __init__(self, path: Path) -> None:
-        """Makes the folder, replacing one that passed `check`. Raises a TracerError."""
+        """Makes the folder, replacing one that passed `check`. Raises a TracerError.
+
+        An error leaves no new folder, and keeps a folder that was to be replaced.
+        """
         self.path = path
         """The user's name for it, for messages."""
         try:
-            with as_invoking_user():
-                if path.exists():
-                    shutil.rmtree(path)
-                path.mkdir(mode=0o700)
-                self._fd = os.open(path, _FOLDER)
-            self.place = Path(f"/proc/self/fd/{self._fd}")
-            """The path to its files, in this process and in processes forked from it."""
-            self._take()
-            hold(self._fd)
-            self._make_folders()
+            with _set_aside(path) as old:
+                with as_invoking_user():
+                    path.mkdir(mode=0o700)
+                    self._fd = os.open(path, _FOLDER)
+                self.place = Path(f"/proc/self/fd/{self._fd}")
+                """The path to its files, in this process and in processes forked from it."""
+                self._take()
+                self._fill(old)
         except PermissionError:
             raise PermissionMissing(
                 f"{path} cannot be written", "name a folder that you own with -o"
             ) from None
         except OSError as error:
             raise TracerError(
-                f"{path} cannot be written: {error.strerror}", "give another name with -o"
+                f"{path} cannot be written: {error.strerror}",
+                MENDS.get(error.errno or 0, "give another name with -o"),
             ) from None
 
     def _take(self) -> None:
@@ -77,6 +81,19 @@ class Output:
             raise TracerError(
                 f"another process has replaced {self.path}", "name a folder that you own with -o"
             )
+
+    def _fill(self, old: Path | None) -> None:
+        """Makes the inner folders, then removes the folder that is replaced."""
+        try:
+            hold(self._fd)
+            self._make_folders()
+            if old is not None:
+                with as_invoking_user():
+                    shutil.rmtree(old)
+        except BaseException:
+            self._remove()
+            self.close()
+            raise
 
     def _make_folders(self) -> None:
         raw = self.place / RAW
@@ -128,6 +145,21 @@ class Output:
         give_to_user(self._fd)
         with contextlib.suppress(OSError), as_invoking_user():
             self.path.rmdir()  # the path may lead elsewhere by now
+
+
+@contextlib.contextmanager
+def _set_aside(path: Path) -> Iterator[Path | None]:
+    """Renames a folder, and renames it back if the block fails. Yields its new name, if any."""
+    with as_invoking_user():
+        aside = path.parent / f".replaced.{os.getpid()}"
+        old = path.rename(aside) if path.exists() else None
+    try:
+        yield old
+    except BaseException:
+        if old is not None:
+            with contextlib.suppress(OSError), as_invoking_user():
+                old.rename(path)
+        raise
 
 
 def live_marks(path: Path) -> Path:

@@ -20,6 +20,7 @@ from typing import BinaryIO
 from tracer.probes import openat
 from tracer.probes.errors import PermissionMissing, TracerError
 from tracer.probes.libc import libc
+from tracer.probes.rights import caller_of_sudo
 
 _OTHER_FILES = 256
 _AT_ONCE = 10_000
@@ -31,11 +32,7 @@ _ID = 0xFFFFFFFF
 
 def invoking_user() -> tuple[int, int] | None:
     """Returns (uid, gid) of the caller of sudo; None without sudo: files are this process's own."""
-    try:
-        uid, gid = int(os.environ["SUDO_UID"]), int(os.environ["SUDO_GID"])
-    except (KeyError, ValueError):
-        return None
-    return (uid, gid) if os.geteuid() == 0 else None
+    return caller_of_sudo()
 
 
 @contextlib.contextmanager
@@ -61,7 +58,7 @@ def as_invoking_user() -> Iterator[None]:
 
 
 _ELSEWHERE = "name another place with -o"
-_MENDS = {
+MENDS = {
     errno.ENOSPC: f"free space, or {_ELSEWHERE}",
     errno.EDQUOT: f"free space, or {_ELSEWHERE}",
     errno.EFBIG: "allow longer files (ulimit -f unlimited)",
@@ -69,6 +66,7 @@ _MENDS = {
     errno.EACCES: f"{_ELSEWHERE}, where you may write",
     errno.EPERM: f"{_ELSEWHERE}, where you may write",
 }
+"""Mends of errors of writing a file or folder."""
 
 
 @contextlib.contextmanager
@@ -103,11 +101,11 @@ def explained(output: Path) -> Iterator[None]:
     except OSError as error:
         folder = output.absolute().parent
         named = error.filename
-        if error.errno not in _MENDS or (named and folder not in Path(named).absolute().parents):
+        if error.errno not in MENDS or (named and folder not in Path(named).absolute().parents):
             raise
         kind = PermissionMissing if isinstance(error, PermissionError) else TracerError
         raise kind(
-            f"cannot write {output}: {os.strerror(error.errno)}", _MENDS[error.errno]
+            f"cannot write {output}: {os.strerror(error.errno)}", MENDS[error.errno]
         ) from None
 
 

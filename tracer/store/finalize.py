@@ -44,6 +44,7 @@ from tracer.probes.sched import STACKS
 from tracer.probes.schema import AssemblyContext, Probe, Scope, Table
 from tracer.probes.symbols.mappings import MappedFile
 from tracer.probes.symbols.resolver import Resolver
+from tracer.probes.text import shell_word
 from tracer.store import left_out, listed, loss, perf, phases, python_stacks, samples, summary
 from tracer.store import manifest as manifests
 from tracer.store.checked import Pid
@@ -166,7 +167,7 @@ def _cannot_write(folder: Path, error: OSError) -> TracerError:
     if error.errno == errno.ENOSPC:
         return TracerError(
             f"the disk is full: the tables of {folder} could not be written",
-            f"the captured data is kept; free space and run: tracer info {folder}",
+            f"the captured data is kept; free space and run: tracer info {shell_word(folder)}",
         )
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return TracerError(

@@ -14,6 +14,7 @@ from typing_extensions import TypedDict
 
 from tracer.probes.backends.choice import NONE
 from tracer.probes.errors import BadTrace, PermissionMissing, TracerError
+from tracer.probes.text import shell_word
 from tracer.store.checked import (
     MOST_PARTS,
     STRICT,
@@ -150,10 +151,12 @@ def read(folder: Path) -> Manifest:
             f"there is no trace {folder}",
             "check its name, or record one: tracer record -o NAME.trace",
         )
+    if not folder.is_dir() and not folder.is_file():
+        raise BadTrace(f"{folder} is no regular file, and a trace is a directory", "name a trace")
     if not folder.is_dir():
         raise BadTrace(
             f"{folder} is a file, but a trace is a directory",
-            f"if another tool made it: tracer import {folder} -o NAME.trace",
+            f"if another tool made it: tracer import {shell_word(folder)} -o NAME.trace",
         )
     path = folder / FILE
     try:

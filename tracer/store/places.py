@@ -8,6 +8,7 @@ import stat
 from pathlib import Path
 
 from tracer.probes.errors import BadTrace, UsageError
+from tracer.probes.text import shell_word
 from tracer.store import manifest as manifests
 from tracer.store.finalize import EVENTS, LOSS, RAW
 from tracer.store.trace import refuse_live
@@ -69,7 +70,9 @@ def check_trace(folder: Path, force: bool) -> None:
 
 def _require_parent(output: Path) -> None:
     if not (parent := output.absolute().parent).is_dir():
-        raise UsageError(f"there is no folder {parent}", f"make it first: mkdir -p {parent}")
+        raise UsageError(
+            f"there is no folder {parent}", f"make it first: mkdir -p {shell_word(parent)}"
+        )
 
 
 def _is_in_trace(path: Path) -> bool:

@@ -18,6 +18,7 @@ from tracer.probes.errors import BadTrace, PermissionMissing, UsageError
 from tracer.probes.kernel import boot_id, process_alive
 from tracer.probes.loss import TABLE as LOSS_TABLE
 from tracer.probes.schema import Scope
+from tracer.probes.text import shell_word
 from tracer.store import manifest as manifests
 from tracer.store.asking import absent_tables, refused
 from tracer.store.checked import encoded
@@ -108,7 +109,8 @@ class Trace:
 
     def _mend(self) -> str:
         if (self.folder / "raw").is_dir():
-            return f"decode it again: rm -r {self.folder / 'events'} and tracer info {self.folder}"
+            events, folder = shell_word(self.folder / "events"), shell_word(self.folder)
+            return f"decode it again: rm -r -- {events} && tracer info {folder}"
         return "restore it from a copy, or record again"
 
     @property
@@ -381,7 +383,7 @@ def _refuse_anothers(folder: Path) -> None:
     if os.geteuid() == 0 and owner != 0:
         raise PermissionMissing(
             f"{folder} belongs to user {owner} and has no tables yet; root does not make them",
-            f"make them as that user: sudo -u '#{owner}' tracer info {folder}",
+            f"make them as that user: sudo -u '#{owner}' tracer info {shell_word(folder)}",
         )
 
 

@@ -170,10 +170,17 @@ def find_cgroups(wanted: str) -> list[Cgroup]:
     return _existing(wanted, [(h, Path(os.path.realpath(h.mount / relative))) for h in known])
 
 
+def _is_cgroup(folder: Path) -> bool:
+    try:
+        return (folder / _LIST).exists()
+    except OSError:  # its name is too long
+        return False
+
+
 def _existing(wanted: str, places: list[tuple[Hierarchy, Path]]) -> list[Cgroup]:
     cgroups = []
     for hierarchy, folder in places:
-        if folder.is_relative_to(hierarchy.mount) and (folder / _LIST).exists():
+        if folder.is_relative_to(hierarchy.mount) and _is_cgroup(folder):
             inside = folder.relative_to(hierarchy.mount)
             path = "/" if inside == Path() else f"/{inside}"
             cgroups.append(Cgroup(hierarchy.number, hierarchy.controllers, path, folder))

@@ -132,6 +132,8 @@ class Engine:
             facts: dict[str, Any] = self._client.api.inspect_container(name)
         except (docker.errors.NotFound, docker.errors.NullResource):
             return None
+        except UnicodeEncodeError:  # a name with a byte that is not UTF-8
+            return None
         return facts
 
     def names(self) -> list[str]:

@@ -59,4 +59,4 @@ def test_the_line_about_the_report_is_a_command_for_any_path(tracer, tmp_path):
 def test_the_line_about_the_report_escapes_control_characters(tracer, tmp_path):
     said = tracer("record", *CALLS, "-o", "a\x1b[31m.trace", "--", "true").err
     assert "\x1b" not in said
-    assert "See it: tracer report 'a\\x1b[31m.trace'" in said
+    assert "See it: tracer report $'a\\033[31m.trace'" in said

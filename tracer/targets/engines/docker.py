@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from tracer.probes.errors import TracerError
+from tracer.probes.text import shell_word
 from tracer.store.manifest_parts import ContainerFacts
 from tracer.targets import docker_api as api
 from tracer.targets.cgroups import Cgroup, of_container
@@ -63,7 +64,7 @@ def container(inspected: dict[str, Any]) -> Container:
         cgroups(known["id"], known["pid"]),
         partial(exists, known["id"]),
         str(inspected.get("State", {}).get("Status", "stopped")),
-        f"docker start {known['name']}",
+        f"docker start {shell_word(known['name'])}",
     )
 
 

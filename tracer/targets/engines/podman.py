@@ -24,6 +24,7 @@ from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
 from tracer.probes.cgroups import container_id
+from tracer.probes.text import shell_word
 from tracer.store.checked import STRICT, Listed, parsed
 from tracer.store.manifest_parts import ContainerFacts
 from tracer.targets.cgroups import of_container, of_process
@@ -269,7 +270,7 @@ def _add_pod(facts: ContainerFacts, annotations: dict[str, str]) -> None:
 def _stopped(entry: _Listed, store: _Store) -> Container:
     identity = entry["id"]
     facts = _facts(identity, 0, identity, entry)
-    exists, start = partial(_exists, identity, store), f"podman start {facts['name']}"
+    exists, start = partial(_exists, identity, store), f"podman start {shell_word(facts['name'])}"
     return Container(Podman.name, facts, [], exists, start=start, proven=store.owner == 0)
 
 

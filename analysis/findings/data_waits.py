@@ -16,18 +16,19 @@ from tracer.analysis.views.threads import make_threads, of_everybody, of_threads
 from tracer.analysis.views.volumes import on_devices
 from tracer.store.trace import Trace
 
-_WORK, _READS, _OTHERS = "work", "reads", "others"
-_CAUSES = f"""
+_WORK, READS, _OTHERS = "work", "reads", "others"
+CAUSES = f"""
 CASE WHEN kind = '{RUN}' THEN '{_WORK}'
     WHEN kind IN ('disk', 'fault') AND call IN {LOOKUPS} THEN 'files'
-    WHEN kind IN ('disk', 'fault') THEN '{_READS}'
+    WHEN kind IN ('disk', 'fault') THEN '{READS}'
     WHEN kind IN ('cpu', 'throttled', 'reclaim', 'sync', 'dirty', 'lock', 'gpu') THEN kind
     ELSE '{_OTHERS}' END
 """
-_SAID = {
+"""SQL for the cause of a row of `waits` or `critical_path`."""
+SAID = {
     _WORK: "spent on work for the samples, such as decoding",
     "files": "spent on opening files and looking them up on a disk",
-    _READS: "spent on reads of a disk",
+    READS: "spent on reads of a disk",
     "cpu": "spent waiting for a CPU",
     "throttled": "spent waiting because the cgroup has used up its CPU quota",
     "reclaim": "spent waiting for memory that others have to give up",
@@ -37,6 +38,7 @@ _SAID = {
     "gpu": "spent waiting for the GPU",
     _OTHERS: "spent waiting for others: a timer, a network, another process",
 }
+"""Words for each cause."""
 _MENDS = {
     "files": "pack the samples into fewer files, or read ahead with {workers}",
     "cpu": "use fewer threads or workers, or give the job CPUs of its own",
@@ -78,7 +80,7 @@ def cause_of_data_waits(trace: Trace, over: Window, workers: int) -> Cause | Non
     critical_path(trace)
     answer = ask(
         trace,
-        f"SELECT 100 * sum(dur_ns) / sum(sum(dur_ns)) OVER () AS value, {_CAUSES} AS cause,"
+        f"SELECT 100 * sum(dur_ns) / sum(sum(dur_ns)) OVER () AS value, {CAUSES} AS cause,"
         " arg_max(detail, dur_ns) FILTER (kind = 'disk') AS device,"
         " coalesce(sum(dur_ns) FILTER (by_tid IS NULL), 0) / sum(dur_ns) AS nobodys,"
         " coalesce(sum(dur_ns) FILTER (by_tid IS NULL AND certainty = 'exact'), 0) / sum(dur_ns)"
@@ -92,14 +94,14 @@ def cause_of_data_waits(trace: Trace, over: Window, workers: int) -> Cause | Non
     if answer is None:
         return None
     cause = str(answer.row["cause"])
-    said = f"{percent(answer.value)} of it {_SAID[cause]}"
+    said = f"{percent(answer.value)} of it {SAID[cause]}"
     if cause == _WORK:
         return Cause(said, _more_workers_or_less_work(trace, workers))
     if cause == "cpu" and answer.number("nobodys") == 0:
         said += " that another thread has"
     if cause == _OTHERS or (cause == "cpu" and answer.number("idle") > _HALF):
         return Cause(said, _MORE_WORKERS if workers else "load the data with workers")
-    if cause == _READS:
+    if cause == READS:
         found = _reads(trace, over, said, answer.row["device"])
     else:
         found = Cause(said, _MENDS[cause])

@@ -121,7 +121,7 @@ def test_reads_of_a_workers_other_threads_count_once(found, query_again):
     ]
     loaders = found({"phases": [*STEPS, *loads], "syscalls": pool})["loaders"]
     assert loaders.value == pytest.approx(100 * (2.5 + 0.5) / 5)
-    assert "faster storage" in loaders.sentence
+    assert "wait for storage or for a CPU, or copy data" in loaders.sentence
     query_again(loaders)
 
 

@@ -6,6 +6,7 @@ writes.py       write-back stalls, and an upper bound on the cost of waiting for
 ceiling.py      the calculation of that bound, which `tracer simulate` prints too
 syncs.py        sync calls (fsync and similar) and checkpoints
 loading.py      waiting for data: its share, the first epoch
+cpu_holders.py  advice on waits for a CPU
 data_waits.py   the causes of waiting for data
 loaders.py      reads of the processes that load data
 workers.py      the number of these processes

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tracer.analysis.findings.finding import FEW_EVENTS, ask, name, percent
+from tracer.analysis.findings.cpu_holders import FOREIGN, OWN, mend_of_cpu_waits
+from tracer.analysis.findings.finding import FEW_EVENTS, Answer, ask, name, percent
 from tracer.analysis.findings.window import Window
 from tracer.analysis.views.asked_bios import asked_bios
 from tracer.analysis.views.calls_by_kind import LOOKUPS
@@ -41,8 +42,7 @@ SAID = {
 """Words for each cause."""
 _MENDS = {
     "files": "pack the samples into fewer files, or read ahead with {workers}",
-    "cpu": "use fewer threads or workers, or give the job CPUs of its own",
-    "throttled": "raise the quota, or use fewer threads and workers",
+    "throttled": "raise the quota, or use fewer threads{and_workers}",
     "reclaim": "raise the memory limit, or keep less in memory",
     "sync": "do not make data durable while data is loaded",
     "dirty": "write less at once, or raise the limits of dirty pages",
@@ -63,10 +63,14 @@ WHERE o.job AND o.target IS NOT NULL AND {{steps}}
 
 @dataclass(frozen=True)
 class Cause:
-    """The main cause of waiting for data: a clause about it, and what to do."""
+    """The main cause of waiting for data: a clause about it, and what to do.
+
+    `inferred`: no events name this cause for most of its time.
+    """
 
     said: str
     mend: str
+    inferred: bool = False
 
 
 def cause_of_data_waits(trace: Trace, over: Window, workers: int) -> Cause | None:
@@ -84,7 +88,9 @@ def cause_of_data_waits(trace: Trace, over: Window, workers: int) -> Cause | Non
         " arg_max(detail, dur_ns) FILTER (kind = 'disk') AS device,"
         " coalesce(sum(dur_ns) FILTER (by_tid IS NULL), 0) / sum(dur_ns) AS nobodys,"
         " coalesce(sum(dur_ns) FILTER (by_tid IS NULL AND certainty = 'exact'), 0) / sum(dur_ns)"
-        " AS idle"
+        f" AS idle, coalesce(sum(dur_ns) FILTER ({OWN}), 0) / sum(dur_ns) AS own,"
+        f" coalesce(sum(dur_ns) FILTER ({FOREIGN}), 0) / sum(dur_ns) AS others,"
+        " coalesce(sum(dur_ns) FILTER (certainty != 'exact'), 0) / sum(dur_ns) AS inferred"
         f" FROM (FROM critical_path WHERE {over.segments}) c"
         f" ASOF JOIN {fetches_of_steps(trace)} f"
         " ON c.step_pid = f.pid AND c.step_tid = f.tid AND c.ts >= f.ts"
@@ -93,6 +99,11 @@ def cause_of_data_waits(trace: Trace, over: Window, workers: int) -> Cause | Non
     )
     if answer is None:
         return None
+    found = _cause(trace, over, workers, answer)
+    return replace(found, inferred=answer.number("inferred") > _HALF)
+
+
+def _cause(trace: Trace, over: Window, workers: int, answer: Answer) -> Cause:
     cause = str(answer.row["cause"])
     said = f"{percent(answer.value)} of it {SAID[cause]}"
     if cause == _WORK:
@@ -101,12 +112,16 @@ def cause_of_data_waits(trace: Trace, over: Window, workers: int) -> Cause | Non
         said += " that another thread has"
     if cause == _OTHERS or (cause == "cpu" and answer.number("idle") > _HALF):
         return Cause(said, _MORE_WORKERS if workers else "load the data with workers")
+    if cause == "cpu":
+        own, foreign = answer.number("own"), answer.number("others")
+        return Cause(said, mend_of_cpu_waits(own, foreign, workers))
     if cause == READS:
         found = _reads(trace, over, said, answer.row["device"])
     else:
         found = Cause(said, _MENDS[cause])
     named = "more workers" if workers else "workers (num_workers of the DataLoader)"
-    return replace(found, mend=found.mend.format(workers=named))
+    beside = " and workers" if workers else ""
+    return replace(found, mend=found.mend.format(workers=named, and_workers=beside))
 
 
 def _more_workers_or_less_work(trace: Trace, workers: int) -> str:
@@ -117,7 +132,8 @@ def _more_workers_or_less_work(trace: Trace, workers: int) -> str:
     return (
         _MORE_WORKERS
         if idle > 0
-        else "do less work for each sample, or keep its result, since the CPUs are in use"
+        else "do less work for each sample, or keep its result, since the machine has no CPUs "
+        "beyond those of workers and training"
     )
 
 

@@ -28,7 +28,7 @@ _DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 _REST = ("the rest", "other", "not known")
 _KNOWN = {
     "periodic": 0, "background": 1, "sync": 2, "fsync": 3, "journal": 4, "direct": 5,
-    "minor": 4, "major": 5, "write": 1, "read": 0, "target": 0, "child": 4, "flusher": 1,
+    "minor": 4, "major": 5, "write": 1, "read": 0, "target": 0, "child": 3, "flusher": 1,
     "daemon": 2,
 }  # fmt: skip
 """Series that have the same colour in all lanes, with its number."""

@@ -5,7 +5,11 @@ window.py       the time over which shares are computed, and losses of events in
 writes.py       write-back stalls, and an upper bound on the cost of waiting for writes
 ceiling.py      the calculation of that bound, which `tracer simulate` prints too
 syncs.py        sync calls (fsync and similar) and checkpoints
-loading.py      waiting for data: its share, the loading processes, the first epoch
+loading.py      waiting for data: its share, the first epoch
+cpu_holders.py  advice on waits for a CPU
+data_waits.py   the causes of waiting for data
+loaders.py      reads of the processes that load data
+workers.py      the number of these processes
 steps.py        the parts of a minibatch's time, and slow minibatches
 calls.py        the training thread's own time in system calls
 faults.py       page faults by file, function and phase

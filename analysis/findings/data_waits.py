@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tracer.analysis.findings.finding import FEW_EVENTS, ask, name, percent
+from tracer.analysis.findings.cpu_holders import FOREIGN, OWN, mend_of_cpu_waits
+from tracer.analysis.findings.finding import FEW_EVENTS, Answer, ask, name, percent
 from tracer.analysis.findings.window import Window
 from tracer.analysis.views.asked_bios import asked_bios
 from tracer.analysis.views.calls_by_kind import LOOKUPS
@@ -16,18 +17,19 @@ from tracer.analysis.views.threads import make_threads, of_everybody, of_threads
 from tracer.analysis.views.volumes import on_devices
 from tracer.store.trace import Trace
 
-_WORK, _READS, _OTHERS = "work", "reads", "others"
-_CAUSES = f"""
+_WORK, READS, _OTHERS = "work", "reads", "others"
+CAUSES = f"""
 CASE WHEN kind = '{RUN}' THEN '{_WORK}'
     WHEN kind IN ('disk', 'fault') AND call IN {LOOKUPS} THEN 'files'
-    WHEN kind IN ('disk', 'fault') THEN '{_READS}'
+    WHEN kind IN ('disk', 'fault') THEN '{READS}'
     WHEN kind IN ('cpu', 'throttled', 'reclaim', 'sync', 'dirty', 'lock', 'gpu') THEN kind
     ELSE '{_OTHERS}' END
 """
-_SAID = {
+"""SQL for the cause of a row of `waits` or `critical_path`."""
+SAID = {
     _WORK: "spent on work for the samples, such as decoding",
     "files": "spent on opening files and looking them up on a disk",
-    _READS: "spent on reads of a disk",
+    READS: "spent on reads of a disk",
     "cpu": "spent waiting for a CPU",
     "throttled": "spent waiting because the cgroup has used up its CPU quota",
     "reclaim": "spent waiting for memory that others have to give up",
@@ -37,10 +39,10 @@ _SAID = {
     "gpu": "spent waiting for the GPU",
     _OTHERS: "spent waiting for others: a timer, a network, another process",
 }
+"""Words for each cause."""
 _MENDS = {
     "files": "pack the samples into fewer files, or read ahead with {workers}",
-    "cpu": "use fewer threads or workers, or give the job CPUs of its own",
-    "throttled": "raise the quota, or use fewer threads and workers",
+    "throttled": "raise the quota, or use fewer threads{and_workers}",
     "reclaim": "raise the memory limit, or keep less in memory",
     "sync": "do not make data durable while data is loaded",
     "dirty": "write less at once, or raise the limits of dirty pages",
@@ -61,10 +63,14 @@ WHERE o.job AND o.target IS NOT NULL AND {{steps}}
 
 @dataclass(frozen=True)
 class Cause:
-    """The main cause of waiting for data: a clause about it, and what to do."""
+    """The main cause of waiting for data: a clause about it, and what to do.
+
+    `inferred`: no events name this cause for most of its time.
+    """
 
     said: str
     mend: str
+    inferred: bool = False
 
 
 def cause_of_data_waits(trace: Trace, over: Window, workers: int) -> Cause | None:
@@ -78,11 +84,13 @@ def cause_of_data_waits(trace: Trace, over: Window, workers: int) -> Cause | Non
     critical_path(trace)
     answer = ask(
         trace,
-        f"SELECT 100 * sum(dur_ns) / sum(sum(dur_ns)) OVER () AS value, {_CAUSES} AS cause,"
+        f"SELECT 100 * sum(dur_ns) / sum(sum(dur_ns)) OVER () AS value, {CAUSES} AS cause,"
         " arg_max(detail, dur_ns) FILTER (kind = 'disk') AS device,"
         " coalesce(sum(dur_ns) FILTER (by_tid IS NULL), 0) / sum(dur_ns) AS nobodys,"
         " coalesce(sum(dur_ns) FILTER (by_tid IS NULL AND certainty = 'exact'), 0) / sum(dur_ns)"
-        " AS idle"
+        f" AS idle, coalesce(sum(dur_ns) FILTER ({OWN}), 0) / sum(dur_ns) AS own,"
+        f" coalesce(sum(dur_ns) FILTER ({FOREIGN}), 0) / sum(dur_ns) AS others,"
+        " coalesce(sum(dur_ns) FILTER (certainty != 'exact'), 0) / sum(dur_ns) AS inferred"
         f" FROM (FROM critical_path WHERE {over.segments}) c"
         f" ASOF JOIN {fetches_of_steps(trace)} f"
         " ON c.step_pid = f.pid AND c.step_tid = f.tid AND c.ts >= f.ts"
@@ -91,20 +99,29 @@ def cause_of_data_waits(trace: Trace, over: Window, workers: int) -> Cause | Non
     )
     if answer is None:
         return None
+    found = _cause(trace, over, workers, answer)
+    return replace(found, inferred=answer.number("inferred") > _HALF)
+
+
+def _cause(trace: Trace, over: Window, workers: int, answer: Answer) -> Cause:
     cause = str(answer.row["cause"])
-    said = f"{percent(answer.value)} of it {_SAID[cause]}"
+    said = f"{percent(answer.value)} of it {SAID[cause]}"
     if cause == _WORK:
         return Cause(said, _more_workers_or_less_work(trace, workers))
     if cause == "cpu" and answer.number("nobodys") == 0:
         said += " that another thread has"
     if cause == _OTHERS or (cause == "cpu" and answer.number("idle") > _HALF):
         return Cause(said, _MORE_WORKERS if workers else "load the data with workers")
-    if cause == _READS:
+    if cause == "cpu":
+        own, foreign = answer.number("own"), answer.number("others")
+        return Cause(said, mend_of_cpu_waits(own, foreign, workers))
+    if cause == READS:
         found = _reads(trace, over, said, answer.row["device"])
     else:
         found = Cause(said, _MENDS[cause])
     named = "more workers" if workers else "workers (num_workers of the DataLoader)"
-    return replace(found, mend=found.mend.format(workers=named))
+    beside = " and workers" if workers else ""
+    return replace(found, mend=found.mend.format(workers=named, and_workers=beside))
 
 
 def _more_workers_or_less_work(trace: Trace, workers: int) -> str:
@@ -115,7 +132,8 @@ def _more_workers_or_less_work(trace: Trace, workers: int) -> str:
     return (
         _MORE_WORKERS
         if idle > 0
-        else "do less work for each sample, or keep its result, since the CPUs are in use"
+        else "do less work for each sample, or keep its result, since the machine has no CPUs "
+        "beyond those of workers and training"
     )
 
 

@@ -145,7 +145,7 @@ def use(trace: Trace) -> list[Finding]:
         return []
     sentence = (
         f"{named(answer.row['instance'], 'a disk')} has a request in flight for"
-        f" {percent(answer.value)} of the time: other reads and writes wait behind it"
+        f" {percent(answer.value)} of the time (a disk that serves several at once may have room)"
     )
     weight = ELSEWHERE * answer.value / 100
     return [finding(trace, over, (), "disk use", answer, sentence, "%", weight)]

@@ -1,35 +1,29 @@
-"""Findings about waiting for data, and about the workers that load it."""
+"""Findings about waiting for data."""
 
 from __future__ import annotations
 
 from tracer.analysis.findings.data_waits import cause_of_data_waits
 from tracer.analysis.findings.finding import (
-    ELSEWHERE,
+    EXACT,
+    INFERRED,
     Finding,
     ask,
     finding,
     percent,
     seconds,
 )
-from tracer.analysis.findings.window import Scope, Window, joined, window
-from tracer.analysis.views.calls_by_kind import READ
-from tracer.analysis.views.steps import steps
+from tracer.analysis.findings.window import Scope, Window, window
+from tracer.analysis.findings.workers import AT_ONCE
+from tracer.analysis.views.critical_path import critical_path, has_paths
+from tracer.analysis.views.steps import fetches_of_steps, steps
 from tracer.digits import show_digits
 from tracer.store.trace import Trace
 
 _NO_EVENTS = ()
 """No scopes: marks are not kernel events, so lost kernel events do not affect them."""
 _MUCH = 10.0
-_HALF = 50.0
 _MANY_TIMES = 1.5
-_WORKERS = "(SELECT pid FROM phases GROUP BY pid HAVING bool_and(name = 'fetch') AND count(*) > 0)"
-"""SQL for the processes that only mark fetches: a DataLoader's workers."""
-_AT_ONCE = (
-    "SELECT max(n) FROM (SELECT sum(more) OVER (ORDER BY ts, more DESC) AS n FROM"
-    ' (SELECT pid, unnest([min(start), max("end")]) AS ts, unnest([1, -1]) AS more'
-    f" FROM phases WHERE pid IN {_WORKERS} GROUP BY pid))"
-)
-"""SQL for the greatest number of workers that exist at once. Each epoch may have new workers."""
+_HALF = 0.5
 
 
 def stalls(trace: Trace) -> list[Finding]:
@@ -45,7 +39,7 @@ def stalls(trace: Trace) -> list[Finding]:
     answer = ask(
         trace,
         "SELECT 100 * sum(fetch_stall_ns) / sum(total_ns) AS value, count(*) AS steps,"
-        f" avg(fetch_stall_ns) / 1e9 AS s, ({_AT_ONCE}) AS workers"
+        f" avg(fetch_stall_ns) / 1e9 AS s, ({AT_ONCE}) AS workers"
         f" FROM steps WHERE {over.steps}",
     )
     if answer is None:
@@ -56,6 +50,7 @@ def stalls(trace: Trace) -> list[Finding]:
         f" ({seconds(answer.number('s'))} each)"
     )
     scopes: tuple[Scope, ...] = _NO_EVENTS
+    certainty = EXACT
     if answer.value >= _MUCH:
         cause = cause_of_data_waits(trace, over, workers)
         if cause is None:
@@ -63,9 +58,12 @@ def stalls(trace: Trace) -> list[Finding]:
         else:
             sentence += f", {cause.said}: {cause.mend}"
             scopes = tuple(Scope)
+            certainty = INFERRED if cause.inferred else EXACT
     weight = answer.value / 100
-    found = [finding(trace, over, scopes, "data loading", answer, sentence, "%", weight)]
-    return [*found, *_first_epoch(trace, over)]
+    return [
+        finding(trace, over, scopes, "data loading", answer, sentence, "%", weight, certainty),
+        *_first_epoch(trace, over),
+    ]
 
 
 def _without_events(workers: int) -> str:
@@ -84,76 +82,70 @@ def _first_epoch(trace: Trace, over: Window) -> list[Finding]:
     answer = ask(
         trace,
         f"""
-        WITH counted AS (
-            SELECT *, min(start) FILTER (epoch > 0) OVER (PARTITION BY pid) AS later
-            FROM steps WHERE {over.steps}
-        ), summed AS (
-            SELECT avg(fetch_stall_ns) FILTER (epoch = 0 AND start < later) AS first,
-                avg(fetch_stall_ns) FILTER (start >= later) AS others,
-                sum(fetch_stall_ns) FILTER (epoch = 0 AND start < later) / sum(total_ns) AS share
-            FROM counted
-        )
-        SELECT first / others AS value, first / 1e9 AS first_s, others / 1e9 AS later_s, share
-        FROM summed
+        SELECT avg(fetch_stall_ns) FILTER (first) / avg(fetch_stall_ns) FILTER (NOT first) AS value,
+            avg(fetch_stall_ns) FILTER (first) / 1e9 AS first_s,
+            avg(fetch_stall_ns) FILTER (NOT first) / 1e9 AS later_s,
+            any_value(of_first) / sum(total_ns) AS share
+        FROM (SELECT *, sum(fetch_stall_ns) FILTER (first) OVER () AS of_first
+            FROM {_epochs(over)})
         """,
     )
     if answer is None or answer.value < _MANY_TIMES:
         return []
-    first, later = (seconds(answer.number(name)) for name in ("first_s", "later_s"))
+    first, later = (answer.number(name) for name in ("first_s", "later_s"))
     times = show_digits(answer.value)
     sentence = (
         f"minibatches of the first epoch wait {times} times as long for their data as"
-        f" later ones ({first}, then {later}): later epochs often find data in the page cache"
+        f" later ones ({seconds(first)}, then {seconds(later)})"
     )
+    scopes: tuple[Scope, ...] = _NO_EVENTS
+    explained = _disks_more(trace, over)
+    if explained is None:
+        sentence += ", perhaps since later epochs find data in the page cache"
+    else:
+        scopes = tuple(Scope)
+        part = min(1.0, max(0.0, explained / (first - later)))
+        sentence += f": waits for disks are {percent(100 * part)} of the difference"
+        if part > _HALF:
+            sentence += ", since later epochs often find data in the page cache"
     weight = answer.number("share")
-    return [finding(trace, over, _NO_EVENTS, "first epoch", answer, sentence, "times", weight)]
+    return [finding(trace, over, scopes, "first epoch", answer, sentence, "times", weight)]
 
 
-def readers(trace: Trace) -> list[Finding]:
-    """Returns the share of the workers' loading time in which one of their threads reads.
+def _epochs(over: Window) -> str:
+    """Returns SQL for the steps with one more column: first, whether they are of the first epoch.
 
-    The rest is decoding, copying, or page faults of mapped files. Fetches that ended after the
-    recording do not count. Needs the tables phases and syscalls.
+    It is null for steps of epoch 0 that follow others.
     """
-    over = window(trace)
-    if over is None:
-        return []
-    fetches = (
-        'SELECT pid, start::HUGEINT AS since, "end"::HUGEINT AS upto FROM phases'
-        " WHERE name = 'fetch' AND \"end\" > start"
-        f' AND "end" <= {over.recorded} AND {over.holds("start")} AND pid IN {_WORKERS}'
+    return (
+        "(SELECT *, CASE WHEN start >= later THEN false WHEN epoch = 0 AND start < later THEN true"
+        " END AS first FROM (SELECT *, min(start) FILTER (epoch > 0) OVER (PARTITION BY pid) AS"
+        f" later FROM steps WHERE {over.steps}))"
     )
-    calls = (
-        "SELECT pid, ts::HUGEINT AS since, ts::HUGEINT + dur_ns AS upto FROM syscalls"
-        f" WHERE name IN {READ} AND dur_ns >= 0 AND pid IN {_WORKERS}"
-    )
-    loads = (
-        "SELECT *, sum(upto - since) OVER (PARTITION BY pid ORDER BY since) AS summed"
-        f" FROM ({joined(fetches, 'pid')})"
-    )
-    loading = f"(SELECT sum(upto - since) FROM ({joined(fetches, 'pid')}))"
 
-    def loaded(at: str, load: str) -> str:
-        return f"coalesce({load}.summed - greatest(0, {load}.upto - {at}), 0)"
 
+def _disks_more(trace: Trace, over: Window) -> float | None:
+    """Returns by how much (s) a first epoch's minibatch waits longer for disks than a later one.
+
+    Only waits for data count, in calls and at page faults. Returns None if the trace does not tell.
+    """
+    if not has_paths(trace):
+        return None
     answer = ask(
         trace,
-        f"SELECT 100 * coalesce(sum({loaded('c.upto', 'b')} - {loaded('c.since', 'a')}), 0)"
-        f" / {loading} AS value, {loading} / {over.ns} AS share FROM ({joined(calls, 'pid')}) c"
-        f" ASOF LEFT JOIN ({loads}) a ON c.pid = a.pid AND c.since >= a.since"
-        f" ASOF LEFT JOIN ({loads}) b ON c.pid = b.pid AND c.upto >= b.since",
+        f"""
+        WITH epochs AS {_epochs(over)}
+        SELECT (coalesce(sum(c.dur_ns) FILTER (first), 0) / any_value(firsts)
+            - coalesce(sum(c.dur_ns) FILTER (NOT first), 0) / any_value(laters)) / 1e9 AS value
+        FROM (SELECT count(*) FILTER (first) AS firsts, count(*) FILTER (NOT first) AS laters
+            FROM epochs)
+        LEFT JOIN (
+            SELECT e.first, c.dur_ns FROM (FROM {critical_path(trace)} WHERE {over.segments}) c
+            ASOF JOIN {fetches_of_steps(trace)} f
+                ON c.step_pid = f.pid AND c.step_tid = f.tid AND c.ts >= f.ts
+            JOIN epochs e ON c.step_pid = e.pid AND c.step_tid = e.tid AND c.step_start = e.start
+            WHERE c.step_start = f.step_start AND c.kind IN ('disk', 'fault')
+        ) c ON true
+        """,
     )
-    if answer is None:
-        return []
-    rest = (
-        "faster storage, or data that fit in the page cache, would help"
-        if answer.value >= _HALF
-        else "the rest is decoding, copying, or page faults of mapped files"
-    )
-    sentence = (
-        f"processes that load data spend {percent(answer.value)} of their loading time in read"
-        f" calls: {rest}"
-    )
-    weight = ELSEWHERE * min(1.0, answer.number("share"))
-    target = (Scope.TARGET,)
-    return [finding(trace, over, target, "loaders", answer, sentence, "%", weight)]
+    return None if answer is None else answer.value

@@ -11,13 +11,17 @@ from tracer.analysis.findings.finding import (
     percent,
     size,
 )
-from tracer.analysis.findings.pressure import waiting
+from tracer.analysis.findings.pressure import Mends, waiting
 from tracer.analysis.findings.window import Scope, Window, whole
 from tracer.analysis.views.flushes import flushes
 from tracer.store.manifest import page_bytes
 from tracer.store.trace import Trace
 
 _MORE = "add memory, or use a smaller batch or fewer workers"
+_MENDS = Mends(
+    "raise the memory limit, add memory, or use a smaller batch or fewer workers",
+    "add memory, or run less at a time; the samples do not tell which program waits",
+)
 
 
 def pressure(trace: Trace) -> list[Finding]:
@@ -28,7 +32,7 @@ def pressure(trace: Trace) -> list[Finding]:
     over = whole(trace)
     if over is None:
         return []
-    return [*_swap(trace, over), *waiting(trace, over, "memory", f"memory ({_MORE})")]
+    return [*_swap(trace, over), *waiting(trace, over, "memory", _MENDS)]
 
 
 def _swap(trace: Trace, over: Window) -> list[Finding]:

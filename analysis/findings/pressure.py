@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from tracer.analysis.findings.finding import Finding, ask, finding, percent
 from tracer.analysis.findings.finding import name as named
 from tracer.analysis.findings.window import Window
 from tracer.store.trace import Trace
 
 _TOPICS = {"cpu": "CPU pressure", "memory": "memory pressure"}
+_CALLED = {"cpu": "a CPU", "memory": "memory"}
+
+
+@dataclass(frozen=True)
+class Mends:
+    """Advice if a target waits, and if some task of the machine waits, perhaps of no target."""
+
+    target: str
+    machine: str
 
 
 def waiting(
-    trace: Trace, over: Window, resource: str, what: str, weighs: float = 1.0
+    trace: Trace, over: Window, resource: str, mends: Mends, weighs: float = 1.0
 ) -> list[Finding]:
     """Returns the share of time in which some task waits for `resource` (cpu or memory).
 
     The share is that of the target that waits most. If no target's share is known, it is that of
-    the machine. `what`: words for the resource, followed by a remedy. `weighs`: weight of the share
-    in the ranking. The time of a target begins at 0 again with a new cgroup, such as that of a
-    container that was started again. Needs the table samples.
+    the machine. `mends`: advice for either case. `weighs`: weight of the share in the ranking. The
+    time of a target begins at 0 again with a new cgroup, such as that of a container that was
+    started again. Needs the table samples.
     """
     answer = ask(
         trace,
@@ -32,7 +43,13 @@ def waiting(
     if answer is None or answer.value <= 0:
         return []
     of = answer.row["target"]
-    whose = f"of {named(of)}" if of is not None and of == of else "of the machine"
-    sentence = f"for {percent(answer.value)} of the time, a task {whose} waits for {what}"
+    whose, mend = f"of {named(of)}", mends.target
+    if of is None or of != of:
+        # The task may be one of another program.
+        whose, mend = "of the machine", mends.machine
+    sentence = (
+        f"for {percent(answer.value)} of the time, a task {whose} waits for {_CALLED[resource]}"
+        f" ({mend})"
+    )
     weight = weighs * answer.value / 100
     return [finding(trace, over, (), _TOPICS[resource], answer, sentence, "%", weight)]

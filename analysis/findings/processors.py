@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from tracer.analysis.findings.finding import ELSEWHERE, Finding, ask, finding, percent
-from tracer.analysis.findings.pressure import waiting
+from tracer.analysis.findings.pressure import Mends, waiting
 from tracer.analysis.findings.window import Window, whole
 from tracer.store.trace import Trace
 
 _SHORT = 80.0
 _LEAST_NS = 10**9
 """The kernel counts CPU time in ticks of some milliseconds: less time says little."""
-_FOR = "a CPU (raise the CPU limit, add CPUs, or use fewer threads and workers)"
+_MENDS = Mends(
+    "raise the CPU limit, add CPUs, or use fewer threads and workers",
+    "add CPUs, or run less at a time; the samples do not tell which program waits",
+)
 
 
 def processors(trace: Trace) -> list[Finding]:
@@ -22,7 +25,7 @@ def processors(trace: Trace) -> list[Finding]:
     over = whole(trace)
     if over is None:
         return []
-    return [*waiting(trace, over, "cpu", _FOR, ELSEWHERE), *_use(trace, over)]
+    return [*waiting(trace, over, "cpu", _MENDS, ELSEWHERE), *_use(trace, over)]
 
 
 def _use(trace: Trace, over: Window) -> list[Finding]:
@@ -37,7 +40,7 @@ def _use(trace: Trace, over: Window) -> list[Finding]:
     )
     if answer is None:
         return []
-    short = ": the CPUs are the bottleneck" if answer.value >= _SHORT else ""
+    short = ": little is left, whoever uses them" if answer.value >= _SHORT else ""
     sentence = f"{percent(answer.value)} of the time of the machine's {cpus} CPUs is used{short}"
     weight = ELSEWHERE * answer.value / 100
     return [finding(trace, over, (), "CPU use", answer, sentence, "%", weight)]

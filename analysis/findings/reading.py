@@ -5,6 +5,8 @@ from __future__ import annotations
 import pandas as pd
 
 from tracer.analysis.findings.finding import (
+    AT_LEAST,
+    EXACT,
     Finding,
     ask,
     finding,
@@ -51,12 +53,16 @@ def _mine(trace: Trace) -> str:
 
 
 def _again(trace: Trace, over: Window, page: int) -> list[Finding]:
+    # A page that is read again ahead of its use, and never used, is unused: it may be in the count
+    # of refaulted pages of these epochs, and leaves the cache in any of them.
     answer = ask(
         trace,
-        "SELECT 100.0 * sum(refaulted) / nullif(sum(accessed), 0) AS value, target,"
-        " sum(refaulted)::BIGINT AS pages, count(DISTINCT (epoch, pass)) AS epochs"
-        " FROM (SELECT *, min(epoch) FILTER (pass = 1) OVER (PARTITION BY target) AS first_epoch"
-        " FROM reads)"
+        "SELECT 100.0 * least(1, greatest(0, sum(refaulted) - any_value(in_vain))"
+        " / nullif(sum(accessed), 0)) AS value, target, sum(refaulted)::BIGINT AS pages,"
+        " sum(accessed)::BIGINT AS used, any_value(in_vain)::BIGINT AS in_vain,"
+        " count(DISTINCT (epoch, pass)) AS epochs"
+        " FROM (SELECT *, min(epoch) FILTER (pass = 1) OVER (PARTITION BY target) AS first_epoch,"
+        " sum(unused) OVER (PARTITION BY target) AS in_vain FROM reads)"
         f" WHERE {_mine(trace)} AND (epoch > first_epoch OR pass > 1)"
         f" GROUP BY target HAVING sum(refaulted) >= {_FEW_PAGES}"
         " ORDER BY pages DESC, target LIMIT 1",
@@ -65,18 +71,31 @@ def _again(trace: Trace, over: Window, page: int) -> list[Finding]:
         return []
     mine = answer.row["target"]
     target = name_of_others(trace) if pd.isna(mine) else str(mine)
-    again = answer.number("pages") * page / max(1, answer.count("epochs"))
+    pages, in_vain, used = (answer.number(one) for one in ("pages", "in_vain", "used"))
+    epochs = max(1, answer.count("epochs"))
+    again = (
+        f"each epoch of {name(target)} after the first reads {size(pages * page / epochs)}"
+        " from disk again"
+    )
     enough = least_memory(trace, target)
-    advice = (
-        f"; {size(enough)} of page cache would keep them (see tracer predict)" if enough else ""
-    )
-    sentence = (
-        f"each epoch of {name(target)} after the first reads {size(again)} from disk again,"
-        f" {percent(answer.value)} of what it uses, because these pages were evicted before their"
-        f" next use{advice}"
-    )
-    weight = of_events(answer.value / 100, answer.number("pages"))
-    return [finding(trace, over, _MACHINE, "reads again", answer, sentence, "%", weight)]
+    certainty = AT_LEAST if in_vain else EXACT
+    if in_vain > pages / 2:
+        kept = "what it uses"
+        sentence = (
+            f"{again}, and uses {size(used * page / epochs)}; nobody knows how much of the former"
+            f" it uses, since {size(in_vain * page)} of all that was read ahead was never used"
+        )
+    else:
+        kept = "them"
+        least = "at least " if in_vain else ""
+        sentence = (
+            f"{again}, {least}{percent(answer.value)} of what it uses, because these pages were"
+            " evicted before their next use"
+        )
+    if enough:
+        sentence += f"; {size(enough)} of page cache would keep {kept} (see tracer predict)"
+    weight = of_events(min(1.0, pages / used) if used else 0.0, pages)
+    return [finding(trace, over, _MACHINE, "reads again", answer, sentence, "%", weight, certainty)]
 
 
 def _in_vain(trace: Trace, over: Window, page: int) -> list[Finding]:
@@ -84,19 +103,21 @@ def _in_vain(trace: Trace, over: Window, page: int) -> list[Finding]:
         trace,
         # Unused pages count for the last user of a file, even if another process read them ahead.
         "WITH files AS (SELECT sum(read_ahead) AS ahead, sum(accessed) AS accessed,"
-        "     least(sum(unused), sum(read_ahead)) AS unused"
+        "     least(sum(unused), sum(read_ahead)) AS unused, sum(evicted) AS evicted"
         f" FROM reads WHERE {_mine(trace)} GROUP BY target, dev, ino)"
         " SELECT 100.0 * sum(unused) / nullif(sum(ahead), 0) AS value,"
-        " sum(unused)::BIGINT AS pages, sum(accessed)::BIGINT AS used FROM files"
+        " sum(unused)::BIGINT AS pages, sum(accessed)::BIGINT AS used,"
+        " sum(evicted) FILTER (unused > 0)::BIGINT AS evicted FROM files"
         f" HAVING sum(unused) >= {_FEW_PAGES}",
     )
     if answer is None or answer.value < _WASTED:
         return []
     wasted = size(answer.number("pages") * page)
     whose, who = ("", "programs read") if of_everybody(trace) else (" for the job", "it reads")
+    evicted = ", or they were evicted before their use" if answer.count("evicted") else ""
     sentence = (
         f"{percent(answer.value)} of the pages read ahead{whose}, {wasted}, were never used:"
-        f" {who} small parts of files (use a smaller read-ahead, or POSIX_FADV_RANDOM)"
+        f" {who} small parts of files{evicted} (use a smaller read-ahead, or POSIX_FADV_RANDOM)"
     )
     share = answer.number("pages") / max(1.0, answer.number("used"))
     weight = of_events(min(1.0, share), answer.number("pages"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
+from tracer.analysis.findings.cpu_holders import FOREIGN, OWN, holder, mend_of_cpu_waits
 from tracer.analysis.findings.finding import (
     EXACT,
     INFERRED,
@@ -16,6 +17,7 @@ from tracer.analysis.findings.finding import (
     percent,
 )
 from tracer.analysis.findings.window import Scope, Window, window
+from tracer.analysis.findings.workers import workers_at_once
 from tracer.analysis.views.critical_path import RUN, main_steps, path_sums
 from tracer.analysis.views.sync_parts import AWAITED
 from tracer.store.trace import Trace
@@ -39,7 +41,6 @@ _SAID = {
     "other": "waits, and no event tells for what",
 }
 _MENDS = {
-    "cpu": "use fewer threads or workers, or give the job CPUs of its own",
     "throttled": "raise the quota, or use fewer threads, so that the job does not stop",
     "reclaim": "raise the memory limit, or keep less in memory",
     "disk": "read ahead with more workers, or keep the data in memory",
@@ -56,13 +57,15 @@ _WHO = "if(kind = 'sync' AND detail IS NOT NULL, detail, coalesce(by_comm, detai
 _QUERY = """WITH path AS ({path}), parts AS (
     SELECT {who} AS who, sum(dur_ns) AS ns, sum(dur_ns) FILTER (certainty != 'exact') AS inferred,
         sum(dur_ns) FILTER (by_tid IS NULL) AS nobodys,
-        sum(dur_ns) FILTER (by_tid IS NULL AND certainty = 'exact') AS idle
+        sum(dur_ns) FILTER (by_tid IS NULL AND certainty = 'exact') AS idle,
+        sum(dur_ns) FILTER ({own}) AS own, sum(dur_ns) FILTER ({foreign}) AS others
     FROM path WHERE {which} GROUP BY ALL
 )
 SELECT 100 * sum(ns) / (SELECT sum(dur_ns) FROM path) AS value,
     arg_max(who, ns) AS who, 100 * max(ns) FILTER (who IS NOT NULL) / sum(ns) AS part,
     coalesce(sum(inferred), 0) / sum(ns) AS inferred,
-    coalesce(sum(nobodys), 0) / sum(ns) AS nobodys, coalesce(sum(idle), 0) / sum(ns) AS idle
+    coalesce(sum(nobodys), 0) / sum(ns) AS nobodys, coalesce(sum(idle), 0) / sum(ns) AS idle,
+    coalesce(sum(own), 0) / sum(ns) AS own, coalesce(sum(others), 0) / sum(ns) AS others
 FROM parts HAVING sum(ns) > 0"""
 
 
@@ -92,14 +95,14 @@ def waits(trace: Trace) -> list[Finding]:
 def _ask(trace: Trace, who: str, which: str) -> Answer | None:
     path = f"SELECT * FROM critical_path WHERE {main_steps(trace)}"
     exact, quick = (
-        _QUERY.format(path=rows, who=who, which=which)
+        _QUERY.format(path=rows, who=who, which=which, own=OWN, foreign=FOREIGN)
         for rows in (path, f"FROM {path_sums(trace)}")
     )
     return ask(trace, exact, quick)
 
 
 def _of_kind(trace: Trace, over: Window, kind: str) -> list[Finding]:
-    answer = _ask(trace, _WHO, f"kind = '{kind}'")
+    answer = _ask(trace, holder(trace) if kind == "cpu" else _WHO, f"kind = '{kind}'")
     if answer is None:
         return []
     sentence = f"in {percent(answer.value)} of the steps' time, the thread that they depend on"
@@ -119,8 +122,11 @@ def _of_kind(trace: Trace, over: Window, kind: str) -> list[Finding]:
         sentence += (
             f" ({part} of it while {who} has it)" if of == "has" else f" ({part} of it {of} {who})"
         )
-    if kind in _MENDS and not (kind == "cpu" and answer.number("idle") > 0.5):
+    if kind in _MENDS:
         sentence += f": {_MENDS[kind]}"
+    elif kind == "cpu" and answer.number("idle") <= 0.5:
+        own, foreign = answer.number("own"), answer.number("others")
+        sentence += f": {mend_of_cpu_waits(own, foreign, workers_at_once(trace))}"
     certainty = INFERRED if answer.number("inferred") > 0.5 else EXACT
     topic = f"steps: {kind}"
     weight = answer.value / 100

@@ -20,6 +20,8 @@ from tracer.analysis.page.tables import PageTable, page_table, page_tables
 from tracer.analysis.timeline.heat import table_of
 from tracer.analysis.timeline.lane import Kind, Lane
 from tracer.analysis.timeline.lanes import Timeline, timeline
+from tracer.analysis.views.reads import reads
+from tracer.analysis.views.threads import of_everybody
 from tracer.store.names import escaped
 from tracer.store.trace import Trace
 
@@ -29,6 +31,7 @@ _SHOWN_FINDINGS = 8
 """Number of findings that are shown at first; the rest can be unfolded."""
 _MOST_QUERY = 200_000
 """Most characters of a query on the page. A longer one is left out, never cut."""
+_MOST_CAUSES = 4
 _DRAW: dict[Kind, Callable[[pd.DataFrame, str, float, pd.DataFrame], go.Figure]] = {
     Kind.AREAS: draw.areas,
     Kind.LINES: draw.lines,
@@ -69,7 +72,11 @@ def trace_page(
         TEMPLATES,
         figures=bool(shown.lanes) or any(one.figures for one in papers) or "waits" in tables,
         name=escaped(trace.folder.name),
-        summary=summary(trace.manifest, [*notes, *_left_out(shown)], losses="loss" in trace.tables),
+        summary=summary(
+            trace.manifest,
+            [*notes, *_without_names(trace), *_left_out(shown)],
+            losses="loss" in trace.tables,
+        ),
         findings=None if findings is None else [_said(one) for one in findings[:_MOST_FINDINGS]],
         shown_findings=_SHOWN_FINDINGS,
         more_findings=max(0, len(findings or ()) - _MOST_FINDINGS),
@@ -102,6 +109,24 @@ def _groups(shown: Timeline) -> list[tuple[str, list[DrawnLane]]]:
             table = page_table(f"files-{number}", table_of(lane), "", "")
         groups.setdefault(lane.group, []).append(DrawnLane(f"lane-{number}", lane, figure, table))
     return list(groups.items())
+
+
+def _without_names(trace: Trace) -> list[str]:
+    """Returns a note on files whose names were not found, and how many of them targets read."""
+    if "loss" not in trace.tables:
+        return []
+    causes = trace.rows(f"SELECT cause FROM loss WHERE stream = 'files' LIMIT {_MOST_CAUSES}")
+    if not causes:
+        return []
+    said = "; ".join(str(cause) for (cause,) in causes)
+    if {"page_cache", "processes"} <= set(trace.tables):
+        mine = "true" if of_everybody(trace) else "target IS NOT NULL"
+        nameless, files = trace.rows(
+            "SELECT count(*) FILTER (path IS NULL), count(*) FROM (SELECT DISTINCT dev, ino, path"
+            f" FROM {reads(trace)} WHERE {mine} AND ino IS NOT NULL)"
+        )[0]
+        said += f" ({nameless:,} of the {files:,} files that the targets read have no name)"
+    return [f"Names are missing: {said}"]
 
 
 def _left_out(shown: Timeline) -> list[str]:

@@ -7,6 +7,7 @@ import pytest
 from tests.support.timeline import MS, TENTHS, made
 from tracer.analysis.figures import heat, timeline
 from tracer.analysis.figures.style import COLOURS, NEUTRAL
+from tracer.analysis.report.tables import ROLES
 from tracer.analysis.timeline.phases import phases
 
 NONE_LOST = pd.DataFrame(columns=["from_s", "to_s", "gaps", "events"])
@@ -67,6 +68,12 @@ def test_areas_lie_on_each_other_and_known_series_keep_their_colour():
     rest = timeline.areas(bins(**{"the rest": [1.0, 1, 1, 1]}), "x/s", 2.0, NONE_LOST).data[0]
     assert rest.line.color == NEUTRAL
     assert figure.layout.yaxis.title.text == "x/s"
+
+
+def test_roles_of_threads_in_one_lane_look_apart():
+    frame = bins(**{role: [1.0, 1, 1, 1] for role in ROLES})
+    drawn = timeline.areas(frame, "x/s", 2.0, NONE_LOST).data
+    assert len({one.line.color for one in drawn}) == len(ROLES)
 
 
 def test_a_line_is_broken_where_values_are_missing():

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from tests.support import drawn_pages
+from tests.support.page_events import DEV, ONE, looped
 from tests.support.recordings import EVIL
 from tests.support.traces import make_trace
 from tracer.analysis.findings.finding import Finding
@@ -191,6 +192,20 @@ def test_a_long_command_is_cut_with_an_ellipsis(tmp_path):
     with make_trace(tmp_path / "t", {}, targets=[job]) as trace:
         [(command)] = re.findall(r"pid job: (.*?)</dd>", trace_page(trace, {}, []))
     assert set(command[:-1]) == {"x"} and command[-1] == "…"
+
+
+def test_files_whose_names_were_not_found_are_noted(tmp_path):
+    made = looped(pages=8, epochs=1)
+    made.read(0, 8, 13)
+    tables = {**made.tables, "files": [{"dev": DEV, "ino": 12, "path": "/named"}]}
+    cause = "7 files without a name: the search took too long"
+    gap = {"stream": "files", "cpu": -1, "count": 0, "cause": cause}
+    for loss, said in (([], False), ([gap], True)):
+        folder = tmp_path / f"{len(loss)}.trace"
+        with make_trace(folder, {**tables, "loss": loss}, clock=made.clock, targets=ONE) as trace:
+            page = trace_page(trace, {}, [])
+        note = f"Names are missing: {cause} (1 of the 2 files that the targets read have no name)"
+        assert (note in page) is said
 
 
 def test_losses_of_unknown_size_are_not_0(tmp_path):

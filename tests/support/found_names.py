@@ -22,7 +22,15 @@ def names(tmp_path):
     """Returns the answers of `find_files` for inodes of a device: {ino: (path, how)}."""
     made = []
 
-    def ask(dev: str, inodes: list[int], until: int | None = None, root: int = 5, others=None):
+    def ask(
+        dev: str,
+        inodes: list[int],
+        until: int | None = None,
+        root: int = 5,
+        others=None,
+        command=(),
+        folders=(),
+    ):
         folder = tmp_path / f"tables{len(made)}"
         made.append(folder)
         folder.mkdir()
@@ -41,8 +49,9 @@ def names(tmp_path):
             },
             "disks": environment.disks(),
             "btrfs": btrfs,
+            "command": list(command),
         }
-        found, _, ask.late = find_files(folder, manifest)
+        found, _, ask.late = find_files(folder, manifest, folders)
         assert {row[1] for row in found} <= {root if btrfs else None}
         assert len({row[0] for row in found}) <= 1
         return {ino: (path, how) for _, _, ino, path, _, _, how in found}

@@ -1,9 +1,10 @@
 """The names of used files and their places on the device, found at the recording's end.
 
 Events contain inode numbers. The file system opens the inode, and the kernel tells the inode's
-name in one of our mounts. If that fails, the folders of the file system are searched. A name is
-used only if it leads back to the same inode. An inode is used only if it was made before the end
-of the recording, because inode numbers are reused.
+name in one of our mounts. If that fails, as for a file whose name has left the kernel's memory, the
+folders of the file system are searched, first those that the job probably uses. A name is used
+only if it leads back to the same inode. An inode is used only if it was made before the end of the
+recording, because inode numbers are reused.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import os
 import stat
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -36,6 +37,8 @@ from tracer.store.names import escaped, original
 _MOST_EXTENTS = 1 << 17
 _MOST_EXTENTS_OF_A_FILE = 1 << 12
 _MOST_SECONDS = 5.0
+_SEARCH_SECONDS = 2.0
+"""Part of that time that is kept for the search of folders, if there is something to search for."""
 _MORE_SECONDS = 1.0
 """Extra time in s for the request that is in progress when the time is up."""
 _AT_ONCE = 1024
@@ -43,6 +46,7 @@ _MOST_PIECES = 1 << 20
 _MOST_ENTRIES = 2_000_000
 """Directory entries read per file system, at most."""
 _WITHOUT_NAME = "files without a name"
+_MOST_FIRST = 64
 _RENAMES = 2
 """Times that a file's name is asked for again because it has just been renamed."""
 _NONE_SUCH = (errno.ESTALE, errno.ENOENT)
@@ -62,18 +66,21 @@ class _Volume:
     mounts: list[tuple[MountPoint, int]] = field(default_factory=list)
     """The mounts that could be opened, each with a descriptor."""
     asked: dict[tuple[int | None, int], None] = field(default_factory=dict)
-    """Keys (root, ino), the most frequent first."""
+    """Keys (root, ino), in the order in which they are asked for."""
+    first: list[bytes] = field(default_factory=list)
+    """Absolute names of what is searched first, wherever it lies."""
 
 
 def find_files(
-    tables: Path, manifest: Manifest
+    tables: Path, manifest: Manifest, folders: Sequence[Path] = ()
 ) -> tuple[list[FileFacts], list[ExtentFacts], dict[str, int]]:
     """Returns the rows of the tables `files` and `extent_map`: used files that still exist.
 
     The third value has numbers of files that were not looked up, by the reason.
 
     `tables` is the folder of the tables just made. Files, directory entries, extents and time are
-    limited. A worker process asks the file systems, because some may never answer.
+    limited. A worker process asks the file systems, because some may never answer. A search of
+    folders begins with `folders`, with what the command names, and with the working folders.
     """
     files: list[FileFacts] = []
     extents: list[ExtentFacts] = []
@@ -82,7 +89,7 @@ def find_files(
     if not used and not names:
         return files, extents, {}
     try:
-        worker = Worker(partial(_serve, used, names, manifest))
+        worker = Worker(partial(_serve, used, names, manifest, _likely(manifest, folders)))
         try:
             for answer in worker.answers(b"", _MOST_PIECES, _MOST_SECONDS + _MORE_SECONDS):
                 if not answer:
@@ -102,6 +109,7 @@ def _serve(
     used: list[tuple[str, str | None, int | None, int]],
     names: list[str],
     manifest: Manifest,
+    first: list[bytes],
     channel: Channel,
 ) -> None:
     """Sends the results in pieces, volume by volume, then an empty message. Runs in the worker."""
@@ -114,6 +122,7 @@ def _serve(
         volumes = _volumes(used, manifest)
         for volume in sorted(volumes, key=lambda v: v.places[0].answered_by_others):
             volume.mounts = _opened(volume.places, stack)
+            volume.first = first
             extents: list[ExtentFacts] = []
             files: list[FileFacts] = []
             late = 0
@@ -132,6 +141,23 @@ def _serve(
             break
         channel.send(encoded((_by_name(names[at : at + _AT_ONCE], there, manifest), [], 0)))
     channel.send(b"")
+
+
+def _likely(manifest: Manifest, folders: Sequence[Path]) -> list[bytes]:
+    """Returns absolute names of folders in which a job's files probably lie, the likeliest first.
+
+    Nothing is asked about them, since their file system may never answer. Some may not exist.
+    """
+    places = [os.fsencode(folder) for folder in folders]
+    places += [os.fsencode(part) for part in manifest.get("command") or [] if part[:1] != "-"]
+    with contextlib.suppress(OSError):  # the working folder was removed
+        working = os.fsencode(Path.cwd())
+        places = [os.path.join(working, place) for place in places] + [working]  # noqa: PTH118 bytes
+    for target in manifest.get("targets", []):
+        with contextlib.suppress(OSError, KeyError, TypeError):  # it has ended, or is no process
+            places.append(os.readlink(b"/proc/%d/cwd" % target["pid"]))  # noqa: PTH115 bytes
+    known = dict.fromkeys(os.path.normpath(place) for place in places if b"\0" not in place)
+    return list(known)[:_MOST_FIRST]
 
 
 def _by_name(names: list[str], there: set[tuple[str, int]], manifest: Manifest) -> list[FileFacts]:
@@ -231,7 +257,8 @@ def _found(
 
     late = 0
     for number, key in enumerate(volume.asked):
-        if time.monotonic() > deadline:
+        kept = _SEARCH_SECONDS if unnamed else 0.0
+        if time.monotonic() > deadline - kept:
             late = len(volume.asked) - number
             break
         try:
@@ -298,13 +325,37 @@ def _exists(volume: _Volume, key: tuple[int | None, int]) -> bool:
 
 
 def _by_walk(volume: _Volume, wanted: _Unnamed, take: _Take, deadline: float) -> bool:
-    """Searches the folders of a file system for these inodes, breadth first.
+    """Searches the folders of a file system for these inodes: the likely ones, then all of them.
+
+    Each of these searches is breadth first. The likely ones may take half of the time and of the
+    entries. No link is followed, and no other mount is entered.
 
     Removes those that it finds from `wanted`. Returns False if time or entries ran out.
     """
+    mount, _ = volume.mounts[0]
+    start = mount.path.rstrip(b"/") + b"/"
+    first = [
+        b"./" + place.removeprefix(start)
+        for place in volume.first
+        if place.startswith(start) and place != start
+    ]
+    half = time.monotonic() + (deadline - time.monotonic()) / 2
+    _search(volume, first, wanted, take, half, _MOST_ENTRIES // 2)
+    return _search(volume, [b"."], wanted, take, deadline, _MOST_ENTRIES)
+
+
+def _search(
+    volume: _Volume,
+    places: list[bytes],
+    wanted: _Unnamed,
+    take: _Take,
+    deadline: float,
+    most: int,
+) -> bool:
+    """Searches these folders of the first mount, breadth first. Other arguments: as `_by_walk`."""
     mount, mount_fd = volume.mounts[0]
     start = mount.path.rstrip(b"/")
-    folders = deque([b"."])
+    folders = deque(places)
     entries = 0
     while folders and wanted:
         folder = folders.popleft()
@@ -316,7 +367,7 @@ def _by_walk(volume: _Volume, wanted: _Unnamed, take: _Take, deadline: float) ->
             with os.scandir(fd) as listed:
                 for entry in listed:
                     entries += 1
-                    if entries > _MOST_ENTRIES or time.monotonic() > deadline:
+                    if entries > most or time.monotonic() > deadline:
                         return False
                     name = folder + b"/" + os.fsencode(entry.name)
                     if entry.inode() in wanted:

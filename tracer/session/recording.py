@@ -250,7 +250,8 @@ def _with_tables(running: Running, manifest: Manifest) -> Manifest:
             "whose CPU has AVX2",
         )
     begun_cpu_s = cpu_s()
-    manifest = finalize(running.place, manifest, running.listener.decoding, find_files)
+    find = partial(find_files, folders=running.options.residency)
+    manifest = finalize(running.place, manifest, running.listener.decoding, find)
     manifest["own_cost"]["tables_cpu_s"] = round(cpu_s() - begun_cpu_s, 3)
     manifest["own_cost"]["tables_max_rss_bytes"] = max_rss_bytes()
     try:

@@ -15,19 +15,23 @@ _MOST_BYTES = "256MB"
 """Memory limit of the query for the used files."""
 
 _NAMED_BY_FILE_SYSTEMS = """
-SELECT dev, fsid, root, ino, count(*) AS n, true AS written FROM (FILE_WRITES)
+SELECT dev, fsid, root, ino, count(*) AS n, true AS written, MINE AS mine FROM (FILE_WRITES)
 WHERE ino IS NOT NULL AND event IN
     ('writepages_start', 'map_blocks', 'ordered_extent', 'direct_start', 'fsync', 'fsync_start')
 GROUP BY ALL
 """
 _NAMED_BY_WRITEBACK = """
-SELECT dev, NULL AS fsid, NULL AS root, ino, count(*) AS n, true AS written FROM (DIRTY)
+SELECT dev, NULL AS fsid, NULL AS root, ino, count(*) AS n, true AS written,
+    MINE AS mine FROM (DIRTY)
 WHERE event = 'dirty_folio' AND ino IS NOT NULL GROUP BY ALL
 """
 _NAMED_BY_PAGE_CACHE = """
-SELECT dev, NULL AS fsid, NULL AS root, ino, count(*) AS n, false AS written FROM (PAGE_CACHE)
+SELECT dev, NULL AS fsid, NULL AS root, ino, count(*) AS n, false AS written,
+    MINE AS mine FROM (PAGE_CACHE)
 WHERE event IN ('access', 'fault', 'map', 'add') AND ino IS NOT NULL GROUP BY ALL
 """
+_MINE = "bool_or(pid IN (SELECT pid FROM (PROCESSES) WHERE target IS NOT NULL))"
+"""SQL, true for a file that a process of a target used; null: its event names no process."""
 _NAMING = {
     "file_writes": _NAMED_BY_FILE_SYSTEMS,
     "dirty": _NAMED_BY_WRITEBACK,
@@ -58,17 +62,22 @@ ASOF LEFT JOIN (
 
 
 def used_files(tables: Path) -> list[tuple[str, str | None, int | None, int]]:
-    """Returns (dev, fsid, root, ino) from the events: written files first, then by frequency."""
+    """Returns (dev, fsid, root, ino) from the events: the targets' files first.
+
+    Of these, and of the others, written files come first, then those with the most events.
+    """
     queries = {name: query for name, query in _NAMING.items() if _exists_table(tables, name)}
     if not queries:
         return []
+    told = _exists_table(tables, "processes")
+    named = " UNION ALL ".join(queries.values()).replace("MINE", _MINE if told else "false")
     query = (
         "SELECT coalesce(dev, '') AS place, fsid, root, ino "
-        f"FROM ({' UNION ALL '.join(queries.values())}) "
-        "GROUP BY ALL ORDER BY bool_or(written) DESC, sum(n) DESC, place, fsid, root, ino "
+        f"FROM ({named}) GROUP BY ALL ORDER BY coalesce(bool_or(mine), false) DESC,"
+        " bool_or(written) DESC, sum(n) DESC, place, fsid, root, ino "
         f"LIMIT {_MOST_FILES}"
     )
-    return _asked(tables, query, queries)
+    return _asked(tables, query, [*queries, "processes"] if told else queries)
 
 
 def opened_names(tables: Path) -> list[str]:

@@ -179,7 +179,12 @@ def test_reads_under_a_memory_limit(found):
 
 def test_a_wait_for_a_cpu_and_one_in_the_job_itself(found):
     sentence = said(found, off_cpu=[off(10, 4, state="R+", ran=60, delay=4)])
-    assert "80 % of it spent waiting for a CPU that another thread has" in sentence
+    assert (
+        "80 % of it spent waiting for a CPU that another thread has: other processes have it, so"
+        " give the job CPUs of its own" in sentence
+    )
+    sentence = said(found, off_cpu=[off(10, 4, state="R+", ran=WORKER, delay=4)])
+    assert "has: the job's own threads have it, so use fewer threads or workers, or" in sentence
 
 
 @pytest.mark.parametrize(
@@ -189,6 +194,19 @@ def test_a_wait_for_a_cpu_that_was_idle_or_of_which_nobody_knows_who_had_it(foun
     """Another thread has it for a quarter of the wait."""
     off_cpu = [off(10, 3, state="R+", ran=ran, delay=3), off(14, 1, state="R+", ran=60, delay=1)]
     assert f"80 % of it spent waiting for a CPU: {mend}" in said(found, off_cpu=off_cpu)
+
+
+@pytest.mark.parametrize(("block", "certainty"), [(True, "exact"), (False, "inferred")])
+def test_a_cause_that_no_event_names_is_inferred(found, block, certainty):
+    tables = {
+        "processes": PROCESSES,
+        "phases": FETCHED[:3],
+        "syscalls": [call("read", 10.8, 3.5)],
+        "off_cpu": [off(11, 3, state="D", waker=0)],
+        "block": read(10.9, JOB) if block else [],
+    }
+    one = found(tables, host={"cpus": 8})["data loading"]
+    assert "60 % of it spent on reads of a disk" in one.sentence and one.certainty == certainty
 
 
 def test_without_the_scheduler_s_events_nothing_is_claimed(found):

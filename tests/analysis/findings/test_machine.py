@@ -57,12 +57,23 @@ def test_cpu_and_memory_that_are_short(found):
     ]
     by_topic = found({"samples": rows})
     assert by_topic["CPU pressure"].value == 25
-    assert "a task of job waits for a CPU" in by_topic["CPU pressure"].sentence
+    assert "a task of job waits for a CPU (raise the CPU limit" in by_topic["CPU pressure"].sentence
+    assert by_topic["CPU use"].sentence.endswith(": little is left, whoever uses them")
     assert by_topic["CPU use"].value == pytest.approx(90)
     assert by_topic["memory pressure"].value == 10
     assert by_topic["swap"].value == 100
     assert by_topic["swap"].sentence.startswith("100.0 MiB moved to or from swap")
     assert by_topic["disk use"].value == 80
+    assert by_topic["disk use"].sentence.endswith("may have room)")
+
+
+@pytest.mark.parametrize("resource", ["cpu", "memory"])
+def test_advice_for_the_job_is_not_given_if_any_program_may_wait(found, resource):
+    named = f"pressure_{resource}_some_time"
+    topic = {"cpu": "CPU pressure", "memory": "memory pressure"}[resource]
+    for target, mend in (("job", "workers)"), (None, "do not tell which program waits)")):
+        rows = [sample(t, named, t / 4, target) for t in (0, 100)]
+        assert found({"samples": rows})[topic].sentence.endswith(mend)
 
 
 def test_pressure_begins_at_0_again_with_another_cgroup(found, query_again):

@@ -108,6 +108,41 @@ def test_epochs_of_all_folds_but_the_first_one_read_again(found, capsys):
     assert "each epoch of job after the first reads 2.0 MiB from disk again" in one.sentence
 
 
+@pytest.mark.parametrize(
+    ("used", "said", "certainty"),
+    [
+        (8, "reads 2.0 MiB from disk again, 100 % of what it uses, because", "exact"),
+        (6, "reads 2.0 MiB from disk again, at least 83 % of what it uses, because", "at least"),
+        (1, "reads 2.0 MiB from disk again, and uses 256.0 KiB; nobody knows how much", "at least"),
+    ],
+)
+def test_pages_that_are_read_again_in_vain_are_not_among_those_that_it_uses(
+    found, used, said, certainty
+):
+    """Each window of eight pages is read again, and some of its pages are used."""
+    made = PageEvents()
+    for epoch in range(3):
+        for at in range(0, 512, 8):
+            made.bring_in(at, 8)
+            made.read(at, used)
+        made.evict(range(512), by=JOB)
+        made.end_epoch(epoch)
+    one = of(found, made)["reads again"]
+    assert said in one.sentence
+    assert one.certainty == certainty and one.value <= 100
+    assert ("evicted before" in one.sentence) is (used > 1)
+
+
+def test_read_ahead_that_is_evicted_before_its_use_need_not_be_of_small_reads(found):
+    made = PageEvents()
+    for at in range(0, 1024, 32):
+        made.bring_in(at, 32)
+        made.read(at, 2)
+        made.evict(range(at + 2, at + 32), by=JOB)
+    sentence = of(found, made)["read-ahead"].sentence
+    assert "it reads small parts of files, or they were evicted before their use (use" in sentence
+
+
 def test_read_ahead_that_nobody_uses_is_found(found, capsys):
     made = PageEvents()
     for at in range(0, 1024, 32):

@@ -24,8 +24,8 @@ def test_another_process_on_the_cpu_is_named(found):
     assert (round(cpu.value, 6), cpu.unit, cpu.certainty, cpu.lossy) == (30, "%", "exact", False)
     assert cpu.sentence == (
         "in 30 % of the steps' time, the thread that they depend on waits for a CPU that another"
-        " thread has (67 % of it while postgres has it): use fewer threads or workers, or give the"
-        " job CPUs of its own"
+        " thread has (67 % of it while postgres has it): other processes have it, so give the job"
+        " CPUs of its own"
     )
     assert cpu.weight == cpu.value / 100
 
@@ -129,4 +129,44 @@ def test_a_competitor_is_charged_with_its_own_part_of_the_waits_for_a_cpu(found,
     assert (round(cpu.value, 6), cpu.certainty) == (40, certainty)
     assert "waits for a CPU (25 % of it while postgres has it)" in cpu.sentence
     # Fewer threads do not help where the CPU was idle.
-    assert ("use fewer threads or workers" in cpu.sentence) is (ran is None)
+    assert ("use fewer threads, or give the job" in cpu.sentence) is (ran is None)
+
+
+RECORDER = {"pid": 70, "tid": 70, "role": "other", "comm": "tracer", "ppid": 1}
+NAMESAKE = {"pid": 71, "tid": 71, "role": "other", "comm": "tracer", "ppid": 1}
+OWN_THREAD = {**PROCESSES[0], "tid": 77, "comm": "omp"}
+
+
+def cpu_waits(found, ran, phases=STEP, off_cpu=(), **manifest):
+    """The sentence about 4 s of a step in which another thread has the CPU."""
+    tables = {
+        "processes": [*PROCESSES, DB, RECORDER, NAMESAKE, OWN_THREAD],
+        "phases": phases,
+        "off_cpu": [off(11, 4, state="R+", ran=ran, delay=4), *off_cpu],
+    }
+    return found(tables, **manifest)["steps: cpu"].sentence
+
+
+@pytest.mark.parametrize(
+    ("ran", "mend"),
+    [
+        (60, "other processes have it, so give the job CPUs of its own"),
+        (77, "the job's own threads have it, so use fewer threads, or give the job more CPUs"),
+        (None, "use fewer threads, or give the job CPUs of its own"),
+    ],
+)
+def test_advice_on_waits_for_a_cpu_depends_on_who_has_it(found, ran, mend):
+    assert cpu_waits(found, ran).endswith(f": {mend}")
+
+
+def test_workers_are_named_only_if_the_job_has_some(found):
+    fetch = phase("fetch", 10, 15, WORKER, step=0)
+    assert "so use fewer threads or workers, or" in cpu_waits(found, 77, [*STEP, fetch])
+
+
+def test_the_recorder_is_told_from_another_process_of_its_name(found):
+    manifest = {"recorder": {"pid": 70, "guardian": [72, 5]}}
+    assert "while the recorder has it" in cpu_waits(found, 70, **manifest)
+    other = cpu_waits(found, 71, **manifest)
+    assert "while tracer, not the recorder of this trace, has it" in other
+    assert "while tracer has it" in cpu_waits(found, 71)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.findings import FLUSHER, PROCESSES, TRAIN, WORKER, A, S, call, pause, phase
+from tests.support.findings import FLUSHER, PROCESSES, TRAIN, WORKER, A, S, call, off, pause, phase
 
 
 def test_write_back_stalls_are_a_share_of_training_time(found):
@@ -111,6 +111,25 @@ def test_waiting_for_data_and_who_makes_one_wait(found):
     )
 
 
+@pytest.mark.parametrize("disk", [True, False])
+def test_the_page_cache_is_named_only_if_a_disk_makes_the_first_epoch_wait(found, disk):
+    """Early minibatches wait 4 s longer than later ones, for a disk or for another's CPU."""
+    other = {"pid": 60, "tid": 60, "role": "other", "comm": "postgres", "ppid": 1}
+    waits = [
+        off(10 * n + 1, 4, state="D", waker=0)
+        if disk
+        else off(10 * n + 1, 4, state="R+", ran=60, delay=4)
+        for n in range(5)
+    ]
+    reads = [call("read", 10 * n, 5.5 if n < 5 else 1.5) for n in range(10)]
+    tables = {"processes": [*PROCESSES, other], "phases": STEPS, "syscalls": reads}
+    sentence = found({**tables, "off_cpu": waits})["first epoch"].sentence
+    share = 100 if disk else 0
+    assert f"(6 s, then 2 s): waits for disks are {share} % of the difference" in sentence
+    assert ("page cache" in sentence) is disk
+    assert ", perhaps since later epochs find" in found(tables)["first epoch"].sentence
+
+
 def test_reads_of_a_workers_other_threads_count_once(found, query_again):
     """Two threads of a pool read in 3 of the 5 s of each fetch, and for half a second after it."""
     loads = [phase("fetch", 10 * n, 10 * n + 5, pid=WORKER, step=n) for n in range(10)]
@@ -121,7 +140,7 @@ def test_reads_of_a_workers_other_threads_count_once(found, query_again):
     ]
     loaders = found({"phases": [*STEPS, *loads], "syscalls": pool})["loaders"]
     assert loaders.value == pytest.approx(100 * (2.5 + 0.5) / 5)
-    assert "faster storage" in loaders.sentence
+    assert "wait for storage or for a CPU, or copy data" in loaders.sentence
     query_again(loaders)
 
 

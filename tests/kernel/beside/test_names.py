@@ -117,6 +117,47 @@ def test_a_walk_that_takes_too_long_says_what_it_has_not_found(file_system, name
     assert names.late == {"files without a name: the search took too long": 2}
 
 
+def test_folders_of_the_job_are_searched_before_all_others(file_system, names, monkeypatch):
+    """A search of the whole file system would see other files first, and end before the data."""
+    mount, dev = file_system()
+    for number in range(20):
+        (mount / f"other{number}").touch()
+    data = mount / "a/b/c/data"
+    data.parent.mkdir(parents=True)
+    data.write_bytes(b"x" * 4096)
+    outside = mount / "link"
+    outside.symlink_to(data.parent)
+    monkeypatch.setattr("tracer.session.paths.open_inode", refused)
+    monkeypatch.setattr("tracer.session.paths._MOST_ENTRIES", 8)
+    found = {ino(data): (str(data), "walk")}
+    assert names(dev, [ino(data)]) == {}
+    assert names(dev, [ino(data)], folders=[data.parent]) == found
+    assert names(dev, [ino(data)], command=["train", "--x", str(data.parent.parent)]) == found
+    assert names(dev, [ino(data)], command=["train", f"{data.parent}/../c/"]) == found
+    odd = ["", "-", "\0", "x" * 9000, "/", "..", str(outside), "\udcff\n"]
+    assert names(dev, [ino(data)], command=odd) == {}
+    monkeypatch.chdir(data.parent)
+    assert names(dev, [ino(data)]) == found
+
+
+def test_a_search_has_time_left_after_many_files_were_asked_for(file_system, names, monkeypatch):
+    """The files are found nowhere but by a search; asking for them takes all of the other time."""
+    mount, dev = file_system()
+    files = [mount / f"file{number}" for number in range(9)]
+    for file in files:
+        file.write_bytes(b"x" * 4096)
+    refuse = paths._by_handle
+
+    def slow(*arguments):
+        time.sleep(0.6)
+        return refuse(*arguments)
+
+    monkeypatch.setattr("tracer.session.paths.open_inode", refused)
+    monkeypatch.setattr(paths, "_by_handle", slow)
+    found = names(dev, [ino(file) for file in files])
+    assert found and all(how == "walk" for _, how in found.values())
+
+
 def test_a_file_that_is_renamed_or_removed_meanwhile_is_no_loss(file_system, names, monkeypatch):
     mount, dev = file_system()
     renamed, removed = mount / "renamed", mount / "removed"

@@ -15,18 +15,22 @@ def facts(text, pid=7, iteration=1 << 20):
     """A line of letters into facts, 10 ns each, 2 ns apart; L begins another pass over the data.
 
     F fetch, C forward, N forward without gradients, B backward, O optimizer, X a fetch that finds
-    the end, S checkpoint.
+    the end, S checkpoint. The small letters l, f and x are those of a second loader.
     """
     found = []
-    at, batch = 100, 0
-    for letter in text.replace(" ", ""):
+    at = 100
+    passes = {True: iteration, False: iteration + (1 << 30)}
+    batches = dict.fromkeys(passes, 0)
+    for sign in text.replace(" ", ""):
+        letter, which = sign.upper(), sign.isupper()
         names = {"F": F, "X": F, "C": C, "N": C, "B": B, "O": O, "L": LOAD, "S": "checkpoint"}
         span = Span(at, pid, pid, names[letter], end=at + 10, source="")
         if letter == "L":
-            iteration, batch = iteration + (1 << 20), 0
+            passes[which] += 1 << 20
+            batches[which] = 0
         elif letter in "FX":
-            span.epoch, span.step = iteration, batch
-            batch += 1
+            span.epoch, span.step = passes[which], batches[which]
+            batches[which] += 1
         elif letter in "CN":
             span.step = int(letter == "C")
         found.append(span)
@@ -183,6 +187,52 @@ def test_two_loaders_in_turn_are_one_epoch(phases_of):
         if span.name == F and span.start == 148:
             span.epoch = 5 << 20
     assert rows(phases_of(one), "epoch") == [(0, None)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("L FlfCBO FfCBO FfCBO X L FlfCBO FfCBO X L FlfCBO FfCBO X",),
+        *("lL FfCBO FxlfCBO FfCBO X L FfCBO FfCBO xX L FxlfCBO FfCBO X",),
+    ],
+    ids=["in each epoch", "where it ends"],
+)
+def test_a_second_loader_that_is_opened_after_a_fetch_begins_no_epoch(phases_of, text):
+    found = phases_of(facts(text))
+    assert rows(found, "epoch") == [(0, None), (1, None), (2, None)]
+    assert rows(found, "step") == [*((0, n) for n in range(3)), (1, 3), (1, 4), (2, 5), (2, 6)]
+    assert "eval" not in count(found)
+    assert {epoch for epoch, _ in rows(found, F)[:6]} == {0}
+
+
+def test_a_batch_that_is_looked_at_before_an_epoch_belongs_to_no_step(phases_of):
+    found = phases_of(facts("l f L FCBO FCBO X l f L FCBO FCBO X"))
+    assert rows(found, F) == [*((None, None), (0, 0), (0, 1)), *((0, None), (1, 2), (1, 3))]
+    assert times(found, "train") == [(136, 376)]
+    assert times(found, "epoch") == [(124, 232), (268, 376)]
+
+
+def test_an_evaluation_before_an_epoch_s_first_step_lies_in_that_epoch(phases_of):
+    found = phases_of(facts("L F lfN fN x CBO FCBO X L F lfN fN x CBO FCBO X"))
+    assert rows(found, "step") == [(0, 0), (0, 1), (1, 2), (1, 3)]
+    assert rows(found, F) == [
+        *((0, None), (None, None), (None, None), (0, 1)),
+        *((1, None), (0, None), (0, None), (1, 3)),
+    ]
+    (_, first), (second, _) = times(found, "epoch")
+    loads = [start for start, _ in times(found, LOAD)]
+    assert (times(found, "epoch")[0][0], second) == (loads[0], loads[2])
+    assert first <= second
+    assert times(found, "train")[0][0] == loads[0] + 12
+
+
+def test_an_evaluation_before_a_later_step_ends_no_step_before_it(phases_of):
+    found = phases_of(facts("L FCBO F lfN x CBO FCBO X"))
+    assert rows(found, "epoch") == [(0, None)]
+    assert rows(found, "step") == [(0, 0), (0, 1), (0, 2)]
+    assert rows(found, F) == [(0, 0), (0, None), (0, None), (0, 2)]
+    assert times(found, "step") == [(112, 160), (220, 256), (256, 304)]
+    assert times(found, "eval") == [(184, 208)]
 
 
 def test_the_closure_of_an_optimizer_belongs_to_its_step(phases_of):

@@ -20,10 +20,11 @@ from array import array
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby
 
-from tracer.store.numbers import Batches, Epochs, Numbers
+from tracer.store.cycles import MOST_PARTS, Cycle
+from tracer.store.numbers import Batches, Epochs
 from tracer.store.spans import COMPUTE, LEARNS, Span
 
 AUTOMATIC = "automatic"
@@ -37,8 +38,6 @@ NAMES = (
 _FOREVER = 1 << 62
 _SAVED_TOGETHER_NS = 10**9
 """The longest pause between two files of one checkpoint."""
-_MOST_PARTS = 10_000
-"""Most parts of one cycle. A loop without a natural cut is cut there."""
 _MOST_PASSES = 1000
 """Most passes over the data that may alternate."""
 
@@ -69,50 +68,6 @@ class Worker:
 
 
 @dataclass(slots=True)
-class _Cycle:
-    parts: list[Span] = field(default_factory=list)
-    """Outermost fetches, forwards, backwards and optimizers."""
-    inside: list[Span] = field(default_factory=list)
-    """Facts within the parts, as in the closure of an optimizer."""
-    others: list[Span] = field(default_factory=list)
-    """Loading and saving."""
-    until: int | None = None
-    """Start of the next cycle of the same loop, or the time at which the loop's end is found."""
-    names: set[str] = field(default_factory=set)
-    """Names of its parts."""
-
-    def add(self, part: Span) -> None:
-        self.parts.append(part)
-        self.names.add(part.name)
-
-    def has(self, *names: str) -> bool:
-        return not self.names.isdisjoint(names)
-
-    @property
-    def full(self) -> bool:
-        return len(self.parts) + len(self.inside) + len(self.others) >= _MOST_PARTS
-
-    @property
-    def start(self) -> int:
-        return self.parts[0].start
-
-    @property
-    def end(self) -> int | None:
-        return self.until if self.until is not None else self.parts[-1].end
-
-    @property
-    def iteration(self) -> int | None:
-        """The pass over the data that the cycle belongs to."""
-        return next((p.epoch for p in self.parts if p.name == "fetch"), None)
-
-    @property
-    def around(self) -> Numbers | None:
-        """Epoch and step of the script's phase around it, if it has any; one with a step first."""
-        found = [part.around for part in self.parts if part.around is not None]
-        return next((one for one in found if one[1] is not None), found[0] if found else None)
-
-
-@dataclass(slots=True)
 class _Epoch:
     first: int
     """Number of its first cycle."""
@@ -120,6 +75,8 @@ class _Epoch:
     """The beginning: the loading of the data or its first cycle's first part."""
     before: int | None
     """End of the cycle before it."""
+    fetch: Span
+    """The first fetch."""
 
 
 class Loop:
@@ -138,7 +95,7 @@ class Loop:
         self._batches = batches
         self._emit = emit
         self._number = epochs.new_loop()
-        self._current = _Cycle()
+        self._current = Cycle()
         self._outer_end = -1
         self._load: Span | None = None
         """The latest loading of data."""
@@ -153,6 +110,8 @@ class Loop:
         """Begin and end of the last training step."""
         self._passes: dict[int, int] = {}
         """The first cycle of each pass over the data."""
+        self._early: dict[int, _Epoch] = {}
+        """Epochs that may have begun, by the pass of a fetch before other data was opened."""
         self._firsts: array[int] = array("q")
         """The first cycles of the epochs so far."""
         self._open: deque[_Epoch] = deque()
@@ -188,7 +147,10 @@ class Loop:
             if name == "fetch":
                 at = bisect_left(ends, span.start)
                 if at < len(ends) and ends[at] <= _end(span):
-                    self._close(span.start)
+                    if current.has(*COMPUTE) or current.iteration in (None, span.epoch):
+                        self._close(span.start)
+                    else:
+                        self._turn_to_other_data()
                     continue
                 if current.has(*COMPUTE):
                     same = current.iteration in (None, span.epoch)
@@ -202,13 +164,29 @@ class Loop:
             if works:
                 self._current.add(span)
             elif name == "data_load":
-                self._close()
-                self._load = span
+                if current.has(*COMPUTE):
+                    self._close()
+                else:
+                    self._turn_to_other_data()
+                if not self._current.parts:
+                    self._load = span
                 self._loads.append(span)
-                if len(self._loads) >= _MOST_PARTS:
+                if len(self._loads) >= MOST_PARTS:
                     self._hand_on_loads(self._trained)
             else:
                 self._other(span)
+
+    def _turn_to_other_data(self) -> None:
+        """Takes the opening, or the end, of other data than the current fetches have come from.
+
+        Within a pass, the next step may use both. Before one, the fetches may also be looks at a
+        batch. If the pass goes on later, `_pass` finds them.
+        """
+        current = self._current
+        if current.iteration in self._passes:
+            current.early = len(current.parts)
+        else:
+            self._close(early=True)
 
     def _other(self, span: Span) -> None:
         """Takes a loading or saving."""
@@ -240,20 +218,22 @@ class Loop:
             load.source = self._source
             self._hand_on(load, cycle, None)
 
-    def _close(self, until: int | None = None) -> None:
+    def _close(self, until: int | None = None, early: bool = False) -> None:
+        """Ends the current cycle. `early`: its pass over the data may go on."""
         cycle = self._current
         if not cycle.parts:
             return
         cycle.until = until
-        self._current = _Cycle()
+        self._current = Cycle()
         if cycle.has(*LEARNS):
             self._train(cycle)
         else:
-            self._evaluate(cycle)
+            for one in cycle.split():
+                self._evaluate(one, early)
         for span in cycle.others:
             self._rest(span)
 
-    def _train(self, cycle: _Cycle) -> None:
+    def _train(self, cycle: Cycle) -> None:
         """Takes a cycle that is a training step."""
         self._end_run()
         number = self._trained
@@ -269,33 +249,58 @@ class Loop:
         self._inferred_row("step", first, cycle.end, number, number)
         self._parts(cycle, number, number)
 
-    def _pass(self, iteration: int, cycle: _Cycle) -> None:
+    def _pass(self, iteration: int, cycle: Cycle) -> None:
         """Separates epochs: each pass over the data is one. Alternating passes are one epoch."""
-        first = self._passes.get(iteration)
-        if first is not None:
-            while self._firsts and self._firsts[-1] > first:
-                self._firsts.pop()
-                self._open.pop()
+        early = self._early.pop(iteration, None)
+        first = self._passes.get(iteration, early.first if early else self._trained)
+        while len(self._open) > 1 and self._firsts[-1] > first:
+            self._firsts.pop()
+            self._open.pop()
+        if iteration in self._passes:
             return
-        self._passes[iteration] = self._trained
-        begin = cycle.parts[0]
-        if self._load is not None and self._last_start < self._load.start < begin.start:
-            begin = self._load
-        self._firsts.append(self._trained)
-        self._open.append(_Epoch(self._trained, begin, self._last_end))
+        self._passes[iteration] = first
+        if early is None:
+            epoch = self._begun(cycle.parts[0])
+        else:
+            epoch = early
+            self._hand_on_early(early, early.first)
+            if not first:
+                self._first = early.fetch
+        if self._open and self._firsts[-1] >= first:
+            self._open[-1].begin = epoch.begin
+        else:
+            self._firsts.append(first)
+            self._open.append(epoch)
         if len(self._passes) > _MOST_PASSES:
             del self._passes[next(iter(self._passes))]
             oldest = next(iter(self._passes.values()))
             while len(self._open) > 1 and self._open[1].first <= oldest:
                 self._epoch_row(self._open[1].before)
 
+    def _begun(self, part: Span) -> _Epoch:
+        """Returns an epoch that begins with this part of a cycle."""
+        begin = part
+        if self._load is not None and self._last_start < self._load.start < begin.start:
+            begin = self._load
+        return _Epoch(self._trained, begin, self._last_end, part)
+
+    def _hand_on_early(self, epoch: _Epoch, cycle: int) -> None:
+        """Passes on the fetch of an epoch's begin, with the number of a cycle."""
+        fetch = epoch.fetch
+        fetch.source = self._source
+        self._note(Cycle([fetch]), cycle, None)
+        self._hand_on(fetch, cycle, None)
+
     def _epoch_row(self, end: int | None) -> None:
         """Passes on the row of the first epoch that has none yet."""
         epoch = self._open.popleft()
         self._inferred_row("epoch", epoch.begin, end, epoch.first, None)
 
-    def _evaluate(self, cycle: _Cycle) -> None:
-        """Takes a cycle without learning: it belongs to the epoch of the last step."""
+    def _evaluate(self, cycle: Cycle, early: bool) -> None:
+        """Takes a cycle without learning: it belongs to the epoch of the last step.
+
+        If it is `early`, its first fetch may be that of the next epoch.
+        """
         number = self._trained - 1
         self._hand_on_loads(number)
         first = cycle.parts[0]
@@ -311,9 +316,18 @@ class Loop:
             self._parts(cycle, number, step)
         else:
             for part in cycle.parts:
-                if part.name == "fetch":
+                if early and part.epoch is not None and part.epoch not in self._early:
+                    self._early[part.epoch] = self._begun(part)
+                elif part.name == "fetch":
                     part.source = self._source
                     self._hand_on(part, number, None)
+            while len(self._early) > _MOST_PASSES:
+                self._give_up_early()
+
+    def _give_up_early(self) -> None:
+        """Passes on the oldest early fetch: its pass did not go on."""
+        epoch = self._early.pop(next(iter(self._early)))
+        self._hand_on_early(epoch, epoch.first - 1)
 
     def _end_run(self) -> None:
         """Passes on the row of the evaluation that has ended."""
@@ -322,7 +336,7 @@ class Loop:
             name = "eval" if self._process_trains else "inference"
             self._inferred_row(name, *run, self._trained - 1, None)
 
-    def _note(self, cycle: _Cycle, number: int, step: int | None) -> None:
+    def _note(self, cycle: Cycle, number: int, step: int | None) -> None:
         """Notes the batches that a cycle has used."""
         if self._batches is None:
             return
@@ -332,7 +346,7 @@ class Loop:
             if part.name == "fetch" and part.epoch is not None and part.step is not None:
                 self._batches.note(part.pid, part.epoch, part.step, *uses)
 
-    def _parts(self, cycle: _Cycle, number: int, step: int) -> None:
+    def _parts(self, cycle: Cycle, number: int, step: int) -> None:
         """Passes on the parts of a step. Successive forwards are one."""
         for name, group in groupby(cycle.parts, lambda part: part.name):
             parts = list(group)
@@ -378,6 +392,8 @@ class Loop:
         self._close()
         self._hand_on_loads(self._trained)
         self._end_run()
+        while self._early:
+            self._give_up_early()
         while self._open:
             self._epoch_row(self._open[1].before if len(self._open) > 1 else self._last_end)
         if self._first is not None:

@@ -1,0 +1,68 @@
+"""The cycle that a thread's facts are cut into: one turn of a training's loop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tracer.store.numbers import Numbers
+from tracer.store.spans import Span
+
+MOST_PARTS = 10_000
+"""Most parts of one cycle. A loop without a natural cut is cut there."""
+
+
+@dataclass(slots=True)
+class Cycle:
+    """The facts of one turn."""
+
+    parts: list[Span] = field(default_factory=list)
+    """Outermost fetches, forwards, backwards and optimizers."""
+    inside: list[Span] = field(default_factory=list)
+    """Facts within the parts, as in the closure of an optimizer."""
+    others: list[Span] = field(default_factory=list)
+    """Loading and saving."""
+    until: int | None = None
+    """Start of the next cycle of the same loop, or the time at which the loop's end is found."""
+    names: set[str] = field(default_factory=set)
+    """Names of its parts."""
+    early: int = 0
+    """Number of its first parts that are fetches before other data was opened or ended."""
+
+    def add(self, part: Span) -> None:
+        self.parts.append(part)
+        self.names.add(part.name)
+
+    def has(self, *names: str) -> bool:
+        return not self.names.isdisjoint(names)
+
+    def split(self) -> list[Cycle]:
+        """Returns the cycle as two if it only began with fetches for the next one."""
+        if not 0 < self.early < len(self.parts):
+            return [self]
+        first, second = Cycle(), Cycle(inside=self.inside, others=self.others, until=self.until)
+        for n, part in enumerate(self.parts):
+            (first if n < self.early else second).add(part)
+        return [first, second]
+
+    @property
+    def full(self) -> bool:
+        return len(self.parts) + len(self.inside) + len(self.others) >= MOST_PARTS
+
+    @property
+    def start(self) -> int:
+        return self.parts[0].start
+
+    @property
+    def end(self) -> int | None:
+        return self.until if self.until is not None else self.parts[-1].end
+
+    @property
+    def iteration(self) -> int | None:
+        """The pass over the data that the cycle belongs to."""
+        return next((p.epoch for p in self.parts if p.name == "fetch"), None)
+
+    @property
+    def around(self) -> Numbers | None:
+        """Epoch and step of the script's phase around it, if it has any; one with a step first."""
+        found = [part.around for part in self.parts if part.around is not None]
+        return next((one for one in found if one[1] is not None), found[0] if found else None)

@@ -301,10 +301,32 @@ def test_a_step_that_was_killed_has_no_end(phases_of):
     assert times(found, "train") == [(100, None)]
 
 
-@pytest.mark.parametrize("marked", ["step", "epoch", "train"])
-def test_a_phase_that_the_script_marks_is_not_recorded_twice(phases_of, marked):
+@pytest.mark.parametrize("marked", ["train", "epoch", "step"])
+def test_a_phase_that_the_script_marks_replaces_it_and_those_around_it(phases_of, marked):
     found = phases_of(facts("FCBO X"), [Span(1, 7, 7, marked, end=2)])
-    assert count(found) == {F: 1, C: 1, B: 1, O: 1, marked: 1}
+    names = ["train", "epoch", "step"]
+    inner = dict.fromkeys(names[names.index(marked) :], 1)
+    assert count(found) == {**inner, F: 1, C: 1, B: 1, O: 1}
+
+
+def test_steps_are_inferred_within_the_epochs_that_the_script_marks(tmp_path):
+    script = [Span(99, 7, 7, "epoch", 5, end=210), Span(211, 7, 7, "epoch", 6, end=300)]
+    worker = [Span(50, 9, 9, "worker", 1 << 20, 7, 51), Span(52, 9, 9, F, 1 << 20, 1, 53)]
+    write_process(tmp_path, script, facts("FCBO FCBO X L FCBO X"))
+    write_process(tmp_path, [], worker)
+    found = [SimpleNamespace(**row) for row in read_phases(tmp_path)]
+    for name in ("step", B):
+        assert rows(found, name) == [(5, 0), (5, 1), (6, 2)]
+    assert rows(found, F) == [(5, 1), (5, 0), (5, 1), (6, 2)]
+    assert rows(found, "epoch") == [(5, None), (6, None)]
+    assert rows(found, "train") == []
+
+
+def test_a_phase_of_the_script_s_own_gives_the_numbers_that_it_has(tmp_path):
+    script = [Span(99, 7, 7, "epoch of mine", 5, end=146), Span(147, 7, 7, "mine", None, 9, 200)]
+    write_process(tmp_path, script, facts("FCBO FCBO X"))
+    found = [SimpleNamespace(**row) for row in read_phases(tmp_path)]
+    assert rows(found, "step") == [(5, 0), (0, 9)]
 
 
 def test_another_process_s_marks_do_not_hide_ours(phases_of):

@@ -149,6 +149,32 @@ def test_a_loop_without_a_loader_is_cut_after_its_optimizer(phases_of):
     assert rows(found, "step") == [(None, 0), (None, 1), (None, 2)]
 
 
+def test_a_loop_without_a_loader_and_forwards_is_cut_before_its_backward(phases_of):
+    found = phases_of(facts("BO BBO BOO"))
+    assert count(found) == {"train": 1, "step": 3, B: 4, O: 4}
+
+
+def with_closures(text):
+    """Facts whose optimizers run a forward and a backward each."""
+    found = []
+    for span in facts(text):
+        found.append(span)
+        if span.name == O:
+            found.append(Span(span.start + 2, 7, 7, C, step=1, end=span.start + 4))
+            found.append(Span(span.start + 5, 7, 7, B, end=span.start + 8))
+    return found
+
+
+def test_optimizers_that_compute_all_by_closures_make_a_step_each(phases_of):
+    found = phases_of(with_closures("OOO"))
+    assert count(found) == {"train": 1, "step": 3, C: 3, B: 3, O: 3}
+    assert rows(found, B) == [(None, 0), (None, 1), (None, 2)]
+
+
+def test_an_optimizer_with_a_closure_after_a_backward_makes_no_step_of_its_own(phases_of):
+    assert count(phases_of(with_closures("CBOO CBOO")))["step"] == 2
+
+
 def test_a_pass_without_learning_in_a_training_process_is_an_evaluation(phases_of):
     found = phases_of(facts("L FCBO FCBO X L FN FN FN X L FCBO X L FN X"))
     assert count(found) == {"train": 1, "epoch": 2, "step": 3, F: 7, C: 3, B: 3, O: 3, "eval": 2}

@@ -1,10 +1,11 @@
 """Steps, epochs and evaluation, inferred from the facts that PyTorch marked.
 
 A thread that trains repeats a cycle: fetch, forward, backward, optimizer. A cycle begins with a
-fetch after a computation or, without a DataLoader, with the forward after an optimizer. It lasts
-until the next fetch of the same pass over the data, so the cycles cover the loop without gaps. A
-cycle with a backward or an optimizer is a training step. The other cycles are an evaluation if the
-process also trains, else inference.
+fetch after a computation or, without a DataLoader, with the forward after an optimizer. If there
+are no forwards either, it begins with the backward after an optimizer, or with the optimizer. It
+lasts until the next fetch of the same pass over the data, so the cycles cover the loop without
+gaps. A cycle with a backward or an optimizer is a training step. The other cycles are an evaluation
+if the process also trains, else inference.
 
 Inferred are: `train`, `epoch`, `step`, `eval` and `inference`; that successive forward calls are
 one forward; and that successive saves, with nothing in between and less than a second apart, are
@@ -161,6 +162,10 @@ class Loop:
                 ended = not current.has("fetch") and current.has("optimizer")
                 if ended or (alone and not span.step and current.has("forward")):
                     self._close()  # each call is an inference of its own
+            elif works and current.has("optimizer") and not current.has("fetch", "forward"):
+                # Neither a DataLoader nor a model, or all in the closures of optimizers.
+                if name == "backward" or (current.inside and not current.has("backward")):
+                    self._close()
             if works:
                 self._current.add(span)
             elif name == "data_load":

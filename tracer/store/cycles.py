@@ -35,6 +35,15 @@ class Cycle:
     def has(self, *names: str) -> bool:
         return not self.names.isdisjoint(names)
 
+    def ends_before(self, name: str) -> bool:
+        """Returns whether the cycle is over when the learning of this name begins.
+
+        It is, after an optimizer, if neither a DataLoader nor a model outside of closures is used.
+        """
+        if not self.has("optimizer") or self.has("fetch", "forward"):
+            return False
+        return name == "backward" or (bool(self.inside) and not self.has("backward"))
+
     def split(self) -> list[Cycle]:
         """Returns the cycle as two if it only began with fetches for the next one."""
         if not 0 < self.early < len(self.parts):

@@ -162,10 +162,8 @@ class Loop:
                 ended = not current.has("fetch") and current.has("optimizer")
                 if ended or (alone and not span.step and current.has("forward")):
                     self._close()  # each call is an inference of its own
-            elif works and current.has("optimizer") and not current.has("fetch", "forward"):
-                # Neither a DataLoader nor a model, or all in the closures of optimizers.
-                if name == "backward" or (current.inside and not current.has("backward")):
-                    self._close()
+            elif works and current.ends_before(name):
+                self._close()
             if works:
                 self._current.add(span)
             elif name == "data_load":

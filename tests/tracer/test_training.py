@@ -186,6 +186,29 @@ def test_an_evaluation_without_no_grad_is_one_all_the_same(phases_of):
     assert count(phases_of(facts("L FCBO X L FC FC X")))["eval"] == 1
 
 
+@pytest.mark.parametrize("last", ["FC", "FCC"])
+def test_a_training_that_is_killed_in_a_forward_trains_until_then(phases_of, last):
+    spans = facts(f"FCBO FCBO {last}")
+    spans[-1].end = None
+    found = phases_of(spans)
+    assert rows(found, "step") == [(0, 0), (0, 1), (0, 2)]
+    assert [times(found, name)[-1][1] for name in ("train", "epoch", "step", C)] == [None] * 4
+    assert "eval" not in count(found)
+
+
+def test_a_batch_that_is_skipped_after_its_forward_is_a_step(phases_of):
+    found = phases_of(facts("L FCBO FC FCBO X l fN fN x"))
+    assert rows(found, "step") == rows(found, C) == [(0, 0), (0, 1), (0, 2)]
+    assert times(found, "step")[1] == (160, 184)
+    assert len(times(found, "eval")) == 1
+
+
+def test_an_evaluation_with_gradients_before_a_later_step_is_no_step(phases_of):
+    found = phases_of(facts("L FCBO F lfC fC x CBO FCBO X"))
+    assert rows(found, "step") == [(0, 0), (0, 1), (0, 2)]
+    assert len(times(found, "eval")) == 1
+
+
 def test_an_evaluation_by_hand_after_training_by_hand(phases_of):
     found = phases_of(facts("CBO CBO N N N CBO"))
     assert count(found) == {"train": 1, "step": 3, C: 3, B: 3, O: 3, "eval": 1}

@@ -4,8 +4,9 @@ A thread that trains repeats a cycle: fetch, forward, backward, optimizer. A cyc
 fetch after a computation or, without a DataLoader, with the forward after an optimizer. If there
 are no forwards either, it begins with the backward after an optimizer, or with the optimizer. It
 lasts until the next fetch of the same pass over the data, so the cycles cover the loop without
-gaps. A cycle with a backward or an optimizer is a training step. The other cycles are an evaluation
-if the process also trains, else inference.
+gaps. A cycle with a backward or an optimizer is a training step. So is one with a forward with
+gradients in a pass that has training steps: its batch was skipped, or the job was killed in it. The
+other cycles are an evaluation if the process also trains, else inference.
 
 Inferred are: `train`, `epoch`, `step`, `eval` and `inference`; that successive forward calls are
 one forward; and that successive saves, with nothing in between and less than a second apart, are
@@ -228,13 +229,21 @@ class Loop:
             return
         cycle.until = until
         self._current = Cycle()
-        if cycle.has(*LEARNS):
-            self._train(cycle)
-        else:
-            for one in cycle.split():
+        for one in [cycle] if cycle.has(*LEARNS) else cycle.split():
+            if one.has(*LEARNS) or self._skips(one):
+                self._train(one)
+            else:
                 self._evaluate(one, early)
         for span in cycle.others:
             self._rest(span)
+
+    def _skips(self, cycle: Cycle) -> bool:
+        """Returns whether a cycle without learning is a training step that ended early.
+
+        It is one if it computes with gradients on a batch of a pass that trains.
+        """
+        computes = any(part.name == "forward" and part.step for part in cycle.parts)
+        return computes and cycle.iteration in self._passes
 
     def _train(self, cycle: Cycle) -> None:
         """Takes a cycle that is a training step."""

@@ -209,9 +209,21 @@ def test_an_evaluation_with_gradients_before_a_later_step_is_no_step(phases_of):
     assert len(times(found, "eval")) == 1
 
 
+def test_a_model_without_gradients_before_the_one_that_learns_has_a_row_of_its_own(phases_of):
+    """Without a DataLoader, it may be an evaluation long before."""
+    made = facts("CBO N CBO")
+    for span in made[4:]:
+        span.start += 50
+        span.end += 50
+    found = phases_of(made)
+    assert count(found)["step"] == 2
+    assert times(found, C) == [(100, 110), (136, 146), (198, 208)]
+
+
 def test_an_evaluation_by_hand_after_training_by_hand(phases_of):
     found = phases_of(facts("CBO CBO N N N CBO"))
     assert count(found) == {"train": 1, "step": 3, C: 3, B: 3, O: 3, "eval": 1}
+    assert times(found, "eval") == [(172, 206)]
 
 
 def test_a_process_that_never_learns_infers(phases_of):

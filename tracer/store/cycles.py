@@ -35,6 +35,20 @@ class Cycle:
     def has(self, *names: str) -> bool:
         return not self.names.isdisjoint(names)
 
+    def ends_before_forward(self, learns: bool, evaluates: bool) -> bool:
+        """Returns whether the cycle is over when a forward begins: only without a DataLoader.
+
+        `learns`: the forward has gradients. `evaluates`: the cycle before was an evaluation.
+        """
+        if self.has("fetch"):
+            return False
+        if self.has("optimizer"):
+            return True
+        if self.has("backward") or not self.has("forward"):
+            return False
+        # Each call without gradients is an inference of its own, but may also be a teacher's.
+        return not learns or (evaluates and not self.parts[-1].step)
+
     def ends_before(self, name: str) -> bool:
         """Returns whether the cycle is over when the learning of this name begins.
 

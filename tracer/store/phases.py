@@ -28,7 +28,8 @@ from tracer.store.numbers import Batches, Epochs
 from tracer.store.outside import UPROBE, Calls
 from tracer.store.spans import Span, Spans
 from tracer.store.tables import TableWriter
-from tracer.store.training import AUTOMATIC, NAMES, Loop, Worker
+from tracer.store.training import AUTOMATIC, NAMES, Loop
+from tracer.store.workers import Worker
 
 _NESTED = ("train", "epoch", "step")
 """If a script marks one of these phases, that one and those around it are not inferred."""

@@ -46,29 +46,6 @@ _MOST_PASSES = 1000
 Emit = Callable[[Span], None]
 
 
-class Worker:
-    """The fetches of a DataLoader's worker, with the numbers of the steps that use them."""
-
-    def __init__(self, serves: int, batches: Batches, emit: Emit) -> None:
-        """`serves` is the process that the worker works for."""
-        self._serves = serves
-        self._batches = batches
-        self._emit = emit
-
-    def add(self, spans: list[Span]) -> None:
-        """Takes facts of the worker, in order of their start."""
-        for span in spans:
-            if span.name == "fetch":
-                batch = -1 if span.step is None else span.step
-                use = self._batches.find(self._serves, span.epoch or 0, batch)
-                span.epoch = span.step = None
-                if use is not None:
-                    span.loop, span.cycle, step, span.around = use
-                    span.step = step if step >= 0 else None
-                span.source = AUTOMATIC
-                self._emit(span)
-
-
 @dataclass(slots=True)
 class _Epoch:
     first: int
@@ -158,11 +135,8 @@ class Loop:
                     same = current.iteration in (None, span.epoch)
                     self._close(span.start if same else None)
             elif name == "forward":
-                # Without a DataLoader, a forward after an optimizer begins a cycle.
-                alone = not current.has("fetch") and not current.has("backward")
-                ended = not current.has("fetch") and current.has("optimizer")
-                if ended or (alone and not span.step and current.has("forward")):
-                    self._close()  # each call is an inference of its own
+                if current.ends_before_forward(bool(span.step), self._run is not None):
+                    self._close()
             elif works and current.ends_before(name):
                 self._close()
             if works:
@@ -359,8 +333,15 @@ class Loop:
                 self._batches.note(part.pid, part.epoch, part.step, *uses)
 
     def _parts(self, cycle: Cycle, number: int, step: int) -> None:
-        """Passes on the parts of a step. Successive forwards are one."""
-        for name, group in groupby(cycle.parts, lambda part: part.name):
+        """Passes on the parts of a step. Successive forwards are one.
+
+        Without a DataLoader, those without gradients are apart: they may be an evaluation that
+        was long over when the step began.
+        """
+        alone = not cycle.has("fetch")
+        for (name, _), group in groupby(
+            cycle.parts, lambda part: (part.name, alone and part.name == "forward" and part.step)
+        ):
             parts = list(group)
             if name == "forward":
                 took = [part.gpu_ns for part in parts if part.gpu_ns is not None]

@@ -296,6 +296,23 @@ def test_an_evaluation_before_a_later_step_ends_no_step_before_it(phases_of):
     assert times(found, "eval") == [(184, 208)]
 
 
+@pytest.mark.parametrize("other", ["lfNx", "fN"], ids=["opened", "fetched from"])
+def test_a_step_lasts_until_its_thread_turns_to_other_data(phases_of, other):
+    found = phases_of(facts(f"L FCBO S {other} FCBO X {other}"))
+    (saved, turn), after = times(found, "checkpoint")[0], times(found, "step")[1][0]
+    assert (saved, turn) == (160, 170)
+    assert times(found, "step") == [(112, 172), (after, after + 48)]
+    assert rows(found, "step") == [(0, 0), (0, 1)]
+    assert rows(found, "checkpoint") == [(0, 0)]
+
+
+@pytest.mark.parametrize("rest", ["L FCBO X", "l fN x", ""])
+def test_a_step_whose_pass_does_not_go_on_ends_with_its_last_part(phases_of, rest):
+    found = phases_of(facts(f"L FCBO S {rest}"))
+    assert times(found, "step")[0] == (112, 158)
+    assert rows(found, "checkpoint") == [(0, None)]
+
+
 def test_the_closure_of_an_optimizer_belongs_to_its_step(phases_of):
     """LBFGS computes forward and backward within the optimizer's step."""
     outer = facts("FO X")

@@ -1,4 +1,4 @@
-"""The cycle that a thread's facts are cut into: one turn of a training's loop."""
+"""The cycles that a thread's facts are cut into: the turns of a training's loop."""
 
 from __future__ import annotations
 
@@ -9,6 +9,12 @@ from tracer.store.spans import Span
 
 MOST_PARTS = 10_000
 """Most parts of one cycle. A loop without a natural cut is cut there."""
+_FOREVER = 1 << 62
+
+
+def latest(span: Span) -> int:
+    """Returns the end of a span; a time beyond all others if it has none."""
+    return _FOREVER if span.end is None else span.end
 
 
 @dataclass(slots=True)
@@ -89,3 +95,37 @@ class Cycle:
         """Epoch and step of the script's phase around it, if it has any; one with a step first."""
         found = [part.around for part in self.parts if part.around is not None]
         return next((one for one in found if one[1] is not None), found[0] if found else None)
+
+
+@dataclass(slots=True)
+class Epoch:
+    """A pass over the data that has begun."""
+
+    first: int
+    """Number of its first cycle."""
+    begin: Span
+    """The beginning: the loading of the data or its first cycle's first part."""
+    before: int | None
+    """End of the cycle before it."""
+    fetch: Span
+    """The first fetch."""
+
+
+@dataclass(slots=True)
+class Pause:
+    """A training step after which its thread turned to other data. The pass may go on."""
+
+    first: Span
+    """Its first part."""
+    iteration: int | None
+    """Its pass over the data."""
+    end: int | None
+    """End of its last part."""
+    until: int | None
+    """The time at which the thread turned to other data: the step's end if the pass goes on."""
+    others: list[Span]
+    """Loading and saving since its begin."""
+
+    def goes_on(self, iteration: int | None) -> bool:
+        """Returns whether the next step continues the pass; its batch may be an earlier one."""
+        return self.iteration is not None and iteration in (None, self.iteration)

@@ -3,10 +3,11 @@
 A thread that trains repeats a cycle: fetch, forward, backward, optimizer. A cycle begins with a
 fetch after a computation or, without a DataLoader, with the forward after an optimizer. If there
 are no forwards either, it begins with the backward after an optimizer, or with the optimizer. It
-lasts until the next fetch of the same pass over the data, so the cycles cover the loop without
-gaps. A cycle with a backward or an optimizer is a training step. So is one with a forward with
-gradients in a pass that has training steps: its batch was skipped, or the job was killed in it. The
-other cycles are an evaluation if the process also trains, else inference.
+lasts until the next fetch of the same pass over the data, or until its thread turns to other data,
+such as an evaluation's, if the pass goes on later. So the cycles cover the loop without gaps. A
+cycle with a backward or an optimizer is a training step. So is one with a forward with gradients in
+a pass that has training steps: its batch was skipped, or the job was killed in it. The other cycles
+are an evaluation if the process also trains, else inference.
 
 Inferred are: `train`, `epoch`, `step`, `eval` and `inference`; that successive forward calls are
 one forward; and that successive saves, with nothing in between and less than a second apart, are
@@ -22,10 +23,9 @@ from array import array
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import groupby
 
-from tracer.store.cycles import MOST_PARTS, Cycle
+from tracer.store.cycles import MOST_PARTS, Cycle, Epoch, Pause, latest
 from tracer.store.numbers import Batches, Epochs
 from tracer.store.spans import COMPUTE, LEARNS, Span
 
@@ -37,25 +37,12 @@ NAMES = (
 )
 """All phases that this module can yield."""
 
-_FOREVER = 1 << 62
 _SAVED_TOGETHER_NS = 10**9
 """The longest pause between two files of one checkpoint."""
 _MOST_PASSES = 1000
 """Most passes over the data that may alternate."""
 
 Emit = Callable[[Span], None]
-
-
-@dataclass(slots=True)
-class _Epoch:
-    first: int
-    """Number of its first cycle."""
-    begin: Span
-    """The beginning: the loading of the data or its first cycle's first part."""
-    before: int | None
-    """End of the cycle before it."""
-    fetch: Span
-    """The first fetch."""
 
 
 class Loop:
@@ -89,14 +76,16 @@ class Loop:
         """Begin and end of the last training step."""
         self._passes: dict[int, int] = {}
         """The first cycle of each pass over the data."""
-        self._early: dict[int, _Epoch] = {}
+        self._early: dict[int, Epoch] = {}
         """Epochs that may have begun, by the pass of a fetch before other data was opened."""
         self._firsts: array[int] = array("q")
         """The first cycles of the epochs so far."""
-        self._open: deque[_Epoch] = deque()
+        self._open: deque[Epoch] = deque()
         """Epochs that may still turn out to be the same epoch."""
         self._run: tuple[Span, int | None] | None = None
         """The current evaluation: first part and end of the cycles since the last step."""
+        self._pause: Pause | None = None
+        """The latest step, if its end is unknown."""
         self._inferred = 0
         self._saved: Span | None = None
         """The checkpoint that the next file may belong to."""
@@ -121,19 +110,19 @@ class Loop:
                 if span.start < self._outer_end:
                     self._current.inside.append(span)
                     continue
-                self._outer_end = _end(span)
+                self._outer_end = latest(span)
             current = self._current
             if name == "fetch":
                 at = bisect_left(ends, span.start)
-                if at < len(ends) and ends[at] <= _end(span):
+                if at < len(ends) and ends[at] <= latest(span):
                     if current.has(*COMPUTE) or current.iteration in (None, span.epoch):
                         self._close(span.start)
                     else:
-                        self._turn_to_other_data()
+                        self._turn_to_other_data(span.start)
                     continue
                 if current.has(*COMPUTE):
-                    same = current.iteration in (None, span.epoch)
-                    self._close(span.start if same else None)
+                    turns = current.iteration not in (None, span.epoch)
+                    self._close(span.start, turns)
             elif name == "forward":
                 if current.ends_before_forward(bool(span.step), self._run is not None):
                     self._close()
@@ -142,10 +131,7 @@ class Loop:
             if works:
                 self._current.add(span)
             elif name == "data_load":
-                if current.has(*COMPUTE):
-                    self._close()
-                else:
-                    self._turn_to_other_data()
+                self._turn_to_other_data(span.start)
                 if not self._current.parts:
                     self._load = span
                 self._loads.append(span)
@@ -154,17 +140,17 @@ class Loop:
             else:
                 self._other(span)
 
-    def _turn_to_other_data(self) -> None:
-        """Takes the opening, or the end, of other data than the current fetches have come from.
+    def _turn_to_other_data(self, at: int) -> None:
+        """Takes the opening, or the end, of other data than the current cycle uses.
 
         Within a pass, the next step may use both. Before one, the fetches may also be looks at a
         batch. If the pass goes on later, `_pass` finds them.
         """
         current = self._current
-        if current.iteration in self._passes:
+        if current.iteration in self._passes and not current.has(*COMPUTE):
             current.early = len(current.parts)
         else:
-            self._close(early=True)
+            self._close(at, turns=True)
 
     def _other(self, span: Span) -> None:
         """Takes a loading or saving."""
@@ -174,7 +160,7 @@ class Loop:
         elif self._saved is not None:
             self._held = span
         else:
-            self._rest(span)
+            self._rest([span])
 
     def _saved_together(self, span: Span) -> bool:
         """Joins a saved file with the checkpoint before it. Returns False if it is separate."""
@@ -188,7 +174,7 @@ class Loop:
     def _hand_on_held(self) -> None:
         held, self._held, self._saved = self._held, None, None
         if held is not None:
-            self._rest(held)
+            self._rest([held])
 
     def _hand_on_loads(self, cycle: int) -> None:
         loads, self._loads = self._loads, []
@@ -196,20 +182,22 @@ class Loop:
             load.source = self._source
             self._hand_on(load, cycle, None)
 
-    def _close(self, until: int | None = None, early: bool = False) -> None:
-        """Ends the current cycle. `early`: its pass over the data may go on."""
+    def _close(self, until: int | None = None, turns: bool = False) -> None:
+        """Ends the current cycle.
+
+        It lasts until then if its pass over the data goes on. `turns`: that is not known yet.
+        """
         cycle = self._current
         if not cycle.parts:
             return
-        cycle.until = until
+        cycle.until = None if turns else until
         self._current = Cycle()
         for one in [cycle] if cycle.has(*LEARNS) else cycle.split():
             if one.has(*LEARNS) or self._skips(one):
-                self._train(one)
+                self._train(one, until if turns else None)
             else:
-                self._evaluate(one, early)
-        for span in cycle.others:
-            self._rest(span)
+                self._evaluate(one, turns)
+                self._rest(one.others)
 
     def _skips(self, cycle: Cycle) -> bool:
         """Returns whether a cycle without learning is a training step that ended early.
@@ -219,21 +207,36 @@ class Loop:
         computes = any(part.name == "forward" and part.step for part in cycle.parts)
         return computes and cycle.iteration in self._passes
 
-    def _train(self, cycle: Cycle) -> None:
-        """Takes a cycle that is a training step."""
+    def _train(self, cycle: Cycle, turns: int | None) -> None:
+        """Takes a cycle that is a training step. After it, the thread `turns` to other data."""
         self._end_run()
+        iteration = cycle.iteration
+        if self._pause is not None:
+            self._end_pause(self._pause.goes_on(iteration))
         number = self._trained
         self._hand_on_loads(number)
         first = cycle.parts[0]
-        iteration = cycle.iteration
         if iteration is not None:
             self._pass(iteration, cycle)
         self._first = self._first or first
         self._trained += 1
         self._last_start, self._last_end = cycle.start, cycle.end
         self._note(cycle, number, number)
-        self._inferred_row("step", first, cycle.end, number, number)
+        self._pause = Pause(first, iteration, cycle.end, turns, cycle.others)
+        if turns is None:
+            self._end_pause(False)
         self._parts(cycle, number, number)
+
+    def _end_pause(self, goes_on: bool) -> None:
+        """Passes on the row of the latest step, if it is held. `goes_on`: its pass does."""
+        pause, self._pause = self._pause, None
+        if pause is None:
+            return
+        if goes_on:
+            self._last_end = pause.end = pause.until
+        number = self._trained - 1
+        self._inferred_row("step", pause.first, pause.end, number, number)
+        self._rest(pause.others)
 
     def _pass(self, iteration: int, cycle: Cycle) -> None:
         """Separates epochs: each pass over the data is one. Alternating passes are one epoch."""
@@ -263,14 +266,14 @@ class Loop:
             while len(self._open) > 1 and self._open[1].first <= oldest:
                 self._epoch_row(self._open[1].before)
 
-    def _begun(self, part: Span) -> _Epoch:
+    def _begun(self, part: Span) -> Epoch:
         """Returns an epoch that begins with this part of a cycle."""
         begin = part
         if self._load is not None and self._last_start < self._load.start < begin.start:
             begin = self._load
-        return _Epoch(self._trained, begin, self._last_end, part)
+        return Epoch(self._trained, begin, self._last_end, part)
 
-    def _hand_on_early(self, epoch: _Epoch, cycle: int) -> None:
+    def _hand_on_early(self, epoch: Epoch, cycle: int) -> None:
         """Passes on the fetch of an epoch's begin, with the number of a cycle."""
         fetch = epoch.fetch
         fetch.source = self._source
@@ -282,11 +285,12 @@ class Loop:
         epoch = self._open.popleft()
         self._inferred_row("epoch", epoch.begin, end, epoch.first, None)
 
-    def _evaluate(self, cycle: Cycle, early: bool) -> None:
+    def _evaluate(self, cycle: Cycle, turns: bool) -> None:
         """Takes a cycle without learning: it belongs to the epoch of the last step.
 
-        If it is `early`, its first fetch may be that of the next epoch.
+        If it only fetches and the thread `turns` to other data, the next epoch may have begun.
         """
+        early = turns and not cycle.has(*COMPUTE)
         number = self._trained - 1
         self._hand_on_loads(number)
         first = cycle.parts[0]
@@ -302,13 +306,17 @@ class Loop:
             self._parts(cycle, number, step)
         else:
             for part in cycle.parts:
-                if early and part.epoch is not None and part.epoch not in self._early:
+                if early and part.epoch is not None and self._is_new(part.epoch):
                     self._early[part.epoch] = self._begun(part)
                 elif part.name == "fetch":
                     part.source = self._source
                     self._hand_on(part, number, None)
             while len(self._early) > _MOST_PASSES:
                 self._give_up_early()
+
+    def _is_new(self, iteration: int) -> bool:
+        """Returns whether no step has used a pass, and no earlier fetch of it is held."""
+        return iteration not in self._passes and iteration not in self._early
 
     def _give_up_early(self) -> None:
         """Passes on the oldest early fetch: its pass did not go on."""
@@ -359,13 +367,14 @@ class Loop:
             part.source = self._source
         self._hand_on(part, number, step)
 
-    def _rest(self, span: Span) -> None:
-        """Passes on a loading or saving, with the step around it or else the last epoch."""
-        within = self._last_end is None or span.start < self._last_end
-        step = self._trained - 1 if self._trained and within else None
-        if span.source != INFERRED:
-            span.source = self._source
-        self._hand_on(span, self._trained - 1, step)
+    def _rest(self, spans: list[Span]) -> None:
+        """Passes on loadings and savings, with the step around them or else the last epoch."""
+        for span in spans:
+            within = self._last_end is None or span.start < self._last_end
+            step = self._trained - 1 if self._trained and within else None
+            if span.source != INFERRED:
+                span.source = self._source
+            self._hand_on(span, self._trained - 1, step)
 
     def _inferred_row(
         self, name: str, begin: Span, end: int | None, cycle: int, step: int | None
@@ -385,6 +394,7 @@ class Loop:
         self._close()
         self._hand_on_loads(self._trained)
         self._end_run()
+        self._end_pause(False)
         while self._early:
             self._give_up_early()
         while self._open:
@@ -392,7 +402,3 @@ class Loop:
         if self._first is not None:
             self._inferred_row("train", self._first, self._last_end, -1, None)
         self._epochs.end(self._number, self._firsts, self._trained)
-
-
-def _end(span: Span) -> int:
-    return _FOREVER if span.end is None else span.end

@@ -116,9 +116,9 @@ class Pause:
     """A training step after which its thread turned to other data. The pass may go on."""
 
     first: Span
-    """Its first part."""
+    """The step's first part."""
     iteration: int | None
-    """Its pass over the data."""
+    """The step's pass over the data."""
     end: int | None
     """End of its last part."""
     until: int | None

@@ -31,7 +31,7 @@ def records(names, kinds, **columns):
 
 A_THREAD_EACH = records([b"step"], [BEGIN], tid=np.arange(1, MANY + 1))
 A_PROCESS_EACH = records([b"backward"], [BEGIN | AUTOMATIC], pid=np.arange(1, MANY + 1))
-NEVER_ENDED = records([b"train", b"forward"], [BEGIN, BEGIN | AUTOMATIC], epoch=3)
+NEVER_ENDED = records([b"step", b"forward"], [BEGIN, BEGIN | AUTOMATIC], epoch=3)
 AN_EPOCH_EACH = records(
     [b"data_load", b"data_load", b"fetch", b"fetch", b"backward", b"backward"],
     [BEGIN | AUTOMATIC, END | AUTOMATIC] * 3,

@@ -97,6 +97,17 @@ def test_a_thread_of_pytorch_s_that_learns_within_a_backward_is_no_second_traini
     assert numbers(rows, "step") == [(0, 0, 0), (50, 0, 1)]
 
 
+def test_a_file_that_a_thread_saves_during_a_backward_is_a_checkpoint(tmp_path):
+    begin, end = fact(54, 70, B)
+    saved = fact(56, 60, b"checkpoint", tid=6)
+    fetch = fact(50, 52, F, epoch=1 << 20, step=1)
+    second = [*fetch, *fact(53, 53, C), begin, *saved, *fact(62, 64, C, tid=6), end]
+    marks_file(tmp_path, *a_step(0), *second, *fact(71, 72, O))
+    rows = read_phases(tmp_path)
+    assert counted(rows) == {**TWO_STEPS, (6, "checkpoint"): 1}
+    assert numbers(rows, "checkpoint") == [(56, None, None)]
+
+
 def test_an_optimizer_s_step_on_another_thread_is_no_second_training(tmp_path):
     """It steps while nobody computes; it is a phase without numbers."""
     marks_file(

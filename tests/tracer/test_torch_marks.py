@@ -2,11 +2,12 @@
 
 import os
 import subprocess
+import sys
 
 import pytest
 
 from tests.support.phases import read_phases
-from tests.support.scripts import Job, ended
+from tests.support.scripts import MODEL, Job, ended
 from tracer.phases import MARKS_ENV
 from tracer.phases.automatic import STARTUP
 
@@ -23,7 +24,9 @@ def ran(tmp_path_factory):
     """Phases and ends of SCRIPTS."""
     folder, marks = (tmp_path_factory.mktemp(name) for name in ("job", "marks"))
     environment = {**os.environ, "PYTHONPATH": str(STARTUP), MARKS_ENV: str(marks)}
-    command = Job(folder).command(folder, SCRIPTS, {})
+    (program := folder / "started.py").write_text(STARTED)
+    apart = {name: [sys.executable, str(program), name] for name in STARTS}
+    command = Job(folder).command(folder, SCRIPTS, apart)
     subprocess.run(command, env=environment, check=True)
     assert not list(marks.glob("*.note"))
     return read_phases(marks), ended(folder)
@@ -47,6 +50,26 @@ def marked(ran):
 
 def of(rows, name):
     return [row for row in rows if row["name"] == name]
+
+
+STARTS = ("spawn", "forkserver")
+STARTED = f"""{MODEL}
+class Data(torch.utils.data.Dataset):
+    def __len__(self): return 3
+    def __getitem__(self, n): return os.getpid(), time.monotonic_ns(), n
+if __name__ == "__main__":
+    used = 0
+    again = DataLoader(
+        Data(), None, num_workers=1, multiprocessing_context=sys.argv[1],
+        persistent_workers=sys.argv[1] == "spawn")
+    for epoch in range(2):
+        torch.manual_seed(0)
+        for batch in again:
+            learn(*data[:8])
+            print(epoch, used, *batch)
+            used += 1
+"""
+"""A program whose workers are started without a fork of its process."""
 
 
 RAISES = {
@@ -165,6 +188,18 @@ def test_a_worker_s_fetch_has_the_number_of_the_step_that_uses_it(marked, data):
         made += [(step, *around)]
     assert made == [(step, step) for step in range(STEPS)]
     assert data != "out of order" or int(used[0][-1]) != 0
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_a_worker_that_is_started_without_a_fork_has_its_job_s_numbers(marked, start):
+    rows, used = marked(start, workers=True)
+    assert len(used) == 6
+    for epoch, step, pid, at, _ in (map(int, words) for words in used):
+        (found,) = [
+            (row["epoch"], row["step"]) for row in of(rows, "fetch")
+            if row["pid"] == pid and row["start"] <= at <= row["end"]
+        ]  # fmt: skip
+        assert found == (epoch, step)
 
 
 SCRIPTS["in hooks"] = f"""

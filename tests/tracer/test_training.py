@@ -15,18 +15,22 @@ def facts(text, pid=7, iteration=1 << 20):
     """A line of letters into facts, 10 ns each, 2 ns apart; L begins another pass over the data.
 
     F fetch, C forward, N forward without gradients, B backward, O optimizer, X a fetch that finds
-    the end, S checkpoint.
+    the end, S checkpoint. The small letters l, f and x are those of a second loader.
     """
     found = []
-    at, batch = 100, 0
-    for letter in text.replace(" ", ""):
+    at = 100
+    passes = {True: iteration, False: iteration + (1 << 30)}
+    batches = dict.fromkeys(passes, 0)
+    for sign in text.replace(" ", ""):
+        letter, which = sign.upper(), sign.isupper()
         names = {"F": F, "X": F, "C": C, "N": C, "B": B, "O": O, "L": LOAD, "S": "checkpoint"}
         span = Span(at, pid, pid, names[letter], end=at + 10, source="")
         if letter == "L":
-            iteration, batch = iteration + (1 << 20), 0
+            passes[which] += 1 << 20
+            batches[which] = 0
         elif letter in "FX":
-            span.epoch, span.step = iteration, batch
-            batch += 1
+            span.epoch, span.step = passes[which], batches[which]
+            batches[which] += 1
         elif letter in "CN":
             span.step = int(letter == "C")
         found.append(span)
@@ -145,6 +149,32 @@ def test_a_loop_without_a_loader_is_cut_after_its_optimizer(phases_of):
     assert rows(found, "step") == [(None, 0), (None, 1), (None, 2)]
 
 
+def test_a_loop_without_a_loader_and_forwards_is_cut_before_its_backward(phases_of):
+    found = phases_of(facts("BO BBO BOO"))
+    assert count(found) == {"train": 1, "step": 3, B: 4, O: 4}
+
+
+def with_closures(text):
+    """Facts whose optimizers run a forward and a backward each."""
+    found = []
+    for span in facts(text):
+        found.append(span)
+        if span.name == O:
+            found.append(Span(span.start + 2, 7, 7, C, step=1, end=span.start + 4))
+            found.append(Span(span.start + 5, 7, 7, B, end=span.start + 8))
+    return found
+
+
+def test_optimizers_that_compute_all_by_closures_make_a_step_each(phases_of):
+    found = phases_of(with_closures("OOO"))
+    assert count(found) == {"train": 1, "step": 3, C: 3, B: 3, O: 3}
+    assert rows(found, B) == [(None, 0), (None, 1), (None, 2)]
+
+
+def test_an_optimizer_with_a_closure_after_a_backward_makes_no_step_of_its_own(phases_of):
+    assert count(phases_of(with_closures("CBOO CBOO")))["step"] == 2
+
+
 def test_a_pass_without_learning_in_a_training_process_is_an_evaluation(phases_of):
     found = phases_of(facts("L FCBO FCBO X L FN FN FN X L FCBO X L FN X"))
     assert count(found) == {"train": 1, "epoch": 2, "step": 3, F: 7, C: 3, B: 3, O: 3, "eval": 2}
@@ -156,9 +186,44 @@ def test_an_evaluation_without_no_grad_is_one_all_the_same(phases_of):
     assert count(phases_of(facts("L FCBO X L FC FC X")))["eval"] == 1
 
 
+@pytest.mark.parametrize("last", ["FC", "FCC"])
+def test_a_training_that_is_killed_in_a_forward_trains_until_then(phases_of, last):
+    spans = facts(f"FCBO FCBO {last}")
+    spans[-1].end = None
+    found = phases_of(spans)
+    assert rows(found, "step") == [(0, 0), (0, 1), (0, 2)]
+    assert [times(found, name)[-1][1] for name in ("train", "epoch", "step", C)] == [None] * 4
+    assert "eval" not in count(found)
+
+
+def test_a_batch_that_is_skipped_after_its_forward_is_a_step(phases_of):
+    found = phases_of(facts("L FCBO FC FCBO X l fN fN x"))
+    assert rows(found, "step") == rows(found, C) == [(0, 0), (0, 1), (0, 2)]
+    assert times(found, "step")[1] == (160, 184)
+    assert len(times(found, "eval")) == 1
+
+
+def test_an_evaluation_with_gradients_before_a_later_step_is_no_step(phases_of):
+    found = phases_of(facts("L FCBO F lfC fC x CBO FCBO X"))
+    assert rows(found, "step") == [(0, 0), (0, 1), (0, 2)]
+    assert len(times(found, "eval")) == 1
+
+
+def test_a_model_without_gradients_before_the_one_that_learns_has_a_row_of_its_own(phases_of):
+    """Without a DataLoader, it may be an evaluation long before."""
+    made = facts("CBO N CBO")
+    for span in made[4:]:
+        span.start += 50
+        span.end += 50
+    found = phases_of(made)
+    assert count(found)["step"] == 2
+    assert times(found, C) == [(100, 110), (136, 146), (198, 208)]
+
+
 def test_an_evaluation_by_hand_after_training_by_hand(phases_of):
     found = phases_of(facts("CBO CBO N N N CBO"))
     assert count(found) == {"train": 1, "step": 3, C: 3, B: 3, O: 3, "eval": 1}
+    assert times(found, "eval") == [(172, 206)]
 
 
 def test_a_process_that_never_learns_infers(phases_of):
@@ -183,6 +248,69 @@ def test_two_loaders_in_turn_are_one_epoch(phases_of):
         if span.name == F and span.start == 148:
             span.epoch = 5 << 20
     assert rows(phases_of(one), "epoch") == [(0, None)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("L FlfCBO FfCBO FfCBO X L FlfCBO FfCBO X L FlfCBO FfCBO X",),
+        *("lL FfCBO FxlfCBO FfCBO X L FfCBO FfCBO xX L FxlfCBO FfCBO X",),
+    ],
+    ids=["in each epoch", "where it ends"],
+)
+def test_a_second_loader_that_is_opened_after_a_fetch_begins_no_epoch(phases_of, text):
+    found = phases_of(facts(text))
+    assert rows(found, "epoch") == [(0, None), (1, None), (2, None)]
+    assert rows(found, "step") == [*((0, n) for n in range(3)), (1, 3), (1, 4), (2, 5), (2, 6)]
+    assert "eval" not in count(found)
+    assert {epoch for epoch, _ in rows(found, F)[:6]} == {0}
+
+
+def test_a_batch_that_is_looked_at_before_an_epoch_belongs_to_no_step(phases_of):
+    found = phases_of(facts("l f L FCBO FCBO X l f L FCBO FCBO X"))
+    assert rows(found, F) == [*((None, None), (0, 0), (0, 1)), *((0, None), (1, 2), (1, 3))]
+    assert times(found, "train") == [(136, 376)]
+    assert times(found, "epoch") == [(124, 232), (268, 376)]
+
+
+def test_an_evaluation_before_an_epoch_s_first_step_lies_in_that_epoch(phases_of):
+    found = phases_of(facts("L F lfN fN x CBO FCBO X L F lfN fN x CBO FCBO X"))
+    assert rows(found, "step") == [(0, 0), (0, 1), (1, 2), (1, 3)]
+    assert rows(found, F) == [
+        *((0, None), (None, None), (None, None), (0, 1)),
+        *((1, None), (0, None), (0, None), (1, 3)),
+    ]
+    (_, first), (second, _) = times(found, "epoch")
+    loads = [start for start, _ in times(found, LOAD)]
+    assert (times(found, "epoch")[0][0], second) == (loads[0], loads[2])
+    assert first <= second
+    assert times(found, "train")[0][0] == loads[0] + 12
+
+
+def test_an_evaluation_before_a_later_step_ends_no_step_before_it(phases_of):
+    found = phases_of(facts("L FCBO F lfN x CBO FCBO X"))
+    assert rows(found, "epoch") == [(0, None)]
+    assert rows(found, "step") == [(0, 0), (0, 1), (0, 2)]
+    assert rows(found, F) == [(0, 0), (0, None), (0, None), (0, 2)]
+    assert times(found, "step") == [(112, 160), (220, 256), (256, 304)]
+    assert times(found, "eval") == [(184, 208)]
+
+
+@pytest.mark.parametrize("other", ["lfNx", "fN"], ids=["opened", "fetched from"])
+def test_a_step_lasts_until_its_thread_turns_to_other_data(phases_of, other):
+    found = phases_of(facts(f"L FCBO S {other} FCBO X {other}"))
+    (saved, turn), after = times(found, "checkpoint")[0], times(found, "step")[1][0]
+    assert (saved, turn) == (160, 170)
+    assert times(found, "step") == [(112, 172), (after, after + 48)]
+    assert rows(found, "step") == [(0, 0), (0, 1)]
+    assert rows(found, "checkpoint") == [(0, 0)]
+
+
+@pytest.mark.parametrize("rest", ["L FCBO X", "l fN x", ""])
+def test_a_step_whose_pass_does_not_go_on_ends_with_its_last_part(phases_of, rest):
+    found = phases_of(facts(f"L FCBO S {rest}"))
+    assert times(found, "step")[0] == (112, 158)
+    assert rows(found, "checkpoint") == [(0, None)]
 
 
 def test_the_closure_of_an_optimizer_belongs_to_its_step(phases_of):
@@ -251,10 +379,32 @@ def test_a_step_that_was_killed_has_no_end(phases_of):
     assert times(found, "train") == [(100, None)]
 
 
-@pytest.mark.parametrize("marked", ["step", "epoch", "train"])
-def test_a_phase_that_the_script_marks_is_not_recorded_twice(phases_of, marked):
+@pytest.mark.parametrize("marked", ["train", "epoch", "step"])
+def test_a_phase_that_the_script_marks_replaces_it_and_those_around_it(phases_of, marked):
     found = phases_of(facts("FCBO X"), [Span(1, 7, 7, marked, end=2)])
-    assert count(found) == {F: 1, C: 1, B: 1, O: 1, marked: 1}
+    names = ["train", "epoch", "step"]
+    inner = dict.fromkeys(names[names.index(marked) :], 1)
+    assert count(found) == {**inner, F: 1, C: 1, B: 1, O: 1}
+
+
+def test_steps_are_inferred_within_the_epochs_that_the_script_marks(tmp_path):
+    script = [Span(99, 7, 7, "epoch", 5, end=210), Span(211, 7, 7, "epoch", 6, end=300)]
+    worker = [Span(50, 9, 9, "worker", 1 << 20, 7, 51), Span(52, 9, 9, F, 1 << 20, 1, 53)]
+    write_process(tmp_path, script, facts("FCBO FCBO X L FCBO X"))
+    write_process(tmp_path, [], worker)
+    found = [SimpleNamespace(**row) for row in read_phases(tmp_path)]
+    for name in ("step", B):
+        assert rows(found, name) == [(5, 0), (5, 1), (6, 2)]
+    assert rows(found, F) == [(5, 1), (5, 0), (5, 1), (6, 2)]
+    assert rows(found, "epoch") == [(5, None), (6, None)]
+    assert rows(found, "train") == []
+
+
+def test_a_phase_of_the_script_s_own_gives_the_numbers_that_it_has(tmp_path):
+    script = [Span(99, 7, 7, "epoch of mine", 5, end=146), Span(147, 7, 7, "mine", None, 9, 200)]
+    write_process(tmp_path, script, facts("FCBO FCBO X"))
+    found = [SimpleNamespace(**row) for row in read_phases(tmp_path)]
+    assert rows(found, "step") == [(5, 0), (0, 9)]
 
 
 def test_another_process_s_marks_do_not_hide_ours(phases_of):

@@ -28,10 +28,13 @@ from tracer.store.numbers import Batches, Epochs
 from tracer.store.outside import UPROBE, Calls
 from tracer.store.spans import Span, Spans
 from tracer.store.tables import TableWriter
-from tracer.store.training import AUTOMATIC, NAMES, Loop, Worker
+from tracer.store.training import AUTOMATIC, NAMES, Loop
+from tracer.store.workers import Worker
 
-_ALIKE = (("train", "epoch", "step"), ("eval", "inference"))
-"""If a script marks one phase of a group, none of that group is inferred."""
+_NESTED = ("train", "epoch", "step")
+"""If a script marks one of these phases, that one and those around it are not inferred."""
+_ALIKE = ("eval", "inference")
+"""If a script marks one of these phases, none of them is inferred."""
 _ROWS = 1 << 16
 _MOST_MEMORY = "128MB"
 _THREADS = 2
@@ -70,7 +73,7 @@ def write_phases(
     `torch_calls` in `building`. The phases are also written to `building`. `names` are the
     containers' processes.
     """
-    asked = {name for group in (*_ALIKE, NAMES) for name in group}
+    asked = {name for group in (_NESTED, _ALIKE, NAMES) for name in group}
     processes, lost = marked(folder, names, asked)
     calls = Calls(building)
     rows = _Rows(building / f".{TABLE.name}", start_ns, end_ns)
@@ -119,12 +122,26 @@ class _Made:
             self.numbered.setdefault((span.pid, span.tid), _Numbered()).add(span)
 
     def inferred(self, span: Span, said: Collection[str]) -> None:
-        """Takes a phase that PyTorch marked or that was inferred, unless its name is in `said`."""
+        """Takes a phase that PyTorch marked or that was inferred, unless its name is in `said`.
+
+        It has the numbers that the script marks around it. If the script marks steps or epochs,
+        no inferred number takes the place of one that it does not give.
+        """
         if span.name not in said:
             if span.around is not None:
-                span.epoch, span.step = span.around
-                span.loop = -1
+                epoch, step = span.around
+                if epoch is not None or "epoch" in said:
+                    span.epoch, span.loop = epoch, -1
+                if step is not None or "step" in said:
+                    span.step = step
             self.rows.add(span)
+
+    def said_by(self, process: Marked) -> set[str]:
+        """Returns names that are not inferred. A worker's steps are those of its job's script."""
+        said = _marked_by(process)
+        if process.found.serves is not None:
+            said |= self._said.get(process.found.serves, set()).intersection(_NESTED)
+        return said
 
     def add_calls(self, calls: Calls) -> None:
         """Takes the uprobes' calls of processes in which PyTorch made no marks."""
@@ -154,7 +171,7 @@ class _Process:
         self._learns = process.found.learns
         self._helping = process.found.helping
         self._made = made
-        self._emit = partial(made.inferred, said=_marked_by(process))
+        self._emit = partial(made.inferred, said=made.said_by(process))
         self._loops: dict[int, Loop] = {}
         self._worker: Worker | None = None
         serves = process.found.serves
@@ -191,9 +208,12 @@ class _Process:
 
 
 def _marked_by(process: Marked) -> set[str]:
-    """Returns names that are not inferred: the script marks them or one of their group."""
-    said = process.found.said
-    return said.union(*(group for group in _ALIKE if said.intersection(group)))
+    """Returns names that are not inferred, because the script of the process marks phases."""
+    said = set(process.found.said)
+    for number, name in enumerate(_NESTED):
+        if name in said:
+            said.update(_NESTED[:number])
+    return said.union(_ALIKE if said.intersection(_ALIKE) else ())
 
 
 class _Numbered:

@@ -158,8 +158,11 @@ class Spans:
     def helped(self, span: Span) -> bool:
         """Returns whether a span that ends now lies within a computation of a leading thread.
 
-        Such a span is a helper's: a replica's forward, or a forward recomputed by a backward.
+        Such a span is a helper's: a replica's forward, or a forward recomputed by a backward. A
+        helper's other spans, such as a file that it saves meanwhile, are its own.
         """
+        if span.name not in COMPUTE:
+            return False
         first = next(iter(self.computing), None)
         if first is not None and first.start <= span.start:
             return True

@@ -1,10 +1,13 @@
 """Steps, epochs and evaluation, inferred from the facts that PyTorch marked.
 
 A thread that trains repeats a cycle: fetch, forward, backward, optimizer. A cycle begins with a
-fetch after a computation or, without a DataLoader, with the forward after an optimizer. It lasts
-until the next fetch of the same pass over the data, so the cycles cover the loop without gaps. A
-cycle with a backward or an optimizer is a training step. The other cycles are an evaluation if the
-process also trains, else inference.
+fetch after a computation or, without a DataLoader, with the forward after an optimizer. If there
+are no forwards either, it begins with the backward after an optimizer, or with the optimizer. It
+lasts until the next fetch of the same pass over the data, or until its thread turns to other data,
+such as an evaluation's, if the pass goes on later. So the cycles cover the loop without gaps. A
+cycle with a backward or an optimizer is a training step. So is one with a forward with gradients in
+a pass that has training steps: its batch was skipped, or the job was killed in it. The other cycles
+are an evaluation if the process also trains, else inference.
 
 Inferred are: `train`, `epoch`, `step`, `eval` and `inference`; that successive forward calls are
 one forward; and that successive saves, with nothing in between and less than a second apart, are
@@ -20,10 +23,10 @@ from array import array
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from itertools import groupby
 
-from tracer.store.numbers import Batches, Epochs, Numbers
+from tracer.store.cycles import MOST_PARTS, Cycle, Epoch, Pause, latest
+from tracer.store.numbers import Batches, Epochs
 from tracer.store.spans import COMPUTE, LEARNS, Span
 
 AUTOMATIC = "automatic"
@@ -34,92 +37,12 @@ NAMES = (
 )
 """All phases that this module can yield."""
 
-_FOREVER = 1 << 62
 _SAVED_TOGETHER_NS = 10**9
 """The longest pause between two files of one checkpoint."""
-_MOST_PARTS = 10_000
-"""Most parts of one cycle. A loop without a natural cut is cut there."""
 _MOST_PASSES = 1000
 """Most passes over the data that may alternate."""
 
 Emit = Callable[[Span], None]
-
-
-class Worker:
-    """The fetches of a DataLoader's worker, with the numbers of the steps that use them."""
-
-    def __init__(self, serves: int, batches: Batches, emit: Emit) -> None:
-        """`serves` is the process that the worker works for."""
-        self._serves = serves
-        self._batches = batches
-        self._emit = emit
-
-    def add(self, spans: list[Span]) -> None:
-        """Takes facts of the worker, in order of their start."""
-        for span in spans:
-            if span.name == "fetch":
-                batch = -1 if span.step is None else span.step
-                use = self._batches.find(self._serves, span.epoch or 0, batch)
-                span.epoch = span.step = None
-                if use is not None:
-                    span.loop, span.cycle, step, span.around = use
-                    span.step = step if step >= 0 else None
-                span.source = AUTOMATIC
-                self._emit(span)
-
-
-@dataclass(slots=True)
-class _Cycle:
-    parts: list[Span] = field(default_factory=list)
-    """Outermost fetches, forwards, backwards and optimizers."""
-    inside: list[Span] = field(default_factory=list)
-    """Facts within the parts, as in the closure of an optimizer."""
-    others: list[Span] = field(default_factory=list)
-    """Loading and saving."""
-    until: int | None = None
-    """Start of the next cycle of the same loop, or the time at which the loop's end is found."""
-    names: set[str] = field(default_factory=set)
-    """Names of its parts."""
-
-    def add(self, part: Span) -> None:
-        self.parts.append(part)
-        self.names.add(part.name)
-
-    def has(self, *names: str) -> bool:
-        return not self.names.isdisjoint(names)
-
-    @property
-    def full(self) -> bool:
-        return len(self.parts) + len(self.inside) + len(self.others) >= _MOST_PARTS
-
-    @property
-    def start(self) -> int:
-        return self.parts[0].start
-
-    @property
-    def end(self) -> int | None:
-        return self.until if self.until is not None else self.parts[-1].end
-
-    @property
-    def iteration(self) -> int | None:
-        """The pass over the data that the cycle belongs to."""
-        return next((p.epoch for p in self.parts if p.name == "fetch"), None)
-
-    @property
-    def around(self) -> Numbers | None:
-        """Epoch and step of the script's phase around it, if it has any; one with a step first."""
-        found = [part.around for part in self.parts if part.around is not None]
-        return next((one for one in found if one[1] is not None), found[0] if found else None)
-
-
-@dataclass(slots=True)
-class _Epoch:
-    first: int
-    """Number of its first cycle."""
-    begin: Span
-    """The beginning: the loading of the data or its first cycle's first part."""
-    before: int | None
-    """End of the cycle before it."""
 
 
 class Loop:
@@ -138,7 +61,7 @@ class Loop:
         self._batches = batches
         self._emit = emit
         self._number = epochs.new_loop()
-        self._current = _Cycle()
+        self._current = Cycle()
         self._outer_end = -1
         self._load: Span | None = None
         """The latest loading of data."""
@@ -153,12 +76,16 @@ class Loop:
         """Begin and end of the last training step."""
         self._passes: dict[int, int] = {}
         """The first cycle of each pass over the data."""
+        self._early: dict[int, Epoch] = {}
+        """Epochs that may have begun, by the pass of a fetch before other data was opened."""
         self._firsts: array[int] = array("q")
         """The first cycles of the epochs so far."""
-        self._open: deque[_Epoch] = deque()
+        self._open: deque[Epoch] = deque()
         """Epochs that may still turn out to be the same epoch."""
         self._run: tuple[Span, int | None] | None = None
         """The current evaluation: first part and end of the cycles since the last step."""
+        self._pause: Pause | None = None
+        """The latest step, if its end is unknown."""
         self._inferred = 0
         self._saved: Span | None = None
         """The checkpoint that the next file may belong to."""
@@ -183,32 +110,47 @@ class Loop:
                 if span.start < self._outer_end:
                     self._current.inside.append(span)
                     continue
-                self._outer_end = _end(span)
+                self._outer_end = latest(span)
             current = self._current
             if name == "fetch":
                 at = bisect_left(ends, span.start)
-                if at < len(ends) and ends[at] <= _end(span):
-                    self._close(span.start)
+                if at < len(ends) and ends[at] <= latest(span):
+                    if current.has(*COMPUTE) or current.iteration in (None, span.epoch):
+                        self._close(span.start)
+                    else:
+                        self._turn_to_other_data(span.start)
                     continue
                 if current.has(*COMPUTE):
-                    same = current.iteration in (None, span.epoch)
-                    self._close(span.start if same else None)
+                    turns = current.iteration not in (None, span.epoch)
+                    self._close(span.start, turns)
             elif name == "forward":
-                # Without a DataLoader, a forward after an optimizer begins a cycle.
-                alone = not current.has("fetch") and not current.has("backward")
-                ended = not current.has("fetch") and current.has("optimizer")
-                if ended or (alone and not span.step and current.has("forward")):
-                    self._close()  # each call is an inference of its own
+                if current.ends_before_forward(bool(span.step), self._run is not None):
+                    self._close()
+            elif works and current.ends_before(name):
+                self._close()
             if works:
                 self._current.add(span)
             elif name == "data_load":
-                self._close()
-                self._load = span
+                self._turn_to_other_data(span.start)
+                if not self._current.parts:
+                    self._load = span
                 self._loads.append(span)
-                if len(self._loads) >= _MOST_PARTS:
+                if len(self._loads) >= MOST_PARTS:
                     self._hand_on_loads(self._trained)
             else:
                 self._other(span)
+
+    def _turn_to_other_data(self, at: int) -> None:
+        """Takes the opening, or the end, of other data than the current cycle uses.
+
+        Within a pass, the next step may use both. Before one, the fetches may also be looks at a
+        batch. If the pass goes on later, `_pass` finds them.
+        """
+        current = self._current
+        if current.iteration in self._passes and not current.has(*COMPUTE):
+            current.early = len(current.parts)
+        else:
+            self._close(at, turns=True)
 
     def _other(self, span: Span) -> None:
         """Takes a loading or saving."""
@@ -218,7 +160,7 @@ class Loop:
         elif self._saved is not None:
             self._held = span
         else:
-            self._rest(span)
+            self._rest([span])
 
     def _saved_together(self, span: Span) -> bool:
         """Joins a saved file with the checkpoint before it. Returns False if it is separate."""
@@ -232,7 +174,7 @@ class Loop:
     def _hand_on_held(self) -> None:
         held, self._held, self._saved = self._held, None, None
         if held is not None:
-            self._rest(held)
+            self._rest([held])
 
     def _hand_on_loads(self, cycle: int) -> None:
         loads, self._loads = self._loads, []
@@ -240,62 +182,115 @@ class Loop:
             load.source = self._source
             self._hand_on(load, cycle, None)
 
-    def _close(self, until: int | None = None) -> None:
+    def _close(self, until: int | None = None, turns: bool = False) -> None:
+        """Ends the current cycle.
+
+        It lasts until then if its pass over the data goes on. `turns`: that is not known yet.
+        """
         cycle = self._current
         if not cycle.parts:
             return
-        cycle.until = until
-        self._current = _Cycle()
-        if cycle.has(*LEARNS):
-            self._train(cycle)
-        else:
-            self._evaluate(cycle)
-        for span in cycle.others:
-            self._rest(span)
+        cycle.until = None if turns else until
+        self._current = Cycle()
+        for one in [cycle] if cycle.has(*LEARNS) else cycle.split():
+            if one.has(*LEARNS) or self._skips(one):
+                self._train(one, until if turns else None)
+            else:
+                self._evaluate(one, turns)
+                self._rest(one.others)
 
-    def _train(self, cycle: _Cycle) -> None:
-        """Takes a cycle that is a training step."""
+    def _skips(self, cycle: Cycle) -> bool:
+        """Returns whether a cycle without learning is a training step that ended early.
+
+        It is one if it computes with gradients on a batch of a pass that trains.
+        """
+        computes = any(part.name == "forward" and part.step for part in cycle.parts)
+        return computes and cycle.iteration in self._passes
+
+    def _train(self, cycle: Cycle, turns: int | None) -> None:
+        """Takes a cycle that is a training step. After it, the thread `turns` to other data."""
         self._end_run()
+        iteration = cycle.iteration
+        if self._pause is not None:
+            self._end_pause(self._pause.goes_on(iteration))
         number = self._trained
         self._hand_on_loads(number)
         first = cycle.parts[0]
-        iteration = cycle.iteration
         if iteration is not None:
             self._pass(iteration, cycle)
         self._first = self._first or first
         self._trained += 1
         self._last_start, self._last_end = cycle.start, cycle.end
         self._note(cycle, number, number)
-        self._inferred_row("step", first, cycle.end, number, number)
+        self._pause = Pause(first, iteration, cycle.end, turns, cycle.others)
+        if turns is None:
+            self._end_pause(False)
         self._parts(cycle, number, number)
 
-    def _pass(self, iteration: int, cycle: _Cycle) -> None:
-        """Separates epochs: each pass over the data is one. Alternating passes are one epoch."""
-        first = self._passes.get(iteration)
-        if first is not None:
-            while self._firsts and self._firsts[-1] > first:
-                self._firsts.pop()
-                self._open.pop()
+    def _end_pause(self, goes_on: bool) -> None:
+        """Passes on the row of the latest step, if it is held. `goes_on`: its pass does."""
+        pause, self._pause = self._pause, None
+        if pause is None:
             return
-        self._passes[iteration] = self._trained
-        begin = cycle.parts[0]
-        if self._load is not None and self._last_start < self._load.start < begin.start:
-            begin = self._load
-        self._firsts.append(self._trained)
-        self._open.append(_Epoch(self._trained, begin, self._last_end))
+        if goes_on:
+            self._last_end = pause.end = pause.until
+        number = self._trained - 1
+        self._inferred_row("step", pause.first, pause.end, number, number)
+        self._rest(pause.others)
+
+    def _pass(self, iteration: int, cycle: Cycle) -> None:
+        """Separates epochs: each pass over the data is one. Alternating passes are one epoch."""
+        early = self._early.pop(iteration, None)
+        first = self._passes.get(iteration, early.first if early else self._trained)
+        while len(self._open) > 1 and self._firsts[-1] > first:
+            self._firsts.pop()
+            self._open.pop()
+        if iteration in self._passes:
+            return
+        self._passes[iteration] = first
+        if early is None:
+            epoch = self._begun(cycle.parts[0])
+        else:
+            epoch = early
+            self._hand_on_early(early, early.first)
+            if not first:
+                self._first = early.fetch
+        if self._open and self._firsts[-1] >= first:
+            self._open[-1].begin = epoch.begin
+        else:
+            self._firsts.append(first)
+            self._open.append(epoch)
         if len(self._passes) > _MOST_PASSES:
             del self._passes[next(iter(self._passes))]
             oldest = next(iter(self._passes.values()))
             while len(self._open) > 1 and self._open[1].first <= oldest:
                 self._epoch_row(self._open[1].before)
 
+    def _begun(self, part: Span) -> Epoch:
+        """Returns an epoch that begins with this part of a cycle."""
+        begin = part
+        if self._load is not None and self._last_start < self._load.start < begin.start:
+            begin = self._load
+        return Epoch(self._trained, begin, self._last_end, part)
+
+    def _hand_on_early(self, epoch: Epoch, cycle: int) -> None:
+        """Passes on the fetch of an epoch's begin, with the number of a cycle."""
+        fetch = epoch.fetch
+        fetch.source = self._source
+        self._note(Cycle([fetch]), cycle, None)
+        self._hand_on(fetch, cycle, None)
+
     def _epoch_row(self, end: int | None) -> None:
         """Passes on the row of the first epoch that has none yet."""
         epoch = self._open.popleft()
         self._inferred_row("epoch", epoch.begin, end, epoch.first, None)
 
-    def _evaluate(self, cycle: _Cycle) -> None:
-        """Takes a cycle without learning: it belongs to the epoch of the last step."""
+    def _evaluate(self, cycle: Cycle, turns: bool) -> None:
+        """Takes a cycle without learning: it belongs to the epoch of the last step.
+
+        If it only fetches and the thread `turns` to other data, the next epoch may have begun.
+        """
+        early = turns and not cycle.has(*COMPUTE)
         number = self._trained - 1
         self._hand_on_loads(number)
         first = cycle.parts[0]
@@ -311,9 +306,22 @@ class Loop:
             self._parts(cycle, number, step)
         else:
             for part in cycle.parts:
-                if part.name == "fetch":
+                if early and part.epoch is not None and self._is_new(part.epoch):
+                    self._early[part.epoch] = self._begun(part)
+                elif part.name == "fetch":
                     part.source = self._source
                     self._hand_on(part, number, None)
+            while len(self._early) > _MOST_PASSES:
+                self._give_up_early()
+
+    def _is_new(self, iteration: int) -> bool:
+        """Returns whether no step has used a pass, and no earlier fetch of it is held."""
+        return iteration not in self._passes and iteration not in self._early
+
+    def _give_up_early(self) -> None:
+        """Passes on the oldest early fetch: its pass did not go on."""
+        epoch = self._early.pop(next(iter(self._early)))
+        self._hand_on_early(epoch, epoch.first - 1)
 
     def _end_run(self) -> None:
         """Passes on the row of the evaluation that has ended."""
@@ -322,7 +330,7 @@ class Loop:
             name = "eval" if self._process_trains else "inference"
             self._inferred_row(name, *run, self._trained - 1, None)
 
-    def _note(self, cycle: _Cycle, number: int, step: int | None) -> None:
+    def _note(self, cycle: Cycle, number: int, step: int | None) -> None:
         """Notes the batches that a cycle has used."""
         if self._batches is None:
             return
@@ -332,9 +340,16 @@ class Loop:
             if part.name == "fetch" and part.epoch is not None and part.step is not None:
                 self._batches.note(part.pid, part.epoch, part.step, *uses)
 
-    def _parts(self, cycle: _Cycle, number: int, step: int) -> None:
-        """Passes on the parts of a step. Successive forwards are one."""
-        for name, group in groupby(cycle.parts, lambda part: part.name):
+    def _parts(self, cycle: Cycle, number: int, step: int) -> None:
+        """Passes on the parts of a step. Successive forwards are one.
+
+        Without a DataLoader, those without gradients are apart: they may be an evaluation that
+        was long over when the step began.
+        """
+        alone = not cycle.has("fetch")
+        for (name, _), group in groupby(
+            cycle.parts, lambda part: (part.name, alone and part.name == "forward" and part.step)
+        ):
             parts = list(group)
             if name == "forward":
                 took = [part.gpu_ns for part in parts if part.gpu_ns is not None]
@@ -352,13 +367,14 @@ class Loop:
             part.source = self._source
         self._hand_on(part, number, step)
 
-    def _rest(self, span: Span) -> None:
-        """Passes on a loading or saving, with the step around it or else the last epoch."""
-        within = self._last_end is None or span.start < self._last_end
-        step = self._trained - 1 if self._trained and within else None
-        if span.source != INFERRED:
-            span.source = self._source
-        self._hand_on(span, self._trained - 1, step)
+    def _rest(self, spans: list[Span]) -> None:
+        """Passes on loadings and savings, with the step around them or else the last epoch."""
+        for span in spans:
+            within = self._last_end is None or span.start < self._last_end
+            step = self._trained - 1 if self._trained and within else None
+            if span.source != INFERRED:
+                span.source = self._source
+            self._hand_on(span, self._trained - 1, step)
 
     def _inferred_row(
         self, name: str, begin: Span, end: int | None, cycle: int, step: int | None
@@ -378,12 +394,11 @@ class Loop:
         self._close()
         self._hand_on_loads(self._trained)
         self._end_run()
+        self._end_pause(False)
+        while self._early:
+            self._give_up_early()
         while self._open:
             self._epoch_row(self._open[1].before if len(self._open) > 1 else self._last_end)
         if self._first is not None:
             self._inferred_row("train", self._first, self._last_end, -1, None)
         self._epochs.end(self._number, self._firsts, self._trained)
-
-
-def _end(span: Span) -> int:
-    return _FOREVER if span.end is None else span.end

@@ -24,6 +24,7 @@ its low 20 bits count how often persistent workers were restarted.
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import sys
 import threading
@@ -215,12 +216,41 @@ def install_lightning(module: ModuleType) -> None:
 
 
 class _Iterations:
-    """The passes over data that this process has begun. A forked worker inherits the count."""
+    """The passes over data that this process has begun, or that it serves as a worker."""
 
     def __init__(self) -> None:
         self.begun = 0
+        self.served = 0
+        """Number of the iterator that this worker serves, in the count of its process; 0: none."""
         self.fetchers = 0
         """Fetchers made in a DataLoader worker: one per pass over the data."""
+
+    def begin(self) -> None:
+        """Counts an iterator, and tells its number to the workers that it starts next.
+
+        A forked worker inherits the count. The others get this dictionary of `multiprocessing`.
+        """
+        self.begun += 1
+        _told()[_ITERATION] = self.begun
+
+    def fetch(self) -> None:
+        """Counts a worker's fetcher."""
+        if not self.fetchers:
+            self.served = _told().get(_ITERATION, self.begun)
+        self.fetchers += 1
+
+
+def _told() -> dict[str, Any]:
+    """Returns the values that a process hands to the processes that it starts, by fork or not."""
+    told: dict[str, Any] = getattr(multiprocessing.current_process(), "_config", {})
+    return told
+
+
+def _starter() -> int:
+    """Returns the pid of the process that has started this one, which may not be its parent."""
+    starter = multiprocessing.parent_process()
+    pid = None if starter is None else starter.pid
+    return os.getppid() if pid is None else pid
 
 
 def _install_data(torch: ModuleType) -> None:
@@ -237,7 +267,7 @@ def _install_data(torch: ModuleType) -> None:
     )
 
     def made(iterator: Any) -> bool:
-        iterations.begun += 1
+        iterations.begin()
         iterator.__dict__[_ITERATION] = (iterations.begun << _AGAIN_BITS) - 1
         return False
 
@@ -267,18 +297,18 @@ def _install_data(torch: ModuleType) -> None:
 
     def fetcher_made(fetcher: Any) -> bool:
         if worker._worker_info is not None:
-            iterations.fetchers += 1
+            iterations.fetch()
         return False
 
     def work() -> bool:
         if worker._worker_info is None:
             return False
         iteration = ABSENT
-        if iterations.begun:  # 0 if the worker was spawned, not forked
-            iteration = (iterations.begun << _AGAIN_BITS) + iterations.fetchers - 1
+        if iterations.served:
+            iteration = (iterations.served << _AGAIN_BITS) + iterations.fetchers - 1
         if os.getpid() not in announced:
             announced.add(os.getpid())
-            _begin(b"worker", iteration, os.getppid())
+            _begin(b"worker", iteration, _starter())
             _end(b"worker")
         # The calling loop holds the batch number in its local variable `idx`.
         number = sys._getframe(2).f_locals.get("idx")

@@ -36,7 +36,8 @@ def sampled(tracer, tmp_path):
 
     def run(*options):
         folder = tmp_path / f"{len(opened)}.trace"
-        tracer("record", "-o", folder, "-e", "processes", *options)
+        probes = () if "none" in options else ("-e", "processes")
+        tracer("record", "-o", folder, *probes, *options)
         opened.append(Trace(folder))
         return opened[-1]
 
@@ -286,6 +287,11 @@ def test_sample_hz_0_takes_no_samples(sampled, tracer):
     assert "samples" not in trace.tables
     assert not (trace.folder / "raw/samples.jsonl").exists()
     assert "samples" not in tracer("report", trace.folder, "--json").json["tables"]
+
+
+def test_a_rate_below_any_clock_leaves_the_first_and_the_last_sample(sampled):
+    trace = sampled("--backend", "none", "--sample-hz", "1e-300", "--", "true")
+    assert len(values(trace, "pgfault", None)) == 2
 
 
 def test_a_baseload_has_no_target_and_ends_after_its_time(tracer, tmp_path):

@@ -198,7 +198,7 @@ class Sampler:
             while True:
                 # A slow reading delays later ones; missed samples are not taken.
                 due = max(due + 1 / self._hz, time.monotonic())
-                if self._stop.wait(due - time.monotonic()):
+                if self._stop.wait(min(due - time.monotonic(), threading.TIMEOUT_MAX)):
                     break
                 self._sample()
             self._sample(last=True)

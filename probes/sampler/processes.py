@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,7 +37,9 @@ _OWN = (7, 9, 11, 12)
 fs/proc/array.c)."""
 _CHILDREN = (8, 10, 13, 14)
 """Indices of the same values for children that were waited for."""
-_PARENT, _START, _RSS = 1, 19, 21
+_PARENT, _FLAGS, _START, _RSS = 1, 6, 19, 21
+_EXITING = 0x4
+"""PF_EXITING in include/linux/sched.h; a process that nobody has waited for keeps it."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +50,21 @@ class _Used:
     children: list[int]
     resident: int
     parent: int
+    exiting: bool
+
+    @property
+    def together(self) -> list[int]:
+        """Its own use and that of the children that it waited for."""
+        return [own + waited for own, waited in zip(self.own, self.children, strict=True)]
 
 
 _Key = tuple[int, int]
 """Pid and start time; the start time is needed because pids are reused."""
+
+
+def ticks_since_boot() -> int:
+    """Returns the time since boot in the unit of a process's start time."""
+    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
 
 
 class Processes:
@@ -59,18 +73,43 @@ class Processes:
     name = "processes"
     series = (BUSY, RSS, MINOR, MAJOR, PROCESSES)
 
-    def __init__(self, root: Path = ROOT) -> None:
+    def __init__(self, root: Path = ROOT, ticks: Callable[[], int] = ticks_since_boot) -> None:
         self._proc = root / "proc"
+        self._ticks = ticks
+        self._looked: int | None = None
+        """Time of the previous look, in ticks since boot; None before the first one."""
         self._seen: dict[_Key, _Used] = {}
+        self._outside: dict[_Key, _Used] = {}
+        """Processes that have left the target while their parent may be in it."""
+        self._before: dict[_Key, list[int]] = {}
+        """Use that does not count: of a process before it came, of one outside all of it."""
         self._lost = [0, 0, 0]
-        """Use of ended processes that no process of the target was charged with."""
+        """Use of ended processes that no process of the target was charged with, and of those
+        that have left; less the use that does not count and that a parent was charged with."""
         self._total = [0, 0, 0]
         self.tells_children = (self._proc / f"self/task/{os.getpid()}/children").exists()
         """True if the kernel lists the children of a thread (CONFIG_PROC_CHILDREN)."""
 
     def read(self, pids: Iterable[int]) -> list[Reading]:
-        """Returns the values now of the target with processes `pids`; empty if all are gone."""
-        return self._account(dict(filter(None, map(self._of, pids))))
+        """Returns the values now of the target with processes `pids`; empty if all are gone.
+
+        Processes may come and go: their use counts from the look that finds them to the last one
+        before they leave. All of it counts for those of the first look, and for those that are
+        younger than the previous one.
+        """
+        looked, self._looked = self._looked, self._ticks()
+        now = dict(filter(None, map(self._of, pids)))
+        outside: dict[_Key, _Used] = {}
+        for key in (self._seen.keys() | self._outside.keys()) - now.keys():
+            found = self._of(key[0])
+            if found is not None and found[0] == key:
+                # A cgroup does not list a process that has ended, even if nobody waited for it.
+                stays = found[1].exiting and key in self._seen
+                (now if stays else outside)[key] = found[1]
+        for key, used in now.items():
+            if looked is not None and key not in self._seen and key[1] < looked:
+                self._before[key] = used.together
+        return self._account(now, outside)
 
     def read_tree(self, pid: int) -> list[Reading]:
         """Returns the values of a process, its descendants, and descendants of processes seen
@@ -79,7 +118,8 @@ class Processes:
         It walks down the tree, which costs less than a look at every process of the machine.
         """
         now: dict[_Key, _Used] = {}
-        waiting = [] if self._seen else [pid]
+        waiting = [pid] if self._looked is None else []
+        self._looked = self._ticks()
         for key in self._seen:
             found = self._of(key[0])
             if found is not None and found[0] == key:
@@ -102,7 +142,8 @@ class Processes:
         try:
             own, children = ([int(fields[i]) for i in which] for which in (_OWN, _CHILDREN))
             resident, parent = int(fields[_RSS]), int(fields[_PARENT])
-            used = _Used(_joined(own), _joined(children), resident, parent)
+            exiting = bool(int(fields[_FLAGS]) & _EXITING)
+            used = _Used(_joined(own), _joined(children), resident, parent, exiting)
             return (pid, int(fields[_START])), used
         except (ValueError, IndexError):
             raise NotAvailable(f"{path} cannot be read") from None
@@ -114,13 +155,20 @@ class Processes:
                 found += map(int, contents(f"{self._proc}/{pid}/task/{tid}/children").split())
         return found
 
-    def _account(self, now: dict[_Key, _Used]) -> list[Reading]:
+    def _account(
+        self, now: dict[_Key, _Used], outside: dict[_Key, _Used] | None = None
+    ) -> list[Reading]:
+        outside = outside or {}
+        self._account_for_ended(now, outside)
+        self._account_for_outside(now, outside)
+        self._seen = now
         if not now:
             return []
-        self._account_for_ended(now)
-        self._seen = now
+        before = [self._before[key] for key in self._before.keys() & now.keys()]
         sums = [
-            sum(used.own[i] + used.children[i] for used in now.values()) + lost
+            sum(used.own[i] + used.children[i] for used in now.values())
+            - sum(use[i] for use in before)
+            + lost
             for i, lost in enumerate(self._lost)
         ]
         resident = sum(used.resident for used in now.values())
@@ -130,15 +178,19 @@ class Processes:
             (PROCESSES.name, None, len(now)),
         ]
 
-    def _account_for_ended(self, now: dict[_Key, _Used]) -> None:
+    def _account_for_ended(self, now: dict[_Key, _Used], outside: dict[_Key, _Used]) -> None:
         """Keeps the use of ended processes, unless it was added to a parent in the target."""
-        keys = {pid: (pid, start) for pid, start in self._seen}
+        known = self._outside | self._seen
+        keys = {pid: (pid, start) for pid, start in known}
+        stayed = now.keys() & self._seen.keys()
         gone: dict[_Key | None, list[int]] = {}
-        for key, used in self._seen.items():
-            if key not in now:
-                sums = gone.setdefault(self._heir(key, now, keys), [0, 0, 0])
-                for i in range(len(sums)):
-                    sums[i] += used.own[i] + used.children[i]
+        for key, used in known.items():
+            if key not in now and key not in outside:
+                sums = gone.setdefault(_heir(key, known, stayed, keys), [0, 0, 0])
+                before = self._before.pop(key, (0, 0, 0))
+                for i, use in enumerate(used.together):
+                    sums[i] += use
+                    self._lost[i] -= before[i]
         for heir, sums in gone.items():
             given = [0, 0, 0]
             if heir is not None:
@@ -150,14 +202,22 @@ class Processes:
             for i in range(len(sums)):
                 self._lost[i] += max(0, sums[i] - given[i])
 
-    def _heir(self, key: _Key, now: dict[_Key, _Used], keys: dict[int, _Key]) -> _Key | None:
-        """Returns the nearest process above an ended one that runs; None: none of the target."""
-        above: _Key | None = key
-        for _ in range(len(keys)):
-            above = keys.get(self._seen[above].parent) if above is not None else None
-            if above is None or above in now:
-                return above
-        return None
+    def _account_for_outside(self, now: dict[_Key, _Used], outside: dict[_Key, _Used]) -> None:
+        """Keeps the use that those who have left had inside, and notes all of it as not counting.
+
+        A parent in the target that waits for one is charged with it.
+        """
+        for key in outside.keys() & self._seen.keys():
+            before = self._before.get(key, (0, 0, 0))
+            for i, use in enumerate(self._seen[key].together):
+                self._lost[i] += use - before[i]
+        parents = {pid for pid, _ in (*now, *outside)}
+        self._outside = {key: used for key, used in outside.items() if used.parent in parents}
+        for key, used in outside.items():
+            if key in self._outside:
+                self._before[key] = used.together
+            else:
+                self._before.pop(key, None)
 
     def last(self, usage: resource.struct_rusage) -> list[Reading]:
         """Returns the counters at the end of a command, from the use reported to its parent."""
@@ -179,3 +239,15 @@ def _joined(fields: list[int]) -> list[int]:
     """Returns minor faults, major faults, and the ticks of user and system mode together."""
     minor, major, user, system = fields
     return [minor, major, user + system]
+
+
+def _heir(
+    key: _Key, known: dict[_Key, _Used], stayed: Collection[_Key], keys: dict[int, _Key]
+) -> _Key | None:
+    """Returns the nearest of those who stayed above an ended one; None: none of the target."""
+    above: _Key | None = key
+    for _ in range(len(keys)):
+        above = keys.get(known[above].parent) if above is not None else None
+        if above is None or above in stayed:
+            return above
+    return None

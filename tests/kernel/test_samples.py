@@ -256,6 +256,45 @@ def test_a_cgroup_gives_its_memory_and_cpu_as_its_own_files_do(sampled, load, cg
         assert values(trace, series)[-1] == pytest.approx(value / factor, rel=0.02)
 
 
+def looks(folder, processes):
+    """The number of samples so far that have found so many processes."""
+    path = folder / "raw/samples.jsonl"
+    return path.read_text().count(f'"processes", null, {processes}]') if path.exists() else 0
+
+
+def test_a_process_that_enters_a_cgroup_leaves_its_past_use_outside(load, cgroup, tmp_path):
+    source = """
+        import os, time
+        while sum(os.times()[:2]) < 0.7: pass
+        print("done", flush=True)
+        time.sleep(600)
+    """
+    options = ("--backend", "none", "--sample-hz", "20", "--cgroup", cgroup)
+    folder, members = tmp_path / "x.trace", cgroup / "cgroup.procs"
+    with (
+        subprocess.Popen(["sleep", "600"]) as inside,
+        subprocess.Popen(load(source), stdout=subprocess.PIPE, text=True) as busy,
+    ):
+        try:
+            assert busy.stdout.readline() == "done\n"
+            members.write_text(str(inside.pid))
+            with Tracer("record", "-o", folder, *options, cwd=tmp_path) as recorder:
+                for place in (members, cgroup.parent / "cgroup.procs", members):
+                    processes = 2 if place is members else 1
+                    before = looks(folder, processes)
+                    wait_for(lambda: looks(folder, 1), "the first sample")
+                    place.write_text(str(busy.pid))
+                    wait_for(lambda n=before, p=processes: looks(folder, p) > n + 1, "samples")
+                recorder.terminate()
+                recorder.communicate()
+        finally:
+            inside.kill()
+            busy.kill()
+    with Trace(folder) as trace:
+        first, *_, last = values(trace, "cpu_time")
+    assert last - first < 0.7
+
+
 def test_the_first_and_the_last_sample_lie_around_the_targets_events(tracer, tmp_path, load):
     source = "import os\nfor _ in range(23): os.getppid()"
     tracer("record", "-o", "x.trace", "-e", "syscalls", "--", *load(source))

@@ -238,6 +238,8 @@ class Sampler:
         self, number: int, target: Target, first: bool, tree: ProcessTree
     ) -> list[Reading]:
         account = self._accounts[number]
+        if getattr(target, "cgroups", None) == []:
+            return []  # an awaited container: its first look is the one that finds its cgroups
         if self._usage is not None and target.kind == "command":
             return account.last(self._usage)
         if target.kind not in ("pid", "command") or not account.tells_children:

@@ -111,9 +111,9 @@ class Processes:
                 self._before[key] = used.together
         return self._account(now, outside)
 
-    def read_tree(self, pid: int) -> list[Reading]:
+    def read_tree(self, pid: int, but: Collection[int] = ()) -> list[Reading]:
         """Returns the values of a process, its descendants, and descendants of processes seen
-        before.
+        before, without `but` and what descends from them.
 
         It walks down the tree, which costs less than a look at every process of the machine.
         """
@@ -126,7 +126,8 @@ class Processes:
                 now[key] = found[1]
                 waiting += self._children(key[0])
         while waiting:
-            found = self._of(waiting.pop())
+            below = waiting.pop()
+            found = None if below in but else self._of(below)
             if found is not None and found[0] not in now:
                 now[found[0]] = found[1]
                 waiting += self._children(found[0][0])

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import do_without
+from tests.conftest import do_without, tracer_command
 from tests.support.backends import every_backend
 from tests.support.waiting import wait_for
 from tests.support.warm import Tracer
@@ -293,6 +294,24 @@ def test_a_process_that_enters_a_cgroup_leaves_its_past_use_outside(load, cgroup
     with Trace(folder) as trace:
         first, *_, last = values(trace, "cpu_time")
     assert last - first < 0.7
+
+
+def test_a_recorder_is_not_in_the_samples_of_the_shell_that_started_it(tmp_path):
+    folder = tmp_path / "x.trace"
+    command = tracer_command("record", "-o", folder, "--backend", "none", "-d", "0.5", "-p")
+    subprocess.run(["bash", "-c", f"{shlex.join(command)} $$; :"], check=True)
+    with Trace(folder) as trace:
+        assert set(values(trace, "processes")) == {1}
+
+
+def test_a_recorder_is_not_in_the_samples_of_a_cgroup_that_holds_it(cgroup, tmp_path):
+    folder, members = tmp_path / "x.trace", cgroup / "cgroup.procs"
+    options = ("--backend", "none", "--cgroup", cgroup, "-d", "0.5")
+    command = tracer_command("record", "-o", folder, *options)
+    script = f"echo $$ > {members}; {shlex.join(command)}; :"
+    subprocess.run(["bash", "-c", script], check=True)
+    with Trace(folder) as trace:
+        assert set(values(trace, "processes")) == {1}
 
 
 def test_the_first_and_the_last_sample_lie_around_the_targets_events(tracer, tmp_path, load):

@@ -95,6 +95,14 @@ def test_children_of_a_child_that_ended_are_charged_above_it(proc):
     assert seen(tree.read_tree(1)) == (65, 1, 7)
 
 
+def test_a_left_out_process_and_what_it_made_are_not_in_the_tree(proc):
+    found = {"p1": (5, 10, 0, [2, 4]), "p2": (6, 20, 0, [3]), "p3": (7, 30, 0, []),
+             "p4": (8, 1, 0, [])}  # fmt: skip
+    tree = Processes(proc(**found))
+    for _ in range(2):
+        assert seen(tree.read_tree(1, but=[2])) == (11, 2, 14)
+
+
 class Clocked(Processes):
     """An account whose every look is at the ticks since boot that a test has set."""
 

@@ -8,10 +8,11 @@ folders run in processes of their own (`aside`).
 from __future__ import annotations
 
 import contextlib
+import os
 import resource
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
@@ -62,6 +63,7 @@ class Sampler:
         self._thread: threading.Thread | None = None
         self.left_out: dict[str, int] = {}
         """Sentences for `store.left_out`, once the recording has ended."""
+        self._others = {os.getpid()}
         self._asked = Processes.name
         self._answers = 0
         if not hz:
@@ -108,8 +110,12 @@ class Sampler:
             self._cgroups[number] = CgroupReader(_folders(target))
             self._limits[number] = TargetLimits(target)
 
-    def begin(self) -> None:
-        """Takes the first sample, then samples at the rate. Returns after the first sample."""
+    def begin(self, companions: Iterable[int]) -> None:
+        """Takes the first sample, then samples at the rate. Returns after the first sample.
+
+        `companions` are processes that record for us. No target's sample counts them.
+        """
+        self._others.update(companions)
         if self._thread is not None:
             self._go.set()
             self._await(self._begun.wait)
@@ -243,9 +249,9 @@ class Sampler:
         if self._usage is not None and target.kind == "command":
             return account.last(self._usage)
         if target.kind not in ("pid", "command") or not account.tells_children:
-            found = account.read(target.members(tree))
+            found = account.read(target.members(tree).keys() - self._others)
         else:
-            found = account.read_tree(target.pid)
+            found = account.read_tree(target.pid, self._others)
         # Before exec, a command's memory is the recorder's.
         hidden = processes.RSS.name if first and target.kind == "command" else None
         return [reading for reading in found if reading[0] != hidden]

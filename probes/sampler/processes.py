@@ -6,7 +6,7 @@ import contextlib
 import os
 import resource
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,6 +60,8 @@ class _Used:
 
 _Key = tuple[int, int]
 """Pid and start time; the start time is needed because pids are reused."""
+Followed = Callable[[Collection[int]], set[int]]
+"""Returns those of some processes that the kernel follows for the target."""
 
 
 def ticks_since_boot() -> int:
@@ -87,6 +89,9 @@ class Processes:
         """Use of ended processes that no process of the target was charged with, and of those
         that have left; less the use that does not count and that a parent was charged with."""
         self._total = [0, 0, 0]
+        self._above: list[int] = []
+        self._looked_at: set[int] = set()
+        """Children of those above the target at the previous look."""
         self.tells_children = (self._proc / f"self/task/{os.getpid()}/children").exists()
         """True if the kernel lists the children of a thread (CONFIG_PROC_CHILDREN)."""
 
@@ -111,15 +116,24 @@ class Processes:
                 self._before[key] = used.together
         return self._account(now, outside)
 
-    def read_tree(self, pid: int, but: Collection[int] = ()) -> list[Reading]:
+    def read_tree(
+        self, pid: int, but: Collection[int] = (), followed: Followed | None = None
+    ) -> list[Reading]:
         """Returns the values of a process, its descendants, and descendants of processes seen
         before, without `but` and what descends from them.
 
-        It walks down the tree, which costs less than a look at every process of the machine.
+        It walks down the tree, which costs less than a look at every process of the machine. An
+        orphan whose parent ended before a look is then another process's child: `followed` finds
+        it, which returns those of some processes that are of this target, if that is known.
         """
         now: dict[_Key, _Used] = {}
-        waiting = [pid] if self._looked is None else []
+        waiting = []
+        if self._looked is None:
+            waiting = [pid]
+            self._above = [above for above in self._ancestors(pid) if above not in but]
         self._looked = self._ticks()
+        if followed is not None:
+            waiting += self._orphans(followed)
         for key in self._seen:
             found = self._of(key[0])
             if found is not None and found[0] == key:
@@ -151,10 +165,29 @@ class Processes:
 
     def _children(self, pid: int) -> list[int]:
         found: list[int] = []
-        with contextlib.suppress(OSError, NotAvailable, ValueError):  # gone meanwhile
+        with contextlib.suppress(OSError):  # gone meanwhile
             for tid in os.listdir(f"{self._proc}/{pid}/task"):
-                found += map(int, contents(f"{self._proc}/{pid}/task/{tid}/children").split())
+                found += self._children_of(pid, tid)
         return found
+
+    def _children_of(self, pid: int, tid: int | str) -> list[int]:
+        with contextlib.suppress(NotAvailable, ValueError):  # gone meanwhile
+            return [*map(int, contents(f"{self._proc}/{pid}/task/{tid}/children").split())]
+        return []
+
+    def _ancestors(self, pid: int) -> Iterator[int]:
+        while (found := self._of(pid)) is not None and (pid := found[1].parent):
+            yield pid
+
+    def _orphans(self, followed: Followed) -> set[int]:
+        """Returns the followed processes among the new children of the target's ancestors.
+
+        An orphan gets one of them as its parent: the init process or a nearer subreaper.
+        """
+        here = {child for pid in self._above for child in self._children_of(pid, pid)}
+        new = here - self._looked_at
+        self._looked_at = here
+        return followed(new) if new else set()
 
     def _account(
         self, now: dict[_Key, _Used], outside: dict[_Key, _Used] | None = None
@@ -221,10 +254,18 @@ class Processes:
                 self._before.pop(key, None)
 
     def last(self, usage: resource.struct_rusage) -> list[Reading]:
-        """Returns the counters at the end of a command, from the use reported to its parent."""
+        """Returns the counters at the end of a command, from the use reported to its parent.
+
+        Orphans that still run are no part of that.
+        """
         ticks = round((usage.ru_utime + usage.ru_stime) * os.sysconf("SC_CLK_TCK"))
         told = (usage.ru_minflt, usage.ru_majflt, ticks)
-        return self._counters([t + lost for t, lost in zip(told, self._lost, strict=True)])
+        orphans = [
+            found[1].together
+            for key in self._seen
+            if (found := self._of(key[0])) is not None and found[0] == key
+        ]
+        return self._counters([*map(sum, zip(told, self._lost, *orphans, strict=True))])
 
     def _counters(self, sums: list[int]) -> list[Reading]:
         self._total = [max(pair) for pair in zip(sums, self._total, strict=True)]

@@ -118,6 +118,26 @@ def test_the_cpu_time_of_orphans_is_kept_when_they_end(sampled, load):
     assert seen[-1] >= 0.5
 
 
+@pytest.mark.parametrize("backend", ["auto", "ftrace", "ebpf"])
+def test_a_daemon_that_is_orphaned_at_once_is_in_the_samples(sampled, load, backend):
+    source = """
+        import os, time
+        told, tells = os.pipe()
+        if os.fork() == 0:
+            if os.fork() == 0:
+                while sum(os.times()[:2]) < 0.5: pass
+                time.sleep(0.3)
+            os._exit(0)
+        os.wait()
+        os.close(tells)
+        os.read(told, 1)
+    """
+    options = ("--backend", backend, "-e", "syscalls", "--sample-hz", "20")
+    trace = sampled(*options, "--", *load(source))
+    assert max(values(trace, "processes")) >= 2
+    assert values(trace, "cpu_time")[-1] >= 0.5
+
+
 def iostat(disk):
     """Bytes written to a disk since boot."""
     said = subprocess.run(["iostat", "-d", "-k", "-o", "JSON", disk],

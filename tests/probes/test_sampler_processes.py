@@ -1,6 +1,7 @@
 """The account of a tree of processes: those that end, those that are orphaned, pids used again."""
 
 import os
+import resource
 
 import pytest
 
@@ -93,6 +94,30 @@ def test_children_of_a_child_that_ended_are_charged_above_it(proc):
     assert seen(tree.read_tree(1)) == (60, 3, 21)
     proc(p1=(5, 10, 55, []))  # 2 waited for 3, and 1 waited for 2
     assert seen(tree.read_tree(1)) == (65, 1, 7)
+
+
+def followed(*pids):
+    """The knowledge that these are the target's, as a backend has it."""
+    return set(pids).intersection
+
+
+def test_an_orphan_that_no_look_saw_as_a_child_is_found_if_it_is_followed(proc):
+    tree = Processes(proc(p8=(1, 0, 0, [9]), p9=(2, 0, 0, [1]), p1=(5, 10, 0, [])))
+    assert seen(tree.read_tree(1, followed=followed(1))) == (10, 1, 7)
+    proc(p8=(1, 0, 0, [9, 2, 4]), p9=(2, 0, 0, [1]), p1=(5, 10, 1, []),
+         p2=(6, 20, 0, [3]), p3=(7, 30, 0, []), p4=(8, 500, 0, []))  # fmt: skip
+    for _ in range(2):
+        assert seen(tree.read_tree(1, followed=followed(1, 2, 3))) == (61, 3, 21)
+    assert seen(tree.read_tree(1)) == (61, 3, 21)
+
+
+def test_an_orphan_that_outlives_its_command_is_in_the_last_counters(proc):
+    tree = Processes(proc(p9=(2, 0, 0, [1]), p1=(5, 10, 0, [2]), p2=(6, 20, 0, [])))
+    tree.read_tree(1)
+    proc(p9=(2, 0, 0, [2]), p2=(6, 26, 0, []))
+    used = resource.struct_rusage((12 / TICKS, *[0] * 15))
+    found = {name: value for name, _, value in tree.last(used)}
+    assert round(found["cpu_time"] * TICKS) == 12 + 26
 
 
 def test_a_left_out_process_and_what_it_made_are_not_in_the_tree(proc):

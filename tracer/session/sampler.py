@@ -22,7 +22,7 @@ from tracer.probes.sampler import processes
 from tracer.probes.sampler.catalogue import find_readers
 from tracer.probes.sampler.cgroup import CgroupReader
 from tracer.probes.sampler.limits import Limits
-from tracer.probes.sampler.processes import Processes
+from tracer.probes.sampler.processes import Followed, Processes
 from tracer.probes.sampler.reading import NotAvailable, Reader, Reading
 from tracer.probes.sampler.residency import Residency
 from tracer.session.aside import Aside
@@ -64,6 +64,7 @@ class Sampler:
         self.left_out: dict[str, int] = {}
         """Sentences for `store.left_out`, once the recording has ended."""
         self._others = {os.getpid()}
+        self._followed: Followed | None = None
         self._asked = Processes.name
         self._answers = 0
         if not hz:
@@ -110,12 +111,15 @@ class Sampler:
             self._cgroups[number] = CgroupReader(_folders(target))
             self._limits[number] = TargetLimits(target)
 
-    def begin(self, companions: Iterable[int]) -> None:
+    def begin(self, companions: Iterable[int], followed: Followed) -> None:
         """Takes the first sample, then samples at the rate. Returns after the first sample.
 
-        `companions` are processes that record for us. No target's sample counts them.
+        `companions` are processes that record for us. No target's sample counts them. `followed`
+        returns those of some threads that the kernel follows for the targets.
         """
         self._others.update(companions)
+        # Of several targets, it is not known which one an orphan comes from.
+        self._followed = followed if len(self._targets) == 1 else None
         if self._thread is not None:
             self._go.set()
             self._await(self._begun.wait)
@@ -251,7 +255,7 @@ class Sampler:
         if target.kind not in ("pid", "command") or not account.tells_children:
             found = account.read(target.members(tree).keys() - self._others)
         else:
-            found = account.read_tree(target.pid, self._others)
+            found = account.read_tree(target.pid, self._others, self._followed)
         # Before exec, a command's memory is the recorder's.
         hidden = processes.RSS.name if first and target.kind == "command" else None
         return [reading for reading in found if reading[0] != hidden]

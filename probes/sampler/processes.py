@@ -54,7 +54,7 @@ class _Used:
 
     @property
     def together(self) -> list[int]:
-        """Its own use and that of the children that it waited for."""
+        """The use of a process and of the children that it waited for."""
         return [own + waited for own, waited in zip(self.own, self.children, strict=True)]
 
 

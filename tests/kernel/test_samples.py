@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shlex
 import shutil
 import signal
 import subprocess
@@ -11,14 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import do_without, tracer_command
+from tests.conftest import do_without
 from tests.support.backends import every_backend
 from tests.support.waiting import wait_for
 from tests.support.warm import Tracer
 from tracer.probes.sampler import residency
 from tracer.probes.sampler.catalogue import COUNTERS
 from tracer.store.trace import Trace
-from tracer.targets.cgroups import hierarchies
 
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -230,21 +228,6 @@ def test_a_folder_of_too_many_files_is_cut_and_says_so(sampled, tmp_path, monkey
     assert reader.missing == {f"residency of {tmp_path}": "all but the first 3 files"}
 
 
-def counting():
-    """The hierarchies of this machine whose cgroups count memory or CPU time."""
-    return [h for h in hierarchies() if {"", "memory", "cpuacct"} & {*h.controllers.split(",")}]
-
-
-@pytest.fixture(params=counting(), ids=lambda h: h.controllers or "unified")
-def cgroup(request):
-    """A cgroup of a test's own: its folder. What is in it ends with the test."""
-    folder = request.param.mount / f"tracer-samples-{os.getpid()}"
-    folder.mkdir()
-    yield folder
-    wait_for(lambda: not (folder / "cgroup.procs").read_text(), f"{folder} to empty")
-    folder.rmdir()
-
-
 def test_a_cgroup_gives_its_memory_and_cpu_as_its_own_files_do(sampled, load, cgroup):
     source = f"""
         import os, time
@@ -275,63 +258,6 @@ def test_a_cgroup_gives_its_memory_and_cpu_as_its_own_files_do(sampled, load, cg
     for name, value in told.items():
         series, factor = files[name]
         assert values(trace, series)[-1] == pytest.approx(value / factor, rel=0.02)
-
-
-def looks(folder, processes):
-    """The number of samples so far that have found so many processes."""
-    path = folder / "raw/samples.jsonl"
-    return path.read_text().count(f'"processes", null, {processes}]') if path.exists() else 0
-
-
-def test_a_process_that_enters_a_cgroup_leaves_its_past_use_outside(load, cgroup, tmp_path):
-    source = """
-        import os, time
-        while sum(os.times()[:2]) < 0.7: pass
-        print("done", flush=True)
-        time.sleep(600)
-    """
-    options = ("--backend", "none", "--sample-hz", "20", "--cgroup", cgroup)
-    folder, members = tmp_path / "x.trace", cgroup / "cgroup.procs"
-    with (
-        subprocess.Popen(["sleep", "600"]) as inside,
-        subprocess.Popen(load(source), stdout=subprocess.PIPE, text=True) as busy,
-    ):
-        try:
-            assert busy.stdout.readline() == "done\n"
-            members.write_text(str(inside.pid))
-            with Tracer("record", "-o", folder, *options, cwd=tmp_path) as recorder:
-                for place in (members, cgroup.parent / "cgroup.procs", members):
-                    processes = 2 if place is members else 1
-                    before = looks(folder, processes)
-                    wait_for(lambda: looks(folder, 1), "the first sample")
-                    place.write_text(str(busy.pid))
-                    wait_for(lambda n=before, p=processes: looks(folder, p) > n + 1, "samples")
-                recorder.terminate()
-                recorder.communicate()
-        finally:
-            inside.kill()
-            busy.kill()
-    with Trace(folder) as trace:
-        first, *_, last = values(trace, "cpu_time")
-    assert last - first < 0.7
-
-
-def test_a_recorder_is_not_in_the_samples_of_the_shell_that_started_it(tmp_path):
-    folder = tmp_path / "x.trace"
-    command = tracer_command("record", "-o", folder, "--backend", "none", "-d", "0.5", "-p")
-    subprocess.run(["bash", "-c", f"{shlex.join(command)} $$; :"], check=True)
-    with Trace(folder) as trace:
-        assert set(values(trace, "processes")) == {1}
-
-
-def test_a_recorder_is_not_in_the_samples_of_a_cgroup_that_holds_it(cgroup, tmp_path):
-    folder, members = tmp_path / "x.trace", cgroup / "cgroup.procs"
-    options = ("--backend", "none", "--cgroup", cgroup, "-d", "0.5")
-    command = tracer_command("record", "-o", folder, *options)
-    script = f"echo $$ > {members}; {shlex.join(command)}; :"
-    subprocess.run(["bash", "-c", script], check=True)
-    with Trace(folder) as trace:
-        assert set(values(trace, "processes")) == {1}
 
 
 def test_the_first_and_the_last_sample_lie_around_the_targets_events(tracer, tmp_path, load):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import os
 import shlex
 import subprocess
 from pathlib import Path
@@ -25,6 +26,7 @@ from tests.support.sysctls import sysctls  # noqa: F401 a fixture
 from tests.support.waiting import wait_for
 from tracer.probes.kernel import find_tracefs
 from tracer.store.trace import Trace
+from tracer.targets.cgroups import hierarchies
 
 _CLONE_NEWNS = 0x00020000
 """include/uapi/linux/sched.h"""
@@ -147,3 +149,18 @@ def instances():
         return {path.name for path in (find_tracefs() / "instances").iterdir()}
 
     return found
+
+
+def counting():
+    """The hierarchies of this machine whose cgroups count memory or CPU time."""
+    return [h for h in hierarchies() if {"", "memory", "cpuacct"} & {*h.controllers.split(",")}]
+
+
+@pytest.fixture(params=counting(), ids=lambda h: h.controllers or "unified")
+def cgroup(request):
+    """A cgroup of a test's own: its folder. What is in it ends with the test."""
+    folder = request.param.mount / f"tracer-samples-{os.getpid()}"
+    folder.mkdir()
+    yield folder
+    wait_for(lambda: not (folder / "cgroup.procs").read_text(), f"{folder} to empty")
+    folder.rmdir()

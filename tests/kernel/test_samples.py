@@ -17,7 +17,6 @@ from tests.support.warm import Tracer
 from tracer.probes.sampler import residency
 from tracer.probes.sampler.catalogue import COUNTERS
 from tracer.store.trace import Trace
-from tracer.targets.cgroups import hierarchies
 
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -36,7 +35,8 @@ def sampled(tracer, tmp_path):
 
     def run(*options):
         folder = tmp_path / f"{len(opened)}.trace"
-        tracer("record", "-o", folder, "-e", "processes", *options)
+        probes = () if "none" in options else ("-e", "processes")
+        tracer("record", "-o", folder, *probes, *options)
         opened.append(Trace(folder))
         return opened[-1]
 
@@ -114,6 +114,26 @@ def test_the_cpu_time_of_orphans_is_kept_when_they_end(sampled, load):
     seen = values(trace, "cpu_time")
     assert seen == sorted(seen)
     assert seen[-1] >= 0.5
+
+
+@pytest.mark.parametrize("backend", ["auto", "ftrace", "ebpf"])
+def test_a_daemon_that_is_orphaned_at_once_is_in_the_samples(sampled, load, backend):
+    source = """
+        import os, time
+        told, tells = os.pipe()
+        if os.fork() == 0:
+            if os.fork() == 0:
+                while sum(os.times()[:2]) < 0.5: pass
+                time.sleep(0.3)
+            os._exit(0)
+        os.wait()
+        os.close(tells)
+        os.read(told, 1)
+    """
+    options = ("--backend", backend, "-e", "syscalls", "--sample-hz", "20")
+    trace = sampled(*options, "--", *load(source))
+    assert max(values(trace, "processes")) >= 2
+    assert values(trace, "cpu_time")[-1] >= 0.5
 
 
 def iostat(disk):
@@ -208,21 +228,6 @@ def test_a_folder_of_too_many_files_is_cut_and_says_so(sampled, tmp_path, monkey
     assert reader.missing == {f"residency of {tmp_path}": "all but the first 3 files"}
 
 
-def counting():
-    """The hierarchies of this machine whose cgroups count memory or CPU time."""
-    return [h for h in hierarchies() if {"", "memory", "cpuacct"} & {*h.controllers.split(",")}]
-
-
-@pytest.fixture(params=counting(), ids=lambda h: h.controllers or "unified")
-def cgroup(request):
-    """A cgroup of a test's own: its folder. What is in it ends with the test."""
-    folder = request.param.mount / f"tracer-samples-{os.getpid()}"
-    folder.mkdir()
-    yield folder
-    wait_for(lambda: not (folder / "cgroup.procs").read_text(), f"{folder} to empty")
-    folder.rmdir()
-
-
 def test_a_cgroup_gives_its_memory_and_cpu_as_its_own_files_do(sampled, load, cgroup):
     source = f"""
         import os, time
@@ -286,6 +291,11 @@ def test_sample_hz_0_takes_no_samples(sampled, tracer):
     assert "samples" not in trace.tables
     assert not (trace.folder / "raw/samples.jsonl").exists()
     assert "samples" not in tracer("report", trace.folder, "--json").json["tables"]
+
+
+def test_a_rate_below_any_clock_leaves_the_first_and_the_last_sample(sampled):
+    trace = sampled("--backend", "none", "--sample-hz", "1e-300", "--", "true")
+    assert len(values(trace, "pgfault", None)) == 2
 
 
 def test_a_baseload_has_no_target_and_ends_after_its_time(tracer, tmp_path):

@@ -227,6 +227,14 @@ class Capture:
             return set()
         return self._filters[Scope.TARGET].without(tids)
 
+    def followed(self, tids: Iterable[int]) -> set[int]:
+        """Returns those of these threads that are followed; none if all of the machine are."""
+        everybody = self._everybody or self._backend.wide
+        if Scope.TARGET not in self._filters or everybody:
+            return set()
+        listed = set(tids)
+        return listed - self._filters[Scope.TARGET].without(listed)
+
     def leave_out(self, tids: Collection[int]) -> None:
         """Excludes these threads of the recorder, too."""
         self._left_out = [*self._left_out, *tids]

@@ -292,7 +292,7 @@ def _capture(running: Running, manifest: Manifest) -> Manifest:
             left_out.note(folder / RAW, "maps", write_mappings(folder / RAW / MAPS, there))
         for probe, counts in running.without_uprobes.items():
             left_out.note(folder / RAW, probe, counts)
-        sampler.begin()
+        sampler.begin(companions, capture.followed)
         capture.start_targets()
         members.look_at_files()
         if launch is not None:

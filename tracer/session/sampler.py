@@ -8,10 +8,11 @@ folders run in processes of their own (`aside`).
 from __future__ import annotations
 
 import contextlib
+import os
 import resource
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from tracer.probes.sampler import processes
 from tracer.probes.sampler.catalogue import find_readers
 from tracer.probes.sampler.cgroup import CgroupReader
 from tracer.probes.sampler.limits import Limits
-from tracer.probes.sampler.processes import Processes
+from tracer.probes.sampler.processes import Followed, Processes
 from tracer.probes.sampler.reading import NotAvailable, Reader, Reading
 from tracer.probes.sampler.residency import Residency
 from tracer.session.aside import Aside
@@ -62,6 +63,8 @@ class Sampler:
         self._thread: threading.Thread | None = None
         self.left_out: dict[str, int] = {}
         """Sentences for `store.left_out`, once the recording has ended."""
+        self._others = {os.getpid()}
+        self._followed: Followed | None = None
         self._asked = Processes.name
         self._answers = 0
         if not hz:
@@ -108,8 +111,15 @@ class Sampler:
             self._cgroups[number] = CgroupReader(_folders(target))
             self._limits[number] = TargetLimits(target)
 
-    def begin(self) -> None:
-        """Takes the first sample, then samples at the rate. Returns after the first sample."""
+    def begin(self, companions: Iterable[int], followed: Followed) -> None:
+        """Takes the first sample, then samples at the rate. Returns after the first sample.
+
+        `companions` are processes that record for us. No target's sample counts them. `followed`
+        returns those of some threads that the kernel follows for the targets.
+        """
+        self._others.update(companions)
+        # Of several targets, it is not known which one an orphan comes from.
+        self._followed = followed if len(self._targets) == 1 else None
         if self._thread is not None:
             self._go.set()
             self._await(self._begun.wait)
@@ -198,7 +208,7 @@ class Sampler:
             while True:
                 # A slow reading delays later ones; missed samples are not taken.
                 due = max(due + 1 / self._hz, time.monotonic())
-                if self._stop.wait(due - time.monotonic()):
+                if self._stop.wait(min(due - time.monotonic(), threading.TIMEOUT_MAX)):
                     break
                 self._sample()
             self._sample(last=True)
@@ -238,12 +248,14 @@ class Sampler:
         self, number: int, target: Target, first: bool, tree: ProcessTree
     ) -> list[Reading]:
         account = self._accounts[number]
+        if getattr(target, "cgroups", None) == []:
+            return []  # an awaited container: its first look is the one that finds its cgroups
         if self._usage is not None and target.kind == "command":
             return account.last(self._usage)
         if target.kind not in ("pid", "command") or not account.tells_children:
-            found = account.read(target.members(tree))
+            found = account.read(target.members(tree).keys() - self._others)
         else:
-            found = account.read_tree(target.pid)
+            found = account.read_tree(target.pid, self._others, self._followed)
         # Before exec, a command's memory is the recorder's.
         hidden = processes.RSS.name if first and target.kind == "command" else None
         return [reading for reading in found if reading[0] != hidden]

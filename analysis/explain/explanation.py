@@ -142,6 +142,9 @@ class SlowStep:
     (`tracer.analysis.explain.meanwhile`)."""
     more_segments: int
     """Segments that are left out, since they are shorter than those."""
+    storage: dict[str, Any] | None
+    """The longest sleep for storage on the path, with `meanwhile`; None: there is none. It may have
+    waited for several things, one after the other."""
 
     @property
     def alone(self) -> bool:

@@ -255,9 +255,12 @@ def explain(
                     _parts(trace, columns, float(row["total_ns"]), means, main, row),
                     key=lambda part: -part.more_ns,
                 ),
-                *longest_segments(trace, _of_step(row), segments),
+                longest,
+                more,
+                storage,
             )
             for row in chosen
+            for longest, more, storage in [longest_segments(trace, _of_step(row), segments)]
         ],
     )
 

@@ -41,7 +41,11 @@ IDLE = (
 )
 """Calls that wait only for other threads, for a time to pass, or for a network."""
 
-LOCK = ("futex", "futex_wait", "futex_waitv")
+LOCK = ("futex", "futex_wait", "futex_waitv", "flock")
+MAYBE_LOCK = ("fcntl",)
+"""Calls that wait for a lock of a file, if they sleep, and the sleep can be interrupted."""
+MAYBE_FIFO = ("open", "openat", "openat2", "creat")
+"""Calls that wait until another process opens a FIFO, if the sleep can be interrupted."""
 TIMER = ("nanosleep", "clock_nanosleep")
 CHILD = ("wait4", "waitid", "vfork", "clone", "clone3")
 POLL = (
@@ -55,3 +59,11 @@ IPC = (
     *("msgrcv", "msgsnd", "semop", "rt_sigsuspend", "pause"),
 )  # fmt: skip
 """Calls that wait for another process, if the sleep can be interrupted."""
+
+SENDING = (
+    *("sendto", "sendmsg", "sendmmsg", "write", "writev", "pwritev2", "sendfile", "splice"),
+    *("connect", "shutdown", "close", "exit", "exit_group", "io_uring_enter"),
+)
+"""Calls that may send to a local socket. The kernel delivers it at once, as in an interrupt."""
+RECEIVING = ("recvfrom", "recvmsg", "recvmmsg", "read", "readv", "splice", "io_uring_enter")
+"""Calls that may make room in a local socket, whose sender is then woken in the same way."""

@@ -154,7 +154,9 @@ class Sleeps:
         since[self._place_of_call == _NO_CALL] = 0
         self._since_edge = Lengths(since)
 
-    def batches(self, marks: Sequence[Marks], of_calls: Marks) -> Iterator[pa.Table]:
+    def batches(
+        self, marks: Sequence[Marks], of_calls: Marks, of_wakers: Marks
+    ) -> Iterator[pa.Table]:
         """Yields the intervals in stored order, with more columns; other queries may run meanwhile.
 
         - since: end of the thread's interval before (ns); null: there is none;
@@ -162,7 +164,8 @@ class Sleeps:
           it had returned by then, or there was none; returned: when it had (ns);
         - zero: true if the call that it is in returned 0;
         - the columns of each of `marks` for the thread's last moment up to `ts`, and those of
-          `of_calls` for the moment at which the call that it is in was entered;
+          `of_calls` for the moment at which the call that it is in was entered, and those of
+          `of_wakers` for the waker at `wake_ns`;
         - life, late_life: row of `threads` at `ts` and at `wake_ns`, as `life` there; waker_life:
           the same of the waker at `wake_ns`; ran_life: of `ran_tid` at the end of the interval.
         """
@@ -171,7 +174,7 @@ class Sleeps:
             life, kept = self._lives(batch["number"].to_numpy(), batch["ts"].to_numpy())
             if len(kept):
                 rows = batch.take(pa.array(kept))
-                yield self._around_rows(rows, life, done, places, marks, of_calls)
+                yield self._around_rows(rows, life, done, places, marks, of_calls, of_wakers)
                 done += len(kept)
 
     def _around_rows(
@@ -182,6 +185,7 @@ class Sleeps:
         places: _Places,
         marks: Sequence[Marks],
         of_calls: Marks,
+        of_wakers: Marks,
     ) -> pa.Table:
         names = ("ts", "woken", "number", "waker", "ran", "length")
         ts, woken, tid, waker, ran, length = (batch[name].to_numpy() for name in names)
@@ -209,6 +213,7 @@ class Sleeps:
             told[name] = pa.array((known + 1).astype(np.int32), mask=known < 0)
         found = [one.last(life, ts) for one in marks]
         found.append(of_calls.exact(np.where(inside, life, -1), edge))
+        found.append(of_wakers.exact(self.lives.of(waker, woken), woken))
         for one in found:
             told |= dict(zip(one.column_names, one.columns, strict=True))
         rows = pa.Table.from_batches([batch]).drop_columns(list(names[1:]))

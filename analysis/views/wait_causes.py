@@ -44,6 +44,8 @@ CASE
     WHEN deep AND interrupt = false AND NOT by_kernel THEN 'lock'
     WHEN deep AND wake_ns IS NOT NULL THEN 'disk'
     WHEN is_ipc AND NOT deep THEN 'ipc'
+    WHEN may_lock AND NOT deep AND interrupt IS NOT TRUE THEN 'lock'
+    WHEN may_open_fifo AND NOT deep AND interrupt IS NOT TRUE THEN 'ipc'
     ELSE 'other'
 END
 """
@@ -67,17 +69,20 @@ CASE
     WHEN kind IN ('cpu', 'dirty', 'reclaim', 'timer', 'child', 'gpu') THEN 'exact'
     WHEN kind = 'sync' AND (is_sync OR syncs) THEN 'exact'
     WHEN kind = 'fault' AND faults OR kind = 'disk' AND reads THEN 'exact'
-    WHEN kind = 'lock' AND is_lock THEN 'exact'
-    WHEN kind = 'ipc' AND interrupt = false THEN 'exact'
+    -- A timer ended the wait: nobody gave up a lock.
+    WHEN kind = 'lock' AND is_lock AND interrupt IS NOT TRUE THEN 'exact'
+    WHEN kind = 'ipc' AND is_ipc AND interrupt = false THEN 'exact'
     ELSE 'inferred'
 END
 """
 
 # An interrupt wakes on behalf of nobody, and a thread of CUDA's driver on behalf of the GPU. Where
-# interrupts cannot be told from threads, only the calls that threads end name the waker.
+# interrupts cannot be told from threads, only the calls that threads end name the waker. A softirq
+# in the sender's own call delivers what it sends to a local socket (kernel: loopback_xmit).
 _BY_WAKER = """
 waker_tid > 0 AND kind != 'gpu' AND (interrupt = false OR interrupt IS NULL
-    AND (kind IN ('lock', 'ipc', 'child') OR kind = 'sync' AND by_journal))
+    AND (kind IN ('lock', 'ipc', 'child') OR kind = 'sync' AND by_journal)
+    OR kind = 'ipc' AND (sent OR received AND is_sending))
 """
 
 _CASES = f"""
@@ -99,9 +104,11 @@ FROM told ORDER BY "case"
 
 _FLAGS = (
     *("reads", "syncs", "flushes", "on_ext4", "commits", "faults", "pauses", "reclaims"),
-    *("in_doubt", "zero", "calls_known", "cpu_known", "of_gpu"),
+    *("in_doubt", "zero", "calls_known", "cpu_known", "of_gpu", "sent", "received"),
 )
 """Columns of intervals that are true or false."""
+_GIVEN = ["zero", "sent", "received"]
+"""Flags that the intervals have as columns."""
 _EVIDENCE = {
     "reads": "read_ns",
     "syncs": "sync_ns",
@@ -234,11 +241,11 @@ def _with_flags(rows: pa.Table, gaps: _Gaps) -> pa.Table:
     since = pc.coalesce(pc.max_element_wise(since, entered), pause)
     flags["pauses"] = pc.greater_equal(pause, since)
     flags["reclaims"], flags["in_doubt"] = _reclaims(rows, gaps)
-    flags["zero"] = rows["zero"]
+    flags |= {name: rows[name] for name in _GIVEN}
     flags["of_gpu"] = pc.greater(rows["gpu_until"], rows["ts"])
     stayed, idle = pc.invert(_moved(rows)), pc.equal(rows["ran_tid"], 0)
     flags["cpu_known"] = pc.or_(idle, pc.and_(pc.is_valid(rows["ran_tid"]), stayed))
-    rows = rows.drop_columns("zero")
+    rows = rows.drop_columns(_GIVEN)
     for name, flag in flags.items():
         rows = rows.append_column(name, pc.fill_null(flag, False))
     return rows

@@ -1,0 +1,98 @@
+"""Waits for locks of files, FIFOs, and locks with a time limit: trace, query, expected table."""
+
+from tests.support.golden import check
+
+PROCESSES = """
+    pid | tid | role    | target | comm   | ppid
+    7   | 7   | target  | job    | python | 1
+    8   | 8   | child   | job    | worker | 7
+"""
+QUERY = "SELECT ts, tid, kind, call, by_comm, certainty FROM waits WHERE tid = 7 ORDER BY ts"
+HEADER = "ts | tid | kind | call | by_comm | certainty"
+
+
+def test_waits_for_a_lock_of_a_file_are_for_who_gave_it_up(tmp_path):
+    """Only fcntl's locks wait in an interruptible sleep; no event tells of a server's answer."""
+    check(
+        tmp_path,
+        {
+            "processes": PROCESSES,
+            "syscalls": """
+                ts   | pid | tid | name   | dur_ns | ret
+                100  | 7   | 7   | flock  | 60     | 0
+                200  | 7   | 7   | fcntl  | 60     | 0
+                300  | 7   | 7   | fcntl  | 60     | 0
+                400  | 7   | 7   | fcntl  | -      | -
+            """,
+            "off_cpu": """
+                ts  | dur_ns | pid | tid | state | wake_ns | waker_tid | interrupt | run_delay_ns
+                110 | 40     | 7   | 7   | S     | 150     | 8         | false     | 0
+                210 | 40     | 7   | 7   | S     | 250     | 8         | false     | 0
+                310 | 40     | 7   | 7   | S     | 350     | 8         | true      | 0
+                410 | -      | 7   | 7   | S     | -       | -         | -         | -
+            """,
+        },
+        QUERY,
+        f"""
+        {HEADER}
+        110 | 7 | lock  | flock | worker | exact
+        210 | 7 | lock  | fcntl | worker | inferred
+        310 | 7 | other | fcntl | -      | unknown
+        410 | 7 | lock  | fcntl | -      | inferred
+        """,
+    )
+
+
+def test_an_open_that_sleeps_until_another_process_opens_the_fifo(tmp_path):
+    """An open that reads a folder from a disk cannot be interrupted."""
+    check(
+        tmp_path,
+        {
+            "processes": PROCESSES,
+            "syscalls": """
+                ts   | pid | tid | name   | dur_ns | ret
+                100  | 7   | 7   | openat | 60     | 4
+                200  | 7   | 7   | openat | 60     | 4
+                300  | 7   | 7   | openat | 60     | 4
+            """,
+            "off_cpu": """
+                ts  | dur_ns | pid | tid | state | wake_ns | waker_tid | interrupt | run_delay_ns
+                110 | 40     | 7   | 7   | S     | 150     | 8         | false     | 0
+                210 | 40     | 7   | 7   | S     | 250     | 8         | true      | 0
+                310 | 40     | 7   | 7   | D     | 350     | 0         | true      | 0
+            """,
+        },
+        QUERY,
+        f"""
+        {HEADER}
+        110 | 7 | ipc   | openat | worker | inferred
+        210 | 7 | other | openat | -      | unknown
+        310 | 7 | disk  | openat | -      | inferred
+        """,
+    )
+
+
+def test_a_lock_that_reached_its_time_limit_may_have_been_a_sleep(tmp_path):
+    """As Python's threads do that wait for its global lock, 5 ms at a time."""
+    check(
+        tmp_path,
+        {
+            "processes": PROCESSES,
+            "syscalls": """
+                ts   | pid | tid | name   | dur_ns | ret
+                100  | 7   | 7   | futex  | 60     | -110
+                200  | 7   | 7   | futex  | 60     | 0
+            """,
+            "off_cpu": """
+                ts  | dur_ns | pid | tid | state | wake_ns | waker_tid | interrupt | run_delay_ns
+                110 | 40     | 7   | 7   | S     | 150     | 8         | true      | 0
+                210 | 40     | 7   | 7   | S     | 250     | 8         | false     | 0
+            """,
+        },
+        QUERY,
+        f"""
+        {HEADER}
+        110 | 7 | lock | futex | -      | inferred
+        210 | 7 | lock | futex | worker | exact
+        """,
+    )

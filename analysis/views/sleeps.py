@@ -27,7 +27,8 @@ T = TypeVar("T", bound=np.generic)
 
 _NONE = -LATEST - 1
 _BATCH = 1 << 14
-_NO_CALL, _INSIDE, _AFTER = range(3)
+_NO_CALL, _INSIDE, _OPEN, _AFTER = range(4)
+"""Before the first call; in a call; in one whose return is not known; after a call."""
 NOBODY = 1 << 40
 """A number that no thread has."""
 
@@ -143,6 +144,7 @@ class Sleeps:
         del call
         inside = (around.entered > -LATEST) & (self._ts <= around.returned)
         self._place_of_call = np.where(inside, _INSIDE, np.int8(_AFTER))
+        self._place_of_call[inside & (around.returned == LATEST)] = _OPEN
         self._place_of_call[around.entered == -LATEST] = _NO_CALL
         self._result = around.result
         # Of a call that had returned, only that time matters; of another one, only its entry.
@@ -162,7 +164,7 @@ class Sleeps:
         - since: end of the thread's interval before (ns); null: there is none;
         - entered: time of entry of its last call up to `ts` (ns), and call: that call's code; null:
           it had returned by then, or there was none; returned: when it had (ns);
-        - zero: true if the call that it is in returned 0;
+        - open: true if it is in a call whose return is not known; zero: if that call returned 0;
         - the columns of each of `marks` for the thread's last moment up to `ts`, and those of
           `of_calls` for the moment at which the call that it is in was entered, and those of
           `of_wakers` for the waker at `wake_ns`;
@@ -193,7 +195,7 @@ class Sleeps:
         fill_ends(ts, length, ended)
         at, since = places.of(done, life, ts, length)
         edge, place = ts - self._since_edge.of(at), self._place_of_call[at]
-        inside = place == _INSIDE
+        inside = (place == _INSIDE) | (place == _OPEN)
         call, result = self._call[at], self._result[at]
         told: dict[str, pa.Array | pa.ChunkedArray] = {
             "since": pa.array(since, mask=at == self._first[life]),
@@ -201,6 +203,7 @@ class Sleeps:
             "entered": pa.array(edge, mask=~inside),
             "returned": pa.array(edge, mask=place != _AFTER),
             "call": pa.array(call, mask=~inside | (call < 0)),
+            "open": pa.array(place == _OPEN),
             "zero": pa.array(result == 1, mask=~inside | (result < 0)),
             "life": pa.array((life + 1).astype(np.int32)),
         }

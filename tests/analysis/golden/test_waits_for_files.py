@@ -73,7 +73,7 @@ def test_an_open_that_sleeps_until_another_process_opens_the_fifo(tmp_path):
 
 
 def test_a_lock_that_reached_its_time_limit_may_have_been_a_sleep(tmp_path):
-    """As Python's threads do that wait for its global lock, 5 ms at a time."""
+    """Python's threads wait in this way for its global lock, 5 ms at a time."""
     check(
         tmp_path,
         {

@@ -7,13 +7,18 @@ SYNC_ALL = ("sync", "syncfs")
 SYNC = (*SYNC_FILE, *SYNC_ALL)
 """Calls that wait until data are on the disk: SYNC_FILE for one file, SYNC_ALL for all files."""
 
+AIO = ("io_getevents", "io_pgetevents")
+"""Calls that wait for asynchronous transfers of disks."""
+URING = "io_uring_enter"
+"""The call that waits for transfers of disks, for sockets, or for anything else."""
+
 WRITE = (
     *("write", "pwrite64", "writev", "pwritev", "pwritev2", "sendfile", "copy_file_range"),
-    *("splice", "io_getevents", "io_pgetevents"),
+    *("splice", *AIO),
 )
 """Calls that may be throttled for dirtying pages, or wait for a page, a journal or a device."""
 
-SUBMIT = ("io_submit", "io_uring_enter")
+SUBMIT = ("io_submit", URING)
 """Calls that begin asynchronous transfers. They may be throttled or wait like those in WRITE."""
 
 ENDINGS = (
@@ -54,7 +59,7 @@ POLL = (
 )
 """Calls that wait for another process, with a time limit."""
 IPC = (
-    *POLL, *READ, *WRITE, "readv", "vmsplice", "tee",
+    *POLL, *READ, *(name for name in WRITE if name not in AIO), "readv", "vmsplice", "tee",
     *("accept", "accept4", "connect", "recvfrom", "recvmsg", "sendto", "sendmsg", "sendmmsg"),
     *("msgrcv", "msgsnd", "semop", "rt_sigsuspend", "pause"),
 )  # fmt: skip

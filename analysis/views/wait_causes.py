@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tracer.analysis.views.calls_around import LATEST
+from tracer.analysis.views.calls_by_kind import AIO, URING
 from tracer.analysis.views.stretches import Ints
 from tracer.analysis.views.sync_parts import FLUSH, JOURNAL, PAGES
 from tracer.analysis.views.wait_rows import CODES
@@ -22,7 +23,7 @@ from tracer.probes.schema import Scope
 from tracer.store.trace import Trace
 
 # Thread 0 is the idle thread of a CPU.
-_KIND = """
+_KIND = f"""
 CASE
     WHEN state IS NULL THEN 'other'
     WHEN state = 'new' OR starts_with(state, 'R') THEN 'cpu'
@@ -44,6 +45,8 @@ CASE
     WHEN deep AND interrupt = false AND NOT by_kernel THEN 'lock'
     WHEN deep AND wake_ns IS NOT NULL THEN 'disk'
     WHEN is_ipc AND NOT deep THEN 'ipc'
+    WHEN name IN {AIO} AND NOT zero AND (by_kernel OR interrupt IS NOT FALSE) THEN 'disk'
+    WHEN name = '{URING}' AND reads AND interrupt THEN 'disk'
     WHEN may_lock AND NOT deep AND interrupt IS NOT TRUE THEN 'lock'
     WHEN may_open_fifo AND NOT deep AND interrupt IS NOT TRUE THEN 'ipc'
     ELSE 'other'
@@ -71,7 +74,7 @@ CASE
     WHEN call_in_doubt THEN 'inferred'
     WHEN kind IN ('timer', 'child') THEN 'exact'
     WHEN kind = 'sync' AND (is_sync OR syncs) THEN 'exact'
-    WHEN kind = 'disk' AND reads THEN 'exact'
+    WHEN kind = 'disk' AND reads AND deep THEN 'exact'
     -- A timer ended the wait: nobody gave up a lock.
     WHEN kind = 'lock' AND is_lock AND interrupt IS NOT TRUE THEN 'exact'
     WHEN kind = 'ipc' AND is_ipc AND interrupt = false THEN 'exact'

@@ -96,3 +96,42 @@ def test_a_lock_that_reached_its_time_limit_may_have_been_a_sleep(tmp_path):
         210 | 7 | lock | futex | worker | exact
         """,
     )
+
+
+def test_waits_for_asynchronous_transfers_are_for_a_disk(tmp_path):
+    """Not those of io_uring without a read of the call's own: they may be for a socket."""
+    check(
+        tmp_path,
+        {
+            "processes": PROCESSES + "50 | 50 | other | - | kworker/0:1 | 2\n",
+            "syscalls": """
+                ts   | pid | tid | name           | dur_ns | ret
+                100  | 7   | 7   | io_getevents   | 60     | 1
+                200  | 7   | 7   | io_getevents   | 60     | 1
+                300  | 7   | 7   | io_getevents   | 60     | 0
+                400  | 7   | 7   | io_uring_enter | 60     | 1
+                500  | 7   | 7   | io_uring_enter | 60     | 1
+            """,
+            "block": """
+                ts  | tid | event     | dev   | sector | nr_sector | rwbs
+                405 | 7   | bio_queue | 254:0 | 8      | 8         | R
+            """,
+            "off_cpu": """
+                ts  | dur_ns | pid | tid | state | wake_ns | waker_tid | interrupt | run_delay_ns
+                110 | 40     | 7   | 7   | S     | 150     | 0         | true      | 0
+                210 | 40     | 7   | 7   | S     | 250     | 50        | false     | 0
+                310 | 40     | 7   | 7   | S     | 350     | 0         | true      | 0
+                410 | 40     | 7   | 7   | S     | 450     | 0         | true      | 0
+                510 | 40     | 7   | 7   | S     | 550     | 0         | true      | 0
+            """,
+        },
+        QUERY,
+        f"""
+        {HEADER}
+        110 | 7 | disk  | io_getevents   | -           | inferred
+        210 | 7 | disk  | io_getevents   | kworker/0:1 | inferred
+        310 | 7 | other | io_getevents   | -           | unknown
+        410 | 7 | disk  | io_uring_enter | -           | inferred
+        510 | 7 | other | io_uring_enter | -           | unknown
+        """,
+    )

@@ -45,8 +45,8 @@ SELECT * FROM (
 
 _SLEEP = f"""
 SELECT min(ts) AS ts, sum(dur_ns)::BIGINT AS dur_ns, any_value(tid) AS tid,
-    any_value(kind) AS kind, any_value(detail) AS detail, any_value(call) AS call,
-    any_value(kernel_stack) AS kernel_stack
+    any_value(kind) AS kind, any_value(call) AS call, any_value(kernel_stack) AS kernel_stack,
+    if(min(coalesce(detail, '')) = max(coalesce(detail, '')), any_value(detail), NULL) AS detail
 FROM step_path WHERE kind IN {STORAGE} GROUP BY sleep ORDER BY dur_ns DESC, ts LIMIT 1
 """
 

@@ -82,6 +82,7 @@ def test_a_sleep_in_several_parts_is_told_as_a_whole(trace, capsys):
         "disks served 8.0 KiB of writes of an unknown thread (2 requests)."
     ) in told
     assert (step.storage["ts"], step.storage["dur_ns"]) == (BEGIN, 9 * MS)
+    assert step.storage["detail"] is None
 
 
 def test_a_sleep_that_is_left_out_of_the_segments_is_the_longest_one_all_the_same(trace):

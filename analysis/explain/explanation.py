@@ -143,6 +143,9 @@ class SlowStep:
     (`tracer.analysis.explain.meanwhile`)."""
     more_segments: int
     """Segments that are left out, since they are shorter than those."""
+    storage: dict[str, Any] | None
+    """The longest sleep for storage on the path, with `meanwhile`; None: there is none. It may have
+    waited for several things, one after the other."""
 
     @property
     def alone(self) -> bool:
@@ -253,9 +256,12 @@ def explain(
                     _parts(trace, columns, float(row["total_ns"]), means, main, row),
                     key=lambda part: -part.more_ns,
                 ),
-                *longest_segments(trace, _of_step(row), segments),
+                longest,
+                more,
+                storage,
             )
             for row in chosen
+            for longest, more, storage in [longest_segments(trace, _of_step(row), segments)]
         ],
     )
 

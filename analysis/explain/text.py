@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from tracer.analysis.explain.explanation import Explanation, Part, SlowStep
-from tracer.analysis.explain.meanwhile import STORAGE
 from tracer.analysis.explain.words import (
     ALONE,
     compared,
@@ -100,8 +99,7 @@ def _print_step(out: Any, step: SlowStep, found: Explanation) -> None:
 
 def _print_longest_storage(out: Any, step: SlowStep) -> None:
     """Says where in the kernel the step's longest wait for storage was, and what disks served."""
-    waits = [one for one in step.segments if one["kind"] in STORAGE]
-    longest = max(waits, key=lambda one: one["dur_ns"], default=None)
+    longest = step.storage
     if longest is None or longest["dur_ns"] <= _LEAST_MORE * step.total_ns:
         return
     function = kernel_function(longest["kernel_stack"])

@@ -10,6 +10,7 @@ from tracer.analysis.explain.explanation import Explanation, Part, SlowStep
 from tracer.analysis.findings.finding import file_name, name, seconds, size
 from tracer.analysis.views.critical_path import RUN
 from tracer.analysis.views.sync_parts import AWAITED
+from tracer.probes.block import OTHER
 from tracer.probes.call_graphs import TRUNCATED, UNKNOWN
 
 _KINDS = {
@@ -128,21 +129,31 @@ def together(found: Explanation) -> str | None:
 
 
 def meanwhile(served: Sequence[Mapping[str, Any]]) -> str:
-    """Returns what disks served meanwhile.
+    """Returns what disks served meanwhile. The disks are named if there are several.
 
-    As in "19 MiB of writes of kworker/u8:1 for container 3f2a (12 requests)".
+    As in "19 MiB of writes of kworker/u8:1 for container 3f2a on 254:0 (12 requests)".
     """
+    several = len({one["dev"] for one in served}) > 1
     said = []
     for one in served:
-        requests = f"{name(one['operation'])}s"
+        requests = _requests(one["operation"])
         whose = f" of {name(one['comm'], 'an unknown thread')}"
         if one["for_whom"] is not None:
             whose += f" for {name(one['for_whom'])}"
         requests = f"its own {requests}" if one["own"] else requests + whose
-        amount = "" if one["bytes"] is None else f"{size(one['bytes'])} of "
+        if several:
+            requests += f" on {name(one['dev'], 'an unknown disk')}"
+        amount = f"{size(one['bytes'])} of " if one["bytes"] else ""
         count = one["requests"]
         said.append(f"{amount}{requests} ({count:,} {'request' if count == 1 else 'requests'})")
     return ", ".join(said)
+
+
+def _requests(operation: str) -> str:
+    """Returns an operation in the plural: "writes"."""
+    if operation == OTHER:
+        return "other requests"
+    return f"{name(operation)}{'es' if operation.endswith('sh') else 's'}"
 
 
 def kernel_function(stack: str | None) -> str | None:

@@ -7,13 +7,18 @@ SYNC_ALL = ("sync", "syncfs")
 SYNC = (*SYNC_FILE, *SYNC_ALL)
 """Calls that wait until data are on the disk: SYNC_FILE for one file, SYNC_ALL for all files."""
 
+AIO = ("io_getevents", "io_pgetevents")
+"""Calls that wait for asynchronous transfers of disks."""
+URING = "io_uring_enter"
+"""The call that waits for transfers of disks, for sockets, or for anything else."""
+
 WRITE = (
     *("write", "pwrite64", "writev", "pwritev", "pwritev2", "sendfile", "copy_file_range"),
-    *("splice", "io_getevents", "io_pgetevents"),
+    *("splice", *AIO),
 )
 """Calls that may be throttled for dirtying pages, or wait for a page, a journal or a device."""
 
-SUBMIT = ("io_submit", "io_uring_enter")
+SUBMIT = ("io_submit", URING)
 """Calls that begin asynchronous transfers. They may be throttled or wait like those in WRITE."""
 
 ENDINGS = (
@@ -41,7 +46,11 @@ IDLE = (
 )
 """Calls that wait only for other threads, for a time to pass, or for a network."""
 
-LOCK = ("futex", "futex_wait", "futex_waitv")
+LOCK = ("futex", "futex_wait", "futex_waitv", "flock")
+MAYBE_LOCK = ("fcntl",)
+"""Calls that wait for a lock of a file, if they sleep, and the sleep can be interrupted."""
+MAYBE_FIFO = ("open", "openat", "openat2", "creat")
+"""Calls that wait until another process opens a FIFO, if the sleep can be interrupted."""
 TIMER = ("nanosleep", "clock_nanosleep")
 CHILD = ("wait4", "waitid", "vfork", "clone", "clone3")
 POLL = (
@@ -50,8 +59,16 @@ POLL = (
 )
 """Calls that wait for another process, with a time limit."""
 IPC = (
-    *POLL, *READ, *WRITE, "readv", "vmsplice", "tee",
+    *POLL, *READ, *(name for name in WRITE if name not in AIO), "readv", "vmsplice", "tee",
     *("accept", "accept4", "connect", "recvfrom", "recvmsg", "sendto", "sendmsg", "sendmmsg"),
     *("msgrcv", "msgsnd", "semop", "rt_sigsuspend", "pause"),
 )  # fmt: skip
 """Calls that wait for another process, if the sleep can be interrupted."""
+
+SENDING = (
+    *("sendto", "sendmsg", "sendmmsg", "write", "writev", "pwritev2", "sendfile", "splice"),
+    *("connect", "shutdown", "close", "exit", "exit_group", "io_uring_enter"),
+)
+"""Calls that may send to a local socket. The kernel delivers it at once, as in an interrupt."""
+RECEIVING = ("recvfrom", "recvmsg", "recvmmsg", "read", "readv", "splice", "io_uring_enter")
+"""Calls that may make room in a local socket, whose sender is then woken in the same way."""

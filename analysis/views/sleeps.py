@@ -27,7 +27,8 @@ T = TypeVar("T", bound=np.generic)
 
 _NONE = -LATEST - 1
 _BATCH = 1 << 14
-_NO_CALL, _INSIDE, _AFTER = range(3)
+_NO_CALL, _INSIDE, _OPEN, _AFTER = range(4)
+"""Before the first call; in a call; in one whose return is not known; after a call."""
 NOBODY = 1 << 40
 """A number that no thread has."""
 
@@ -143,6 +144,7 @@ class Sleeps:
         del call
         inside = (around.entered > -LATEST) & (self._ts <= around.returned)
         self._place_of_call = np.where(inside, _INSIDE, np.int8(_AFTER))
+        self._place_of_call[inside & (around.returned == LATEST)] = _OPEN
         self._place_of_call[around.entered == -LATEST] = _NO_CALL
         self._result = around.result
         # Of a call that had returned, only that time matters; of another one, only its entry.
@@ -154,15 +156,18 @@ class Sleeps:
         since[self._place_of_call == _NO_CALL] = 0
         self._since_edge = Lengths(since)
 
-    def batches(self, marks: Sequence[Marks], of_calls: Marks) -> Iterator[pa.Table]:
+    def batches(
+        self, marks: Sequence[Marks], of_calls: Marks, of_wakers: Marks
+    ) -> Iterator[pa.Table]:
         """Yields the intervals in stored order, with more columns; other queries may run meanwhile.
 
         - since: end of the thread's interval before (ns); null: there is none;
         - entered: time of entry of its last call up to `ts` (ns), and call: that call's code; null:
           it had returned by then, or there was none; returned: when it had (ns);
-        - zero: true if the call that it is in returned 0;
+        - open: true if it is in a call whose return is not known; zero: if that call returned 0;
         - the columns of each of `marks` for the thread's last moment up to `ts`, and those of
-          `of_calls` for the moment at which the call that it is in was entered;
+          `of_calls` for the moment at which the call that it is in was entered, and those of
+          `of_wakers` for the waker at `wake_ns`;
         - life, late_life: row of `threads` at `ts` and at `wake_ns`, as `life` there; waker_life:
           the same of the waker at `wake_ns`; ran_life: of `ran_tid` at the end of the interval.
         """
@@ -171,7 +176,7 @@ class Sleeps:
             life, kept = self._lives(batch["number"].to_numpy(), batch["ts"].to_numpy())
             if len(kept):
                 rows = batch.take(pa.array(kept))
-                yield self._around_rows(rows, life, done, places, marks, of_calls)
+                yield self._around_rows(rows, life, done, places, marks, of_calls, of_wakers)
                 done += len(kept)
 
     def _around_rows(
@@ -182,6 +187,7 @@ class Sleeps:
         places: _Places,
         marks: Sequence[Marks],
         of_calls: Marks,
+        of_wakers: Marks,
     ) -> pa.Table:
         names = ("ts", "woken", "number", "waker", "ran", "length")
         ts, woken, tid, waker, ran, length = (batch[name].to_numpy() for name in names)
@@ -189,7 +195,7 @@ class Sleeps:
         fill_ends(ts, length, ended)
         at, since = places.of(done, life, ts, length)
         edge, place = ts - self._since_edge.of(at), self._place_of_call[at]
-        inside = place == _INSIDE
+        inside = (place == _INSIDE) | (place == _OPEN)
         call, result = self._call[at], self._result[at]
         told: dict[str, pa.Array | pa.ChunkedArray] = {
             "since": pa.array(since, mask=at == self._first[life]),
@@ -197,6 +203,7 @@ class Sleeps:
             "entered": pa.array(edge, mask=~inside),
             "returned": pa.array(edge, mask=place != _AFTER),
             "call": pa.array(call, mask=~inside | (call < 0)),
+            "open": pa.array(place == _OPEN),
             "zero": pa.array(result == 1, mask=~inside | (result < 0)),
             "life": pa.array((life + 1).astype(np.int32)),
         }
@@ -209,6 +216,7 @@ class Sleeps:
             told[name] = pa.array((known + 1).astype(np.int32), mask=known < 0)
         found = [one.last(life, ts) for one in marks]
         found.append(of_calls.exact(np.where(inside, life, -1), edge))
+        found.append(of_wakers.exact(self.lives.of(waker, woken), woken))
         for one in found:
             told |= dict(zip(one.column_names, one.columns, strict=True))
         rows = pa.Table.from_batches([batch]).drop_columns(list(names[1:]))

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tracer.analysis.views.calls_around import LATEST
+from tracer.analysis.views.calls_by_kind import AIO, URING
 from tracer.analysis.views.stretches import Ints
 from tracer.analysis.views.sync_parts import FLUSH, JOURNAL, PAGES
 from tracer.analysis.views.wait_rows import CODES
@@ -22,7 +23,7 @@ from tracer.probes.schema import Scope
 from tracer.store.trace import Trace
 
 # Thread 0 is the idle thread of a CPU.
-_KIND = """
+_KIND = f"""
 CASE
     WHEN state IS NULL THEN 'other'
     WHEN state = 'new' OR starts_with(state, 'R') THEN 'cpu'
@@ -44,6 +45,10 @@ CASE
     WHEN deep AND interrupt = false AND NOT by_kernel THEN 'lock'
     WHEN deep AND wake_ns IS NOT NULL THEN 'disk'
     WHEN is_ipc AND NOT deep THEN 'ipc'
+    WHEN name IN {AIO} AND NOT zero AND (by_kernel OR interrupt IS NOT FALSE) THEN 'disk'
+    WHEN name = '{URING}' AND reads AND interrupt THEN 'disk'
+    WHEN may_lock AND NOT deep AND interrupt IS NOT TRUE THEN 'lock'
+    WHEN may_open_fifo AND NOT deep AND interrupt IS NOT TRUE THEN 'ipc'
     ELSE 'other'
 END
 """
@@ -64,20 +69,26 @@ _CERTAINTY = """
 CASE
     WHEN kind = 'other' THEN 'unknown'
     WHEN kind = 'cpu' AND NOT cpu_known OR kind = 'reclaim' AND in_doubt THEN 'inferred'
-    WHEN kind IN ('cpu', 'dirty', 'reclaim', 'timer', 'child', 'gpu') THEN 'exact'
+    WHEN kind IN ('cpu', 'dirty', 'reclaim', 'gpu') THEN 'exact'
+    WHEN kind = 'fault' AND faults THEN 'exact'
+    WHEN call_in_doubt THEN 'inferred'
+    WHEN kind IN ('timer', 'child') THEN 'exact'
     WHEN kind = 'sync' AND (is_sync OR syncs) THEN 'exact'
-    WHEN kind = 'fault' AND faults OR kind = 'disk' AND reads THEN 'exact'
-    WHEN kind = 'lock' AND is_lock THEN 'exact'
-    WHEN kind = 'ipc' AND interrupt = false THEN 'exact'
+    WHEN kind = 'disk' AND reads AND deep THEN 'exact'
+    -- A timer ended the wait: nobody gave up a lock.
+    WHEN kind = 'lock' AND is_lock AND interrupt IS NOT TRUE THEN 'exact'
+    WHEN kind = 'ipc' AND is_ipc AND interrupt = false THEN 'exact'
     ELSE 'inferred'
 END
 """
 
 # An interrupt wakes on behalf of nobody, and a thread of CUDA's driver on behalf of the GPU. Where
-# interrupts cannot be told from threads, only the calls that threads end name the waker.
+# interrupts cannot be told from threads, only the calls that threads end name the waker. A softirq
+# in the sender's own call delivers what it sends to a local socket (kernel: loopback_xmit).
 _BY_WAKER = """
 waker_tid > 0 AND kind != 'gpu' AND (interrupt = false OR interrupt IS NULL
-    AND (kind IN ('lock', 'ipc', 'child') OR kind = 'sync' AND by_journal))
+    AND (kind IN ('lock', 'ipc', 'child') OR kind = 'sync' AND by_journal)
+    OR kind = 'ipc' AND (sent OR received AND is_sending))
 """
 
 _CASES = f"""
@@ -99,9 +110,12 @@ FROM told ORDER BY "case"
 
 _FLAGS = (
     *("reads", "syncs", "flushes", "on_ext4", "commits", "faults", "pauses", "reclaims"),
-    *("in_doubt", "zero", "calls_known", "cpu_known", "of_gpu"),
+    *("in_doubt", "zero", "calls_known", "cpu_known", "of_gpu", "sent", "received"),
+    "call_in_doubt",
 )
 """Columns of intervals that are true or false."""
+_GIVEN = ["zero", "sent", "received"]
+"""Flags that the intervals have as columns."""
 _EVIDENCE = {
     "reads": "read_ns",
     "syncs": "sync_ns",
@@ -116,17 +130,19 @@ _MOST_KEPT = 1 << 14
 _NEVER = -LATEST - 1
 
 # Events of reclaim are those of all threads.
-_LOST = f"""
-SELECT coalesce("from", -{LATEST}) AS begin, coalesce("to", {LATEST}) AS "end" FROM loss
-WHERE {OF_EVENTS} AND NOT contains(stream, '{Scope.TARGET.value}') ORDER BY 1
-"""
+_OF_RECLAIM = f"NOT contains(stream, '{Scope.TARGET.value}')"
+_OF_CALLS = f"NOT contains(stream, '{Scope.MACHINE.value}')"
 
 
 class _Gaps:
-    """The times in which events of the machine may have been lost."""
+    """The times in which events may have been lost."""
 
-    def __init__(self, trace: Trace) -> None:
-        rows = trace.arrow(_LOST)
+    def __init__(self, trace: Trace, which: str) -> None:
+        """`which`: SQL condition of the rows of `loss`."""
+        rows = trace.arrow(
+            f'SELECT coalesce("from", -{LATEST}) AS begin, coalesce("to", {LATEST}) AS "end"'
+            f" FROM loss WHERE {OF_EVENTS} AND {which} ORDER BY 1"
+        )
         self._begin = rows["begin"].to_numpy()
         ends = np.maximum.accumulate(rows["end"].to_numpy())
         self._latest = np.concatenate([[_NEVER], ends])
@@ -144,7 +160,7 @@ class Causes:
         """Needs the tables `wait_names`, `wait_calls`, `threads` and `loss`."""
         self._trace = trace
         names = trace.arrow("SELECT name, code FROM wait_names").combine_chunks()
-        self._gaps = _Gaps(trace)
+        self._gaps = _Gaps(trace, _OF_RECLAIM), _Gaps(trace, _OF_CALLS)
         self._names, self._codes = names["name"].combine_chunks(), names["code"].combine_chunks()
         self._calls, self._lives = (
             int(trace.rows(f"SELECT count(*) FROM {table}")[0][0])
@@ -224,8 +240,8 @@ def _ints(column: pa.Array | pa.ChunkedArray) -> Ints:
     return np.asarray(pc.fill_null(pc.add(column.cast(pa.int64()), 1), 0).to_numpy())
 
 
-def _with_flags(rows: pa.Table, gaps: _Gaps) -> pa.Table:
-    """Adds the columns `_FLAGS`."""
+def _with_flags(rows: pa.Table, gaps: tuple[_Gaps, _Gaps]) -> pa.Table:
+    """Adds the columns `_FLAGS`. `gaps`: in events of reclaim, and in system calls."""
     flags = {flag: pc.less_equal(rows[column], rows["ts"]) for flag, column in _EVIDENCE.items()}
     entered, returned, since = (rows[name] for name in ("entered", "returned", "since"))
     # A fault lasts until the call that it happened in returns, or until the next call.
@@ -233,12 +249,17 @@ def _with_flags(rows: pa.Table, gaps: _Gaps) -> pa.Table:
     flags["faults"] = pc.greater_equal(fault, pc.coalesce(entered, returned, since, fault))
     since = pc.coalesce(pc.max_element_wise(since, entered), pause)
     flags["pauses"] = pc.greater_equal(pause, since)
-    flags["reclaims"], flags["in_doubt"] = _reclaims(rows, gaps)
-    flags["zero"] = rows["zero"]
+    flags["reclaims"], flags["in_doubt"] = _reclaims(rows, gaps[0])
+    # Its return may be lost, and the entry of another call.
+    flags["call_in_doubt"] = pc.and_(
+        rows["open"],
+        pa.array(gaps[1].between(pc.fill_null(entered, _NEVER).to_numpy(), rows["ts"].to_numpy())),
+    )
+    flags |= {name: rows[name] for name in _GIVEN}
     flags["of_gpu"] = pc.greater(rows["gpu_until"], rows["ts"])
     stayed, idle = pc.invert(_moved(rows)), pc.equal(rows["ran_tid"], 0)
     flags["cpu_known"] = pc.or_(idle, pc.and_(pc.is_valid(rows["ran_tid"]), stayed))
-    rows = rows.drop_columns("zero")
+    rows = rows.drop_columns([*_GIVEN, "open"])
     for name, flag in flags.items():
         rows = rows.append_column(name, pc.fill_null(flag, False))
     return rows

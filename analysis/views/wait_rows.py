@@ -7,7 +7,18 @@ since a table of millions of rows is neither sorted nor copied.
 
 from __future__ import annotations
 
-from tracer.analysis.views.calls_by_kind import CHILD, IPC, LOCK, POLL, SYNC, TIMER
+from tracer.analysis.views.calls_by_kind import (
+    CHILD,
+    IPC,
+    LOCK,
+    MAYBE_FIFO,
+    MAYBE_LOCK,
+    POLL,
+    RECEIVING,
+    SENDING,
+    SYNC,
+    TIMER,
+)
 from tracer.analysis.views.sync_parts import AWAITED, DATA, JOURNAL, split
 from tracer.analysis.views.threads import owns
 from tracer.analysis.views.throttled import LEAST_NS
@@ -45,7 +56,9 @@ _CALLS = f"""
 CREATE OR REPLACE TEMP TABLE wait_calls AS
 SELECT (row_number() OVER () - 1)::INTEGER AS code, name, name IN {SYNC} AS is_sync,
     name IN {LOCK} AS is_lock, name IN {TIMER} AS is_timer, name IN {CHILD} AS is_child,
-    name IN {POLL} AS is_poll, name IN {IPC} AS is_ipc
+    name IN {POLL} AS is_poll, name IN {IPC} AS is_ipc, name IN {MAYBE_LOCK} AS may_lock,
+    name IN {MAYBE_FIFO} AS may_open_fifo, name IN {SENDING} AS is_sending,
+    name IN {RECEIVING} AS is_receiving
 FROM (SELECT DISTINCT name FROM syscalls WHERE name IS NOT NULL)
 """
 

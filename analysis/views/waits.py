@@ -24,13 +24,17 @@ own context up to that moment, and whoever woke it:
   wait for data by whose data it was (`analysis/views/data_owners.py`).
 - fault: a major page fault; in user mode without a fault's event, an uninterruptible sleep that an
   interrupt ended.
-- lock: futex; or an uninterruptible sleep in another call that a thread ended, which is how a
-  thread waits for a lock in the kernel.
+- lock: futex, flock; fcntl, in a sleep that can be interrupted; or an uninterruptible sleep in
+  another call that a thread ended, which is how a thread waits for a lock in the kernel. A futex
+  that a timer ended is inferred: it may have been a sleep.
 - timer: a sleep for a given time, or a poll that reached its time limit.
 - child: wait4, waitid, or a clone that waits until its child runs a program.
 - disk: an uninterruptible sleep in a call in which the thread queued a read at a device; without a
-  read of its own, one that an interrupt or a kernel thread ended.
-- ipc: a call on a pipe, a socket, an event, or a message queue.
+  read of its own, one that an interrupt or a kernel thread ended. Also a wait for transfers of
+  libaio, and one of io_uring in a call in which the thread queued a read.
+- ipc: a call on a pipe, a socket, an event, or a message queue; or an open of a FIFO. An interrupt
+  ends a wait for a local socket of IP. If it came while a thread of a target was in a call that
+  sends, it is inferred that this thread is the one that was waited for.
 - gpu: a function of CUDA's driver that waits for the GPU (`gpu_waits`). A thread that spins there
   is on the CPU, and does not wait.
 - other: the events do not tell.
@@ -45,14 +49,14 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from tracer.analysis.views.calls_around import LATEST, CallsAround, calls_of
+from tracer.analysis.views.calls_around import LATEST, Calls, CallsAround, calls_of
 from tracer.analysis.views.context import COLUMNS, make_in_context
 from tracer.analysis.views.cpu_turns import Turns
 from tracer.analysis.views.data_owners import COLUMNS as OWNER_COLUMNS
 from tracer.analysis.views.gpu_waits import GPU_MARKS, make_gpu_wait_rows
-from tracer.analysis.views.lives import lives_of
+from tracer.analysis.views.lives import Lives, lives_of
 from tracer.analysis.views.requests import OPERATION
-from tracer.analysis.views.sleeps import Sleeps, marks_of
+from tracer.analysis.views.sleeps import Marks, Sleeps, marks_of
 from tracer.analysis.views.sync_parts import AWAITED
 from tracer.analysis.views.threads import make_threads, of_everybody, owns
 from tracer.analysis.views.throttled import split_throttled
@@ -138,6 +142,20 @@ WHERE what IN {_IN_CALLS} GROUP BY ALL ORDER BY 1, 2
 """
 """Evidence by the calls that it lies in, and the calls' times of entry."""
 
+_WAKES = """
+SELECT DISTINCT waker_tid::BIGINT AS tid, wake_ns AS ts FROM off_cpu
+WHERE interrupt AND starts_with(state, 'S') AND wake_ns IS NOT NULL
+    AND waker_tid IN (SELECT tid FROM waiting_threads)
+ORDER BY ALL
+"""
+"""Moments at which an interrupt woke a thread in the context of one of a target."""
+
+_AT_WAKES = """
+SELECT tid, ts, is_sending AS sent, is_receiving AS received
+FROM calls_at_wakes JOIN wait_calls USING (code)
+WHERE is_sending OR is_receiving ORDER BY tid, ts
+"""
+
 _MARKS = (
     "SELECT tid::BIGINT AS tid, ts, ts AS fault_ns, arg_max(n.code, ts) AS file FROM wait_evidence"
     " LEFT JOIN wait_names n ON detail = n.name WHERE what = 'fault' GROUP BY ALL ORDER BY 1, 2",
@@ -208,33 +226,61 @@ def _make_parts(trace: Trace) -> Turns:
     waiting[trace.arrow("SELECT life - 1 AS at FROM waiting_threads")["at"].to_numpy()] = True
     turns = Turns(trace, lives_of(trace))
     sleeps = Sleeps(trace, waiting)
-    _see_calls(trace, sleeps)
+    of_wakers = _see_calls(trace, sleeps)
     marks = [marks_of(trace, sleeps.lives, query) for query in _MARKS]
     causes = Causes(trace)
-    batches = sleeps.batches(marks, marks_of(trace, sleeps.lives, _OF_CALLS))
+    batches = sleeps.batches(marks, marks_of(trace, sleeps.lives, _OF_CALLS), of_wakers)
     trace.append("wait_parts", (turns.split(causes.parts(rows)) for rows in batches))
     return turns
 
 
-def _see_calls(trace: Trace, sleeps: Sleeps) -> None:
+def _see_calls(trace: Trace, sleeps: Sleeps) -> Marks:
     """Finds the calls around sleeps and evidence, and makes the table calls_at_evidence.
 
-    Its columns: tid, ts, entered (ns) of the call that the evidence lies in.
+    Its columns: tid, ts, entered (ns) of the call that the evidence lies in. Returns what threads
+    of the targets did as an interrupt in their context woke others: `sent`, `received`.
     """
-    moments = trace.arrow(
+    evidence = _Moments(
+        trace,
+        sleeps.lives,
         "SELECT DISTINCT tid::BIGINT AS tid, ts FROM wait_evidence"
-        f" WHERE what IN {_IN_CALLS} ORDER BY ALL"
+        f" WHERE what IN {_IN_CALLS} ORDER BY ALL",
     )
-    tid, ts = (moments[column].to_numpy() for column in moments.column_names)
-    around = CallsAround(sleeps.lives.of(tid, ts), ts, after=False)
+    wakes = _Moments(trace, sleeps.lives, _WAKES)
     for calls in calls_of(trace, sleeps.lives, CALL_CODE, source=CALLS, results=True):
         sleeps.see(calls)
-        around.see(calls)
+        evidence.see(calls)
+        wakes.see(calls)
     sleeps.close()
-    around.close()
-    inside = np.flatnonzero((around.entered > -LATEST) & (ts <= around.returned))
-    columns = {"tid": tid[inside], "ts": ts[inside], "entered": around.entered[inside]}
-    trace.keep("calls_at_evidence", pa.table(columns))
+    evidence.close()
+    wakes.close()
+    trace.keep("calls_at_evidence", evidence.calls.select(["tid", "ts", "entered"]))
+    with trace.lent("calls_at_wakes", wakes.calls):
+        return marks_of(trace, sleeps.lives, _AT_WAKES)
+
+
+class _Moments:
+    """Moments of threads, and the calls that they lie in."""
+
+    def __init__(self, trace: Trace, lives: Lives, query: str) -> None:
+        """`query` gives tid and ts, in this order."""
+        found = trace.arrow(query)
+        self._tid, self._ts = (found[column].to_numpy() for column in ("tid", "ts"))
+        self._around = CallsAround(lives.of(self._tid, self._ts), self._ts, after=False)
+        self._call = np.full(len(self._ts), -1, np.int32)
+
+    def see(self, calls: Calls) -> None:
+        """Takes a batch of calls into account."""
+        found, rows = self._around.see(calls)
+        self._call[found] = calls.what.to_numpy()[rows]
+
+    def close(self) -> None:
+        """Makes the table `calls`: tid, ts, and entered (ns) and code of the call at that time."""
+        around = self._around
+        call = self._call[around.close()]
+        inside = np.flatnonzero((around.entered > -LATEST) & (self._ts <= around.returned))
+        columns = {"tid": self._tid, "ts": self._ts, "entered": around.entered, "code": call}
+        self.calls = pa.table({name: column[inside] for name, column in columns.items()})
 
 
 WAITS = View(

@@ -163,7 +163,7 @@ def sleeps_of(folder):
         sleeps = Sleeps(trace, np.ones(1, np.bool_))
         sleeps.close()
         nothing = Marks(NO_INTS, NO_INTS, pa.table({}))
-        return sum(len(rows) for rows in sleeps.batches([], nothing))
+        return sum(len(rows) for rows in sleeps.batches([], nothing, nothing))
 
 
 @pytest.mark.parametrize("claimed", [10**6, 10**12])

@@ -71,6 +71,55 @@ steps([*[take] * 3, nothing], prepare)
 holder.join()
 """)
 
+TCP = load(f"""
+import socket
+server = socket.create_server(("127.0.0.1", 0))
+if os.fork() == 0:
+    there = socket.create_connection(server.getsockname())
+    while True:
+        ms = int(there.recv(4))
+        if not ms: os._exit(0)
+        time.sleep(ms / 1000)
+        there.send(b"x")
+
+here = server.accept()[0]
+
+def ask(ms):
+    here.send(b"%4d" % ms)
+    here.recv(1)
+
+steps([*(lambda ms=ms: ask(ms) for ms in {SIZES}), nothing])
+here.send(b"   0")
+os.wait()
+""")
+
+FILE_LOCK = load(f"""
+import fcntl
+asked, held = os.pipe(), os.pipe()
+path = f"locked-{{os.getpid()}}"
+file = os.open(path, os.O_CREAT | os.O_RDWR)
+if os.fork() == 0:
+    file = os.open(path, os.O_RDWR)
+    while True:
+        ms = int(os.read(asked[0], 4))
+        if not ms: os._exit(0)
+        fcntl.flock(file, fcntl.LOCK_EX)
+        os.write(held[1], b"x")
+        time.sleep(ms / 1000)
+        fcntl.flock(file, fcntl.LOCK_UN)
+
+def take(ms):
+    os.write(asked[1], b"%4d" % ms)
+    os.read(held[0], 1)
+    fcntl.flock(file, fcntl.LOCK_EX)
+    fcntl.flock(file, fcntl.LOCK_UN)
+
+steps([*(lambda ms=ms: take(ms) for ms in {SIZES}), nothing])
+os.write(asked[1], b"   0")
+os.wait()
+os.unlink(path)
+""")
+
 HOG = load(f"""
 cpu = max(os.sched_getaffinity(0))
 os.sched_setaffinity(0, {{cpu}})
@@ -100,16 +149,34 @@ Both have the highest priority: no other thread often comes between them.
 
 @pytest.fixture(scope="module")
 def recorded(record_loads):
-    loads = {"worker": WORKER, "child": CHILD, "lock": LOCK, "hog": HOG}
+    loads = {
+        "worker": WORKER,
+        "tcp": TCP,
+        "child": CHILD,
+        "lock": LOCK,
+        "file lock": FILE_LOCK,
+        "hog": HOG,
+    }
     found = record_loads(loads, "-e", "default,sched")
     critical_path(found.trace)
     waits(found.trace)
     return found
 
 
-def test_a_worker_that_sleeps(recorded):
-    (child,) = set(recorded.pids("worker")) - {recorded.pid("worker")}
-    assert_charged(recorded, "worker", f"kind = 'timer' AND pid = {child}")
+@pytest.mark.parametrize("name", ["worker", "tcp"])
+def test_a_worker_that_sleeps(recorded, name):
+    (child,) = set(recorded.pids(name)) - {recorded.pid(name)}
+    assert_charged(recorded, name, f"kind = 'timer' AND pid = {child}")
+
+
+def test_a_lock_of_a_file_that_another_process_holds(recorded):
+    (child,) = set(recorded.pids("file lock")) - {recorded.pid("file lock")}
+    assert_charged(recorded, "file lock", f"kind = 'timer' AND pid = {child}")
+    assert recorded.rows(
+        "SELECT DISTINCT kind, certainty, by_tid FROM waits WHERE call = 'flock' AND pid = ?"
+        " AND kind != 'cpu'",
+        recorded.pid("file lock"),
+    ) == [("lock", "exact", child)]
 
 
 def test_a_child_that_sleeps(recorded):
@@ -157,7 +224,7 @@ def test_segments_add_up_to_each_step(recorded):
         GROUP BY s.tid, s.start, s."end", s.total_ns
         """
     )
-    assert len(found) == 16
+    assert len(found) == 24
     assert all(total == parts and first and last for total, parts, first, last in found)
 
 

@@ -218,3 +218,45 @@ def test_a_cpu_of_which_nobody_knows_who_had_it_is_not_an_idle_one(tmp_path):
         300 | -  | 7 | cpu  | futex | - | -        | inferred
         """,
     )
+
+
+def test_a_call_is_inferred_if_events_may_be_lost_since_it_was_entered(tmp_path):
+    """The return may be lost, and the entry of the call that the thread sleeps in. There is no
+    doubt if the return is known, or if only events of the whole machine, as a disk's, are lost."""
+    check(
+        tmp_path,
+        {
+            "processes": PROCESSES,
+            "syscalls": """
+                ts  | pid | tid | name            | dur_ns | ret
+                100 | 7   | 7   | futex           | -      | -
+                300 | 7   | 7   | futex           | 100    | 0
+                500 | 7   | 7   | clock_nanosleep | -      | -
+                700 | 7   | 7   | fsync           | 100    | 0
+            """,
+            "off_cpu": """
+                ts  | dur_ns | pid | tid | state | wake_ns | waker_tid | interrupt | run_delay_ns
+                110 | 10     | 7   | 7   | S     | 120     | 9         | false     | 0
+                160 | 10     | 7   | 7   | S     | 170     | 9         | false     | 0
+                310 | 10     | 7   | 7   | S     | 320     | 9         | false     | 0
+                550 | 10     | 7   | 7   | S     | 560     | 0         | true      | 0
+                720 | 10     | 7   | 7   | D     | 730     | 0         | true      | 0
+            """,
+            "loss": """
+                stream         | cpu | from | to  | count | cause
+                ftrace-target  | 0   | 130  | 150 | 7     | lost
+                ftrace-machine | 0   | 305  | 308 | 7     | lost
+                ftrace-target  | 0   | 510  | 520 | 7     | lost
+                ftrace-target  | 0   | 705  | 710 | 7     | lost
+            """,
+        },
+        QUERY,
+        f"""
+        {HEADER}
+        110 | 10 | 7 | lock  | futex           | -     | pin | exact
+        160 | 10 | 7 | lock  | futex           | -     | pin | inferred
+        310 | 10 | 7 | lock  | futex           | -     | pin | exact
+        550 | 10 | 7 | timer | clock_nanosleep | -     | -   | inferred
+        720 | 10 | 7 | sync  | fsync           | -     | -   | exact
+        """,
+    )

@@ -1,0 +1,137 @@
+"""Waits for locks of files, FIFOs, and locks with a time limit: trace, query, expected table."""
+
+from tests.support.golden import check
+
+PROCESSES = """
+    pid | tid | role    | target | comm   | ppid
+    7   | 7   | target  | job    | python | 1
+    8   | 8   | child   | job    | worker | 7
+"""
+QUERY = "SELECT ts, tid, kind, call, by_comm, certainty FROM waits WHERE tid = 7 ORDER BY ts"
+HEADER = "ts | tid | kind | call | by_comm | certainty"
+
+
+def test_waits_for_a_lock_of_a_file_are_for_who_gave_it_up(tmp_path):
+    """Only fcntl's locks wait in an interruptible sleep; no event tells of a server's answer."""
+    check(
+        tmp_path,
+        {
+            "processes": PROCESSES,
+            "syscalls": """
+                ts   | pid | tid | name   | dur_ns | ret
+                100  | 7   | 7   | flock  | 60     | 0
+                200  | 7   | 7   | fcntl  | 60     | 0
+                300  | 7   | 7   | fcntl  | 60     | 0
+                400  | 7   | 7   | fcntl  | -      | -
+            """,
+            "off_cpu": """
+                ts  | dur_ns | pid | tid | state | wake_ns | waker_tid | interrupt | run_delay_ns
+                110 | 40     | 7   | 7   | S     | 150     | 8         | false     | 0
+                210 | 40     | 7   | 7   | S     | 250     | 8         | false     | 0
+                310 | 40     | 7   | 7   | S     | 350     | 8         | true      | 0
+                410 | -      | 7   | 7   | S     | -       | -         | -         | -
+            """,
+        },
+        QUERY,
+        f"""
+        {HEADER}
+        110 | 7 | lock  | flock | worker | exact
+        210 | 7 | lock  | fcntl | worker | inferred
+        310 | 7 | other | fcntl | -      | unknown
+        410 | 7 | lock  | fcntl | -      | inferred
+        """,
+    )
+
+
+def test_an_open_that_sleeps_until_another_process_opens_the_fifo(tmp_path):
+    """An open that reads a folder from a disk cannot be interrupted."""
+    check(
+        tmp_path,
+        {
+            "processes": PROCESSES,
+            "syscalls": """
+                ts   | pid | tid | name   | dur_ns | ret
+                100  | 7   | 7   | openat | 60     | 4
+                200  | 7   | 7   | openat | 60     | 4
+                300  | 7   | 7   | openat | 60     | 4
+            """,
+            "off_cpu": """
+                ts  | dur_ns | pid | tid | state | wake_ns | waker_tid | interrupt | run_delay_ns
+                110 | 40     | 7   | 7   | S     | 150     | 8         | false     | 0
+                210 | 40     | 7   | 7   | S     | 250     | 8         | true      | 0
+                310 | 40     | 7   | 7   | D     | 350     | 0         | true      | 0
+            """,
+        },
+        QUERY,
+        f"""
+        {HEADER}
+        110 | 7 | ipc   | openat | worker | inferred
+        210 | 7 | other | openat | -      | unknown
+        310 | 7 | disk  | openat | -      | inferred
+        """,
+    )
+
+
+def test_a_lock_that_reached_its_time_limit_may_have_been_a_sleep(tmp_path):
+    """Python's threads wait in this way for its global lock, 5 ms at a time."""
+    check(
+        tmp_path,
+        {
+            "processes": PROCESSES,
+            "syscalls": """
+                ts   | pid | tid | name   | dur_ns | ret
+                100  | 7   | 7   | futex  | 60     | -110
+                200  | 7   | 7   | futex  | 60     | 0
+            """,
+            "off_cpu": """
+                ts  | dur_ns | pid | tid | state | wake_ns | waker_tid | interrupt | run_delay_ns
+                110 | 40     | 7   | 7   | S     | 150     | 8         | true      | 0
+                210 | 40     | 7   | 7   | S     | 250     | 8         | false     | 0
+            """,
+        },
+        QUERY,
+        f"""
+        {HEADER}
+        110 | 7 | lock | futex | -      | inferred
+        210 | 7 | lock | futex | worker | exact
+        """,
+    )
+
+
+def test_waits_for_asynchronous_transfers_are_for_a_disk(tmp_path):
+    """Not those of io_uring without a read of the call's own: they may be for a socket."""
+    check(
+        tmp_path,
+        {
+            "processes": PROCESSES + "50 | 50 | other | - | kworker/0:1 | 2\n",
+            "syscalls": """
+                ts   | pid | tid | name           | dur_ns | ret
+                100  | 7   | 7   | io_getevents   | 60     | 1
+                200  | 7   | 7   | io_getevents   | 60     | 1
+                300  | 7   | 7   | io_getevents   | 60     | 0
+                400  | 7   | 7   | io_uring_enter | 60     | 1
+                500  | 7   | 7   | io_uring_enter | 60     | 1
+            """,
+            "block": """
+                ts  | tid | event     | dev   | sector | nr_sector | rwbs
+                405 | 7   | bio_queue | 254:0 | 8      | 8         | R
+            """,
+            "off_cpu": """
+                ts  | dur_ns | pid | tid | state | wake_ns | waker_tid | interrupt | run_delay_ns
+                110 | 40     | 7   | 7   | S     | 150     | 0         | true      | 0
+                210 | 40     | 7   | 7   | S     | 250     | 50        | false     | 0
+                310 | 40     | 7   | 7   | S     | 350     | 0         | true      | 0
+                410 | 40     | 7   | 7   | S     | 450     | 0         | true      | 0
+                510 | 40     | 7   | 7   | S     | 550     | 0         | true      | 0
+            """,
+        },
+        QUERY,
+        f"""
+        {HEADER}
+        110 | 7 | disk  | io_getevents   | -           | inferred
+        210 | 7 | disk  | io_getevents   | kworker/0:1 | inferred
+        310 | 7 | other | io_getevents   | -           | unknown
+        410 | 7 | disk  | io_uring_enter | -           | inferred
+        510 | 7 | other | io_uring_enter | -           | unknown
+        """,
+    )

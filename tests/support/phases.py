@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 from tracer.phases.format import ABSENT, AUTOMATIC, BEGIN, COMMITTED, END, RECORD
 from tracer.store.marks import marked
 from tracer.store.phases import write_phases
-from tracer.store.spans import Span, Spans
+from tracer.store.span import Span
+from tracer.store.spans import Spans
 
 
 def read_phases(

@@ -9,7 +9,7 @@ from tracer.phases.format import ABSENT, AUTOMATIC, BEGIN, END, MEASURED
 from tracer.store import phases
 from tracer.store.numbers import Epochs
 from tracer.store.phases import write_phases
-from tracer.store.spans import Span
+from tracer.store.span import Span
 from tracer.store.training import Loop
 
 F, C, B, O = b"fetch", b"forward", b"backward", b"optimizer"  # noqa: E741

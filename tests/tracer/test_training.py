@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.support.phases import read_phases, write_marks, write_process
-from tracer.store.spans import Span
+from tracer.store.span import Span
 
 F, C, N, B, O = "fetch", "forward", "no_grad", "backward", "optimizer"  # noqa: E741
 END, LOAD = "exhausted", "data_load"

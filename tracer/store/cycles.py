@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tracer.store.numbers import Numbers
-from tracer.store.spans import Span
+from tracer.store.span import Span
 
 MOST_PARTS = 10_000
 """Most parts of one cycle. A loop without a natural cut is cut there."""

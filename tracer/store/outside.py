@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tracer.probes.torch_calls import BACKWARD_BEGIN, BACKWARD_END, RECORD_BEGIN, RECORD_END, TABLE
-from tracer.store.spans import Span
+from tracer.store.span import Span
 
 UPROBE = "uprobe"
 

@@ -26,7 +26,8 @@ from tracer.store.lists import MarkFacts
 from tracer.store.marks import Marked, marked
 from tracer.store.numbers import Batches, Epochs
 from tracer.store.outside import UPROBE, Calls
-from tracer.store.spans import Span, Spans
+from tracer.store.span import Span
+from tracer.store.spans import Spans
 from tracer.store.tables import TableWriter
 from tracer.store.training import AUTOMATIC, NAMES, Loop
 from tracer.store.workers import Worker

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import OrderedDict, deque
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection
 from typing import Any, Protocol
 
 import numpy as np
 
 from tracer.phases.format import ABSENT, AUTOMATIC, BEGIN, END, STOPPED
+from tracer.store.span import MOST_OPEN, OpenSpans, Span
 
 COMPUTE = ("forward", "backward", "optimizer")
 LEARNS = ("backward", "optimizer")
 
-_MOST_OPEN = 1000
-"""Deepest nesting of spans on one thread. Deeper nesting means a corrupt marks file."""
 _MOST_WITHIN = 10_000
 """Most facts within one fact. More: an exception has skipped the mark at its end."""
 _MOST_STOPS = 64
@@ -36,32 +34,6 @@ _MOST_UNMEASURED = 1000
 """Computations by which the GPU may lag behind: `_MAX_PENDING` in `phases.automatic.cuda`."""
 _MOST_HELD = 10_000
 """Most phases of a thread that wait for GPU times while the thread computes nothing."""
-
-
-@dataclass(slots=True, eq=False)
-class Span:
-    """An activity of a thread with begin and end. End None: it had not ended.
-
-    Negative pids and tids are those of a container, if the machine's own ids are unknown.
-    """
-
-    start: int
-    pid: int
-    tid: int
-    name: str
-    epoch: int | None = None
-    step: int | None = None
-    end: int | None = None
-    source: str = "script"
-    gpu_ns: int | None = None
-    """GPU time in ns, if measured."""
-    around: tuple[int | None, int | None] | None = None
-    """Epoch and step of the surrounding phase of the script, if that has any."""
-    number: int = 0
-    """Number of the span, counted in order of begin within a process."""
-    loop: int = -1
-    """If not -1, the epoch is that of cycle `cycle` of this loop (`numbers.Epochs`)."""
-    cycle: int = -1
 
 
 class Takes(Protocol):
@@ -193,64 +165,6 @@ class Spans:
         self.takes.ended(tid)
 
 
-class _Stack:
-    """The open spans of a thread. An end closes the innermost span of its name."""
-
-    def __init__(self) -> None:
-        self._spans: deque[Span] = deque()
-        self._often: dict[str, int] = {}
-        """Number of open spans by name: a thread may end phases that it never began."""
-
-    def __len__(self) -> int:
-        return len(self._spans)
-
-    def __iter__(self) -> Iterator[Span]:
-        return iter(self._spans)
-
-    @property
-    def inner(self) -> Span | None:
-        """The innermost open span."""
-        return self._spans[-1] if self._spans else None
-
-    @property
-    def outer(self) -> Span | None:
-        """The outermost open span."""
-        return self._spans[0] if self._spans else None
-
-    def push(self, span: Span) -> Span | None:
-        """Opens a span. Returns the outermost span if it was dropped."""
-        given_up = self.give_up() if len(self._spans) >= _MOST_OPEN else None
-        self._spans.append(span)
-        self._often[span.name] = self._often.get(span.name, 0) + 1
-        return given_up
-
-    def give_up(self) -> Span:
-        """Removes and returns the outermost span."""
-        span = self._spans.popleft()
-        self._forget(span.name)
-        return span
-
-    def close(self, ts: int, name: str) -> list[Span]:
-        """Ends the innermost span of a name and the spans that an exception left open inside it.
-
-        Returns them, the outermost first; none if the span began before the marks were kept.
-        """
-        closed: list[Span] = []
-        if name not in self._often:
-            return closed
-        while not closed or closed[-1].name != name:
-            span = self._spans.pop()
-            span.end = ts
-            self._forget(span.name)
-            closed.append(span)
-        return closed[::-1]
-
-    def _forget(self, name: str) -> None:
-        self._often[name] -= 1
-        if not self._often[name]:
-            del self._often[name]
-
-
 class _Thread:
     """The open and the waiting spans of one thread."""
 
@@ -259,11 +173,11 @@ class _Thread:
         self._process = process
         self._takes = process.takes
         self._pid, self._tid = process.pid, tid
-        self._open = _Stack()
+        self._open = OpenSpans()
         """Phases of the script."""
         self._cut: set[str] = set()
         """Names of phases that ended with the phase around them and have not begun again."""
-        self._facts = _Stack()
+        self._facts = OpenSpans()
         self._within: list[Span] = []
         """Facts since the time when none was open."""
         self._helped: set[Span] = set()
@@ -299,7 +213,7 @@ class _Thread:
         if not closed and name in self._cut:
             self._cut.remove(name)
             self._process.cut += 1
-        if len(self._cut) < _MOST_OPEN:
+        if len(self._cut) < MOST_OPEN:
             self._cut.update(span.name for span in closed[1:])
 
     def fact(self, ts: int, name: str, epoch: int, step: int) -> None:

@@ -27,7 +27,8 @@ from itertools import groupby
 
 from tracer.store.cycles import MOST_PARTS, Cycle, Epoch, Pause, latest
 from tracer.store.numbers import Batches, Epochs
-from tracer.store.spans import COMPUTE, LEARNS, Span
+from tracer.store.span import Span
+from tracer.store.spans import COMPUTE, LEARNS
 
 AUTOMATIC = "automatic"
 INFERRED = "inferred"

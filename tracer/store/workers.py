@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tracer.store.numbers import Batches
-from tracer.store.spans import Span
+from tracer.store.span import Span
 from tracer.store.training import AUTOMATIC, Emit
 
 

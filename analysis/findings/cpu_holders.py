@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from tracer.store.trace import Trace
 
-OWN = "by_target IS NOT NULL AND by_target IS NOT DISTINCT FROM target"
-"""SQL condition on a wait for a CPU: a thread of the same target had it."""
+OWN = "(by_pid = step_pid OR by_target IS NOT NULL AND by_target IS NOT DISTINCT FROM target)"
+"""SQL condition on a wait for a CPU on the critical path: a thread of the training process or of
+the same target had it. A recording of the whole machine has no targets."""
 FOREIGN = "by_tid IS NOT NULL AND target IS NOT NULL AND by_target IS DISTINCT FROM target"
-"""SQL condition on a wait for a CPU: a thread of another target, or of none, had it."""
+"""SQL condition on such a wait: a thread of another target, or of none, had it."""
 _HALF = 0.5
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.oracles.drawing import SEED, answer_of
 from tests.oracles.loaders import World
 from tracer.analysis.findings.devices import reads
-from tracer.analysis.findings.loading import readers
+from tracer.analysis.findings.loaders import loaders
 
 pytestmark = pytest.mark.slow
 
@@ -25,7 +25,7 @@ def told(world, finding):
 @pytest.mark.parametrize("seed", range(SEED, SEED + WORLDS))
 def test_the_loading_time_of_workers_has_the_union_of_their_threads_reads(seed):
     world = World(seed)
-    value = told(world, readers)
+    value = told(world, loaders)
     assert (value or 0) == pytest.approx(world.loading or 0)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -100,7 +101,12 @@ def rows_of(trace: Trace, name: str) -> Counter[tuple[tuple[str, Any], ...]]:
 
 
 def without_targets(value: Any) -> Any:
-    """Returns JSON without what names targets or the trace."""
+    """Returns JSON without what names targets or the trace, and advice that needs targets.
+
+    Targets tell whether the job's own processes have the CPU that it waits for.
+    """
+    if isinstance(value, str):
+        return re.sub("(waits for a CPU that another thread has [^:]*): .*", r"\1", value)
     if isinstance(value, dict):
         return {
             key: without_targets(one)

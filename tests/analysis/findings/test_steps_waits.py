@@ -137,10 +137,11 @@ NAMESAKE = {"pid": 71, "tid": 71, "role": "other", "comm": "tracer", "ppid": 1}
 OWN_THREAD = {**PROCESSES[0], "tid": 77, "comm": "omp"}
 
 
-def cpu_waits(found, ran, phases=STEP, off_cpu=(), **manifest):
+def cpu_waits(found, ran, phases=STEP, off_cpu=(), targets=True, **manifest):
     """The sentence about 4 s of a step in which another thread has the CPU."""
+    processes = [*PROCESSES, DB, RECORDER, NAMESAKE, OWN_THREAD]
     tables = {
-        "processes": [*PROCESSES, DB, RECORDER, NAMESAKE, OWN_THREAD],
+        "processes": processes if targets else [{**row, "target": None} for row in processes],
         "phases": phases,
         "off_cpu": [off(11, 4, state="R+", ran=ran, delay=4), *off_cpu],
     }
@@ -157,6 +158,13 @@ def cpu_waits(found, ran, phases=STEP, off_cpu=(), **manifest):
 )
 def test_advice_on_waits_for_a_cpu_depends_on_who_has_it(found, ran, mend):
     assert cpu_waits(found, ran).endswith(f": {mend}")
+
+
+def test_threads_of_the_training_process_are_its_own_in_a_recording_of_the_whole_machine(found):
+    assert "the job's own threads have it" in cpu_waits(found, 77, targets=False)
+    assert cpu_waits(found, 60, targets=False).endswith(
+        ": use fewer threads, or give the job CPUs of its own"
+    )
 
 
 def test_workers_are_named_only_if_the_job_has_some(found):

@@ -22,7 +22,7 @@ PACKAGES = ("torch", "torchvision", "transformers", "numpy", "pillow", "waitress
 _OURS = ("tracer/workloads", "tracer/phases")
 _FILES = (
     *("tracer/__init__.py", "tracer/free_space.py"),
-    *("tracer/probes/__init__.py", "tracer/probes/errors.py"),
+    *("tracer/probes/__init__.py", "tracer/probes/errors.py", "tracer/probes/text.py"),
 )
 """Folders and files of our own code that jobs import."""
 _NOT_DEPLOYED = (

@@ -98,7 +98,7 @@ def test_a_path_that_is_not_a_file_is_refused(tmp_path, format, kind):
 def test_a_verb_waits_for_no_fifo(tmp_path, tracer):
     os.mkfifo(tmp_path / "in")
     assert "is not a regular file" in tracer("unpack", "in", "-o", "out.trace", status=6).err
-    assert "is a file" in tracer("info", "in", status=6).err
+    assert "is no regular file" in tracer("info", "in", status=6).err
     assert "not a regular file" in tracer("simulate", "x", "--config", "in", status=2).err
     assert "not a regular file" in tracer("simulate", "x", "--devices", "in", status=2).err
 

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 import torch
@@ -132,11 +133,13 @@ def test_equal_seeds_give_equal_losses_and_other_seeds_other_losses(output: Path
 
 def test_the_loss_falls(output: Path):
     options = TrainOptions(
-        model="squeezenet", dataset="cifar10", output=output, workers=0, samples=320, epochs=6
+        model="squeezenet", dataset="cifar10", output=output, workers=0, samples=320, epochs=10
     )
     train(options)
     written = losses(output)
-    assert sum(written[-20:]) < 0.8 * sum(written[:20])
+    epochs = [fmean(written[n : n + 20]) for n in range(0, len(written), 20)]
+    # The loss of one epoch may rise again, and where it does depends on the kind of CPU.
+    assert fmean(epochs[-2:]) < 0.8 * epochs[0]
 
 
 def test_scale_takes_a_share_of_the_papers_samples(command, output: Path):

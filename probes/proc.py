@@ -27,6 +27,8 @@ _MAX_INODE = 1 << 64
 _TGID = re.compile(r"^Tgid:\s*(\d+)$", re.MULTILINE)
 MOST_COMMAND = 64 << 10
 """Most bytes of a command line that are read."""
+_MOST_NAME = 64
+"""Bytes of a name that are read; kernel threads have names longer than 15 bytes."""
 _ESCAPED = re.compile(rb"\\([0-7]{3})")
 
 
@@ -237,8 +239,13 @@ def _words(data: bytes) -> list[str]:
 
 
 def name_of(pid: int) -> str:
-    """Returns a process's name (comm): at most 15 bytes. Raises OSError."""
-    return os.fsdecode(Path(f"/proc/{pid}/comm").read_bytes().removesuffix(b"\n"))
+    """Returns a process's name (comm): at most 15 bytes, 63 of a kernel thread. Raises OSError."""
+    # Recordings look through all processes of the machine: this is three times as fast as Path.
+    fd = os.open(f"/proc/{pid}/comm", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.fsdecode(os.read(fd, _MOST_NAME).removesuffix(b"\n"))
+    finally:
+        os.close(fd)
 
 
 def processes_called(name: str) -> Iterator[int]:

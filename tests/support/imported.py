@@ -14,6 +14,11 @@ import pkgutil
 from numba.core.registry import CPUDispatcher, cpu_target
 
 import tracer
+from tracer.cli.main import find_verbs
+from tracer.store.checked import checker
+from tracer.store.manifest import Manifest
+from tracer.store.maps import MapFacts
+from tracer.store.samples import SampleFacts
 
 _NOT_NEEDED = ("tracer.workloads", "tracer.phases.automatic.startup")
 """The jobs need PyTorch; the start-up code runs in the traced job."""
@@ -21,6 +26,8 @@ _LATE = ("typer.rich_utils",)
 """Modules that verbs import where they need them."""
 _COMPILED = ("tracer.probes", "tracer.store")
 """Packages whose compiled loops every recording runs."""
+_CHECKED = (Manifest, MapFacts, SampleFacts)
+"""Kinds of JSON that are read from every trace."""
 
 
 def _load(loop: CPUDispatcher) -> None:
@@ -48,6 +55,9 @@ for _module in _modules:
             with contextlib.suppress(AttributeError):
                 if isinstance(_loop, CPUDispatcher):
                     _load(_loop)
+for _kind in _CHECKED:
+    checker(_kind)
+find_verbs()
 # All that is there now stays shared: the collectors of the forked processes leave it alone.
 gc.collect()
 gc.freeze()

@@ -87,12 +87,12 @@ class Verbs(_Group):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Returns the names of the verbs: ours in the order of use, then the others."""
-        names = sorted(name for name in _entry_points() if "." not in name)
+        names = sorted(name for name in find_verbs() if "." not in name)
         return sorted(names, key=lambda n: _ORDER.index(n) if n in _ORDER else len(_ORDER))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Returns a verb's name and first line for the help page, without importing the verb."""
-        entry = _entry_points().get(cmd_name)
+        entry = find_verbs().get(cmd_name)
         if entry is None:
             return None
         stub = typer.Typer(add_completion=False)
@@ -101,7 +101,7 @@ class Verbs(_Group):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Imports and returns the verb that is called or completed."""
-        if args and args[0] not in _entry_points():
+        if args and args[0] not in find_verbs():
             # Typer suggests similar names of these.
             self.commands = {verb: self.get_command(ctx, verb) for verb in self.list_commands(ctx)}
         name, _, rest = super().resolve_command(ctx, args)
@@ -125,13 +125,13 @@ class Verbs(_Group):
 
 def load(name: str) -> Any:
     """Imports a verb and returns it as a command."""
-    function = _entry_points()[name].load()
+    function = find_verbs()[name].load()
     if isinstance(function, typer.Typer):
         function.info.name = name
         group = typer.Typer(add_completion=False, rich_markup_mode="rich")
         group.add_typer(function, name=name, context_settings=_SETTINGS, cls=_Group)
         group.callback()(lambda: None)
-        for nested, entry in _entry_points().items():
+        for nested, entry in find_verbs().items():
             if nested.startswith(f"{name}."):  # another package adds this verb to the group
                 called = nested.partition(".")[2]
                 function.command(called, context_settings=_SETTINGS)(entry.load())
@@ -175,7 +175,8 @@ def verb(
 _found: dict[str, metadata.EntryPoint] = {}
 
 
-def _entry_points() -> dict[str, metadata.EntryPoint]:
+def find_verbs() -> dict[str, metadata.EntryPoint]:
+    """Returns the verbs of all installed packages by their names; looks for them only once."""
     if not _found:
         _found.update({entry.name: entry for entry in metadata.entry_points(group=GROUP)})
     return _found

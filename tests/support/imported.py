@@ -22,7 +22,7 @@ from tracer.store.samples import SampleFacts
 
 _NOT_NEEDED = ("tracer.workloads", "tracer.phases.automatic.startup")
 """The jobs need PyTorch; the start-up code runs in the traced job."""
-_LATE = ("typer.rich_utils",)
+_LATE = ("docker", "typer.rich_utils")
 """Modules that verbs import where they need them."""
 _COMPILED = ("tracer.probes", "tracer.store")
 """Packages whose compiled loops every recording runs."""

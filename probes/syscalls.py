@@ -46,7 +46,7 @@ TABLE = Table(
         Column(
             "dur_ns",
             Type.INT64,
-            "time in the call; null: it did not return, or events of its thread may be lost between",
+            "time in the call; null: it did not return, or events of its thread may be lost within",
             "ns",
         ),
         Column("ret", Type.INT64, "return value, -errno for an error; null if dur_ns is null"),

@@ -75,6 +75,25 @@ class _Group(TyperGroup):
 
 
 @contextlib.contextmanager
+def _completion_installed() -> Iterator[None]:
+    """Names the home folder in errors of --install-completion, which alone uses files there."""
+    try:
+        yield
+    except (OSError, UnicodeDecodeError) as error:
+        if isinstance(error, UnicodeDecodeError):
+            why = "the shell's start file is not UTF-8"
+        elif error.filename and error.filename != STDOUT:
+            why = f"{error.filename}: {error.strerror}"
+        else:
+            raise
+        raise TracerError(
+            f"cannot install completion in the home folder {os.environ.get('HOME', '~')}: {why}",
+            "set HOME to a folder that you may write, or add the script by yourself: "
+            "tracer --show-completion",
+        ) from None
+
+
+@contextlib.contextmanager
 def _as_interrupted() -> Iterator[None]:
     try:
         yield
@@ -114,7 +133,7 @@ class Verbs(_Group):
 
         Raises Interrupted for Ctrl-C: Typer would exit without a word.
         """
-        with _as_interrupted():
+        with _as_interrupted(), _completion_installed():
             return super().make_context(*args, **options)
 
     def invoke(self, ctx: Any) -> Any:

@@ -301,14 +301,20 @@ def terminable() -> Iterator[None]:
     """Runs the block with SIGTERM and SIGHUP as Ctrl-C, so that it removes its temporary files.
 
     Only the first of them interrupts: `timeout` and a closing terminal send two. Signals that were
-    ignored at the start (nohup) stay ignored.
+    ignored at the start (nohup) stay ignored. Before and after the block, Ctrl-C may end the
+    process without a word (`tracer.__main__`).
     """
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
     interrupt = FirstSignal()
+    raising: dict[signal.Signals, Callable[..., object]] = {
+        signal.SIGTERM: interrupt,
+        signal.SIGHUP: interrupt,
+        signal.SIGINT: signal.default_int_handler,
+    }
+    before = {number: signal.getsignal(number) for number in raising}
 
     ours = [number for number, handler in before.items() if handler != signal.SIG_IGN]
     for number in ours:
-        signal.signal(number, interrupt)
+        signal.signal(number, raising[number])
     try:
         yield
     finally:

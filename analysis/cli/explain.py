@@ -16,7 +16,7 @@ from tracer.cli.opening import AsJson
 if TYPE_CHECKING:
     from tracer.analysis.explain.explanation import Explanation
 
-_STEP = re.compile(r"^(\d{1,15}):(\d{1,15})$")
+_STEP = re.compile(r"^([0-9]{1,15}):([0-9]{1,15})$")
 _IN_JSON, _ON_PAGE = 20, 1000
 """Longest segments of a slow step that are listed."""
 

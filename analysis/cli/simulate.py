@@ -328,7 +328,7 @@ def _check_devices(trace: Trace, names: Sequence[str]) -> None:
 
     known = Devices(trace.manifest)
     for name in names:
-        if not re.fullmatch(r"\d+:\d+", name) and not known.describes(name):
+        if not re.fullmatch(r"[0-9]+:[0-9]+", name) and not known.describes(name):
             found = trace.manifest.get("disks", [])
             disks = [f"{disk['dev']} ({disk.get('name')})" for disk in found if "dev" in disk]
             raise UsageError(

@@ -63,3 +63,9 @@ def test_a_pack_is_not_packed_again_but_unpacked(tracer, tmp_path):
     assert not (tmp_path / "u.tar.zst").exists()
     help = " ".join(tracer("pack", "--help").out.split())
     assert "Trace directory." in help and "or a pack" not in help
+
+
+def test_a_pack_that_is_not_there_is_told_with_the_verb_that_makes_packs(tracer):
+    assert tracer("unpack", "none.tar.zst", status=6).err == (
+        "tracer: there is no file none.tar.zst; check its name; tracer pack makes packs of traces\n"
+    )

@@ -7,11 +7,16 @@ import re
 from tracer.probes.errors import UsageError
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-_SIZE = re.compile(r"^(\d{1,15}(?:\.\d{1,6})?)\s*([KMGT]?)(?:i?B)?$", re.IGNORECASE)
+_SIZE = re.compile(r"^([0-9]{1,15}(?:\.[0-9]{1,6})?)\s*([KMGT]?)(?:i?B)?$", re.IGNORECASE)
+_MOST = 1 << 50
+"""No memory and no disk is larger than 1 PiB."""
 
 
 def parse_size(text: str) -> int:
-    """Returns the bytes of "4096", "64K", "16M" or "1.5G" (powers of 1024). Raises UsageError."""
+    """Returns the bytes of "4096", "64K", "16M" or "1.5G" (powers of 1024), at most 1 PiB.
+
+    Raises UsageError.
+    """
     return int(_parsed(text))
 
 
@@ -36,7 +41,10 @@ def _parsed(text: str) -> float:
     match = _SIZE.match(text.strip())
     if match is None:
         raise UsageError(f"{text!r} is not a size", "write e.g. 4096, 64K, 16M or 1.5G")
-    return float(match[1]) * _UNITS[match[2].upper()]
+    size = float(match[1]) * _UNITS[match[2].upper()]
+    if size > _MOST:
+        raise UsageError(f"the size {text.strip()} is too large", "give at most 1024T (1 PiB)")
+    return size
 
 
 def show_size(size: float) -> str:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from tracer.cli.main import named_path
 from tracer.workloads import models
 from tracer.workloads.cli import list_models
 from tracer.workloads.containers.engines import EngineName
@@ -64,6 +65,7 @@ def run(
     checkpoint: Annotated[
         Path | None,
         typer.Option(
+            parser=named_path,
             metavar="FILE",
             help="With --mode serve or infer: the checkpoint.pt of a training. Default: fresh "
             "weights.",
@@ -80,6 +82,7 @@ def run(
         typer.Option(
             "-o",
             "--output",
+            parser=named_path,
             metavar="DIR",
             help="Folder for the job's files. Default: runs/<model>.",
         ),
@@ -87,12 +90,16 @@ def run(
     data: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR", help="Folder of the data set. Default: a folder beside --output."
+            parser=named_path,
+            metavar="DIR",
+            help="Folder of the data set. Default: a folder beside --output.",
         ),
     ] = None,
     record: Annotated[
         Path | None,
-        typer.Option(metavar="DIR.trace", help="Record the run to this trace (as root)."),
+        typer.Option(
+            parser=named_path, metavar="DIR.trace", help="Record the run to this trace (as root)."
+        ),
     ] = None,
     image: Annotated[
         str | None,

@@ -7,11 +7,14 @@ from typing import Annotated
 
 import typer
 
+from tracer.cli.main import named_path
+
 
 def calibrate(
     target: Annotated[
         Path,
         typer.Argument(
+            parser=named_path,
             metavar="FILE",
             help="New file on the device; with --overwrite, an existing file or the device.",
         ),
@@ -25,7 +28,13 @@ def calibrate(
     ],
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", metavar="FILE", help="File to write; default: stdout."),
+        typer.Option(
+            "-o",
+            "--output",
+            parser=named_path,
+            metavar="FILE",
+            help="File to write; default: stdout.",
+        ),
     ] = None,
     size: Annotated[
         str, typer.Option(metavar="SIZE", help="Size of the area that is measured.")

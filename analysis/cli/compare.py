@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tracer.analysis.cli.many import Scheduler, shown_reading
+from tracer.analysis.cli.page_output import Force, Html, check_output, write_page
 from tracer.cli.opening import AsJson
 
 if TYPE_CHECKING:
@@ -40,11 +40,8 @@ def compare(
         int, typer.Option(min=0, metavar="N", help="Number of changes to show of each verdict.")
     ] = 20,
     scheduler: Scheduler = None,
-    html: Annotated[
-        Path | None,
-        typer.Option("--html", metavar="FILE", help="Write a page that opens offline; -: stdout."),
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace FILE if it exists.")] = False,
+    html: Html = None,
+    force: Force = False,
     json: AsJson = False,
 ) -> None:
     """Compare traces, such as host, one container and four containers; largest changes first.
@@ -72,7 +69,6 @@ def compare(
 
       tracer compare host.trace container.trace --html compared.html
     """
-    from tracer.analysis.cli.page_output import check_output, write_page
     from tracer.analysis.compare.comparison import compare as compare_traces
     from tracer.probes.errors import UsageError
 

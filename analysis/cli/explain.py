@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tracer.analysis.cli.many import opened_here
+from tracer.analysis.cli.page_output import Force, Html, check_output, write_page
 from tracer.cli.main import verb
 from tracer.cli.opening import AsJson
 
 if TYPE_CHECKING:
     from tracer.analysis.explain.explanation import Explanation
 
-_STEP = re.compile(r"^(\d{1,15}):(\d{1,15})$")
+_STEP = re.compile(r"^([0-9]{1,15}):([0-9]{1,15})$")
 _IN_JSON, _ON_PAGE = 20, 1000
 """Longest segments of a slow step that are listed."""
 
@@ -46,11 +46,8 @@ def explain(
         str,
         typer.Option("--by", metavar="WHAT", help="Group by one of {GROUPS}."),
     ] = "kind",
-    html: Annotated[
-        Path | None,
-        typer.Option("--html", metavar="FILE", help="Write a page that opens offline; -: stdout."),
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace FILE if it exists.")] = False,
+    html: Html = None,
+    force: Force = False,
     json: AsJson = False,
 ) -> None:
     """Explain why training steps took their time: what each one waited for, and for whom.
@@ -80,7 +77,6 @@ def explain(
 
       tracer explain run.trace --json | jq -r '.slowest[0].parts[0].query'
     """
-    from tracer.analysis.cli.page_output import check_output, write_page
     from tracer.analysis.explain.explanation import GROUPS
     from tracer.analysis.explain.explanation import explain as explained
     from tracer.analysis.explain.text import print_explanation

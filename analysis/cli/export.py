@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tracer.cli.main import one_of, say, verb
+from tracer.cli.main import named_path, one_of, say, verb
 from tracer.cli.opening import TracePath, open_trace
 
 
@@ -23,7 +23,11 @@ def export(
     output: Annotated[
         Path,
         typer.Option(
-            "-o", "--output", metavar="PATH", help="File to write; for csv and parquet, a folder."
+            "-o",
+            "--output",
+            parser=named_path,
+            metavar="PATH",
+            help="File to write; for csv and parquet, a folder.",
         ),
     ],
     format: Annotated[

@@ -26,7 +26,10 @@ def import_trace(
         ),
     ],
     output: Annotated[
-        Path, typer.Option("-o", "--output", metavar="DIR.trace", help="Trace to write.")
+        Path,
+        typer.Option(
+            "-o", "--output", parser=named_path, metavar="DIR.trace", help="Trace to write."
+        ),
     ],
     format: Annotated[
         str | None,

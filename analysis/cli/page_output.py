@@ -1,11 +1,26 @@
-"""Checks and writes the file of `--html`; the page is written whole or not at all."""
+"""The option `--html`: checks and writes its file. The page is written whole or not at all."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Annotated
 
+import typer
+
+from tracer.cli.main import named_path, say
 from tracer.probes.errors import UsageError
+
+Html = Annotated[
+    Path | None,
+    typer.Option(
+        "--html",
+        parser=named_path,
+        metavar="FILE",
+        help="Write a page that opens offline; -: stdout.",
+    ),
+]
+Force = Annotated[bool, typer.Option("--force", help="Replace FILE if it exists.")]
 
 _STDOUT = Path("-")
 
@@ -23,7 +38,6 @@ def check_output(output: Path, force: bool, json: bool) -> None:
 
 def write_page(text: str, output: Path) -> None:
     """Writes a page with mode 0600 and reports its size on stderr; writes it to stdout if `-`."""
-    from tracer.cli.main import say
     from tracer.probes.errors import PermissionMissing
     from tracer.sizes import show_size
     from tracer.store.files import as_invoking_user, write_whole

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tracer.analysis.cli.many import opened_here
+from tracer.analysis.cli.page_output import Force, Html, check_output, write_page
 from tracer.cli.main import verb
 from tracer.cli.opening import AsJson
 
@@ -56,11 +56,8 @@ def predict(
     apart: Annotated[
         bool, typer.Option("--apart", help="Each target has each limit for itself.")
     ] = False,
-    html: Annotated[
-        Path | None,
-        typer.Option("--html", metavar="FILE", help="Write a page that opens offline; -: stdout."),
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace FILE if it exists.")] = False,
+    html: Html = None,
+    force: Force = False,
     json: AsJson = False,
 ) -> None:
     """Predict what a training reads from disk with another amount of memory.
@@ -96,7 +93,6 @@ def predict(
 
       tracer predict run.trace --memory 256M,512M,1G,2G --html memory.html
     """
-    from tracer.analysis.cli.page_output import check_output, write_page
     from tracer.analysis.cli.predict_text import print_answer
     from tracer.analysis.memory.answer import answer_memory
     from tracer.analysis.scale.sources import find_traces

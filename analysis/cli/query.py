@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json as json_text
 import re
 import sys
 from functools import partial
@@ -204,6 +205,9 @@ _LARGE = re.compile(r"U?HUGEINT|DECIMAL\(\d+,0\)")
 """Types of integers, such as a sum, of which a data frame gets the nearest float."""
 _TIMES = re.compile(r"DATE|INTERVAL|TIME\b.*|TIMESTAMP.*")
 """Types of which a data frame does not get all values as they are: midnight is added to a date."""
+_NESTED = re.compile(r"(STRUCT|MAP|UNION)\(.*|.*\]", re.DOTALL)
+_INEXACT = re.compile(r"HUGEINT|DECIMAL|DATE|INTERVAL|TIME")
+"""Such types within lists and structures: a data frame gets floats, or texts of Python's."""
 _VIEW = "tracer_query"
 
 
@@ -221,15 +225,16 @@ def _kinds(db: duckdb.DuckDBPyConnection, statement: duckdb.Statement) -> list[t
 def _fetched(db: duckdb.DuckDBPyConnection, statement: duckdb.Statement) -> pd.DataFrame:
     """Returns the result of a query; raises UsageError if it is too large.
 
-    Integers are exact. Dates, times and intervals are texts, as DuckDB writes them.
+    Integers are exact. Dates, times and intervals are texts, as DuckDB writes them; so are those in
+    lists and structures.
     """
     kinds = _kinds(db, statement)
-    as_text = [bool(_LARGE.fullmatch(kind) or _TIMES.fullmatch(kind)) for _, kind in kinds]
-    if not any(as_text):
+    taken = [_taken(f"#{place}", kind) for place, (_, kind) in enumerate(kinds, 1)]
+    if not any("VARCHAR" in column for column in taken):
         return _whole(db.execute(statement))
     columns = ", ".join(
-        f"#{place}{'::VARCHAR' if text else ''} AS " + '"{}"'.format(name.replace('"', '""'))
-        for place, ((name, _), text) in enumerate(zip(kinds, as_text, strict=True), 1)
+        column + ' AS "{}"'.format(name.replace('"', '""'))
+        for column, (name, _) in zip(taken, kinds, strict=True)
     )
     # A view takes the query as it is, also if it ends in a semicolon or a comment.
     db.execute(f"CREATE OR REPLACE TEMP VIEW {_VIEW} AS {statement.query}")
@@ -238,7 +243,16 @@ def _fetched(db: duckdb.DuckDBPyConnection, statement: duckdb.Statement) -> pd.D
     for place, (_, kind) in enumerate(kinds):
         if _LARGE.fullmatch(kind):
             frame.isetitem(place, _integers(frame.iloc[:, place]))
+        elif taken[place].startswith("to_json"):
+            frame.isetitem(place, frame.iloc[:, place].map(json_text.loads, na_action="ignore"))
     return frame
+
+
+def _taken(column: str, kind: str) -> str:
+    """Returns SQL for a column: as text if a data frame would not get its values as they are."""
+    if _NESTED.fullmatch(kind):
+        return f"to_json({column})::VARCHAR" if _INEXACT.search(kind) else column
+    return f"{column}::VARCHAR" if _LARGE.fullmatch(kind) or _TIMES.fullmatch(kind) else column
 
 
 def _integers(texts: pd.Series[str]) -> pd.api.extensions.ExtensionArray:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tracer.analysis.cli.many import Locations, Scheduler, opened_here, shown_reading
+from tracer.analysis.cli.page_output import Force, Html, check_output, write_page
 from tracer.cli.opening import AsJson
 
 if TYPE_CHECKING:
@@ -37,11 +37,8 @@ def report(
         str | None,
         typer.Option("--by", metavar="WHAT", help="Add a table grouped by phase, epoch or step."),
     ] = None,
-    html: Annotated[
-        Path | None,
-        typer.Option("--html", metavar="FILE", help="Write a page that opens offline; -: stdout."),
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace FILE if it exists.")] = False,
+    html: Html = None,
+    force: Force = False,
     findings: Annotated[
         int | None,
         typer.Option(
@@ -86,7 +83,6 @@ def report(
 
       tracer report s3://bucket/runs --scheduler tcp://10.0.0.1:8786
     """
-    from tracer.analysis.cli.page_output import check_output, write_page
     from tracer.analysis.report.by_phase import keys_of
     from tracer.analysis.report.gathered import gather
     from tracer.analysis.report.text import print_report

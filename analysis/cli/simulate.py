@@ -13,7 +13,7 @@ import typer
 from tracer.analysis.cli.many import Locations, Scheduler, opened_here
 from tracer.analysis.cli.simulate_options import Model, refuse_set_by_file, refuse_unused
 from tracer.analysis.cli.simulate_sweep import simulate_sweep
-from tracer.cli.main import one_of, verb
+from tracer.cli.main import named_path, one_of, verb
 from tracer.cli.opening import AsJson
 
 if TYPE_CHECKING:
@@ -125,6 +125,7 @@ def simulate(
     devices: Annotated[
         Path | None,
         typer.Option(
+            parser=named_path,
             metavar="FILE",
             help="Catalogue of your own devices (TOML; see docs/what-if.md).",
             rich_help_panel=_LAYER,
@@ -165,6 +166,7 @@ def simulate(
     config: Annotated[
         Path | None,
         typer.Option(
+            parser=named_path,
             metavar="FILE",
             help="Simulate every combination that a TOML file lists.",
             rich_help_panel=_MODEL,
@@ -175,6 +177,7 @@ def simulate(
         Path | None,
         typer.Option(
             "--html",
+            parser=named_path,
             metavar="FILE",
             help="Write a page that opens offline; -: stdout.",
             rich_help_panel=_OUTPUT,
@@ -325,7 +328,7 @@ def _check_devices(trace: Trace, names: Sequence[str]) -> None:
 
     known = Devices(trace.manifest)
     for name in names:
-        if not re.fullmatch(r"\d+:\d+", name) and not known.describes(name):
+        if not re.fullmatch(r"[0-9]+:[0-9]+", name) and not known.describes(name):
             found = trace.manifest.get("disks", [])
             disks = [f"{disk['dev']} ({disk.get('name')})" for disk in found if "dev" in disk]
             raise UsageError(

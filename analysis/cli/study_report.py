@@ -32,6 +32,7 @@ def report(
         typer.Option(
             "-o",
             "--output",
+            parser=named_path,
             metavar="FILE",
             help="Write the full report: a page (.html) or Markdown (.md).",
         ),

@@ -49,7 +49,7 @@ def export(
     window = _window(trace, start_s, end_s)
     building = output.absolute().parent / f".{output.name}.{os.getpid()}"
     with as_invoking_user():
-        (check_folder if format in FOLDERS else check_file)(output, force)
+        _check(output, format, force)
         _remove(building)
     try:
         if format in FOLDERS:
@@ -62,8 +62,7 @@ def export(
             with file:
                 said = _write_file(trace, format, file, output.suffix == ".gz", window)
         with as_invoking_user():
-            if output.is_dir():
-                _refuse_foreign(output, format)
+            _check(output, format, force)  # somebody may have put a file there meanwhile
             _remove(output)
             building.rename(output)
     finally:
@@ -81,6 +80,10 @@ def _window(trace: Trace, start_s: float | None, end_s: float | None) -> Window 
             )
     if start_s is None and end_s is None:
         return None
+    if end_s is not None and end_s < 0:
+        raise UsageError(
+            f"--to {end_s:g} lies before the begin of the recording", "give 0 or more seconds"
+        )
     clock = trace.manifest["clock"]
     begin = clock["start_ns"]
     start = 0 if start_s is None else min(LATEST_NS, max(0, begin + round(start_s * 1e9)))
@@ -122,6 +125,16 @@ def _write_file(
                 counts["marks"] += len(item)
         writer.close()
     return counts
+
+
+def _check(output: Path, format: str, force: bool) -> None:
+    """Raises UsageError unless the output is free, or one of this format and `force` is set."""
+    if format in FILES:
+        check_file(output, force)
+        return
+    check_folder(output, force)
+    if output.exists():
+        _refuse_foreign(output, format)
 
 
 def _refuse_foreign(folder: Path, format: str) -> None:

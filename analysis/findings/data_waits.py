@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from tracer.analysis.findings.cpu_holders import FOREIGN, OWN, mend_of_cpu_waits
 from tracer.analysis.findings.finding import FEW_EVENTS, Answer, ask, name, percent
 from tracer.analysis.findings.window import Window
+from tracer.analysis.findings.workers import more_workers
 from tracer.analysis.views.asked_bios import asked_bios
 from tracer.analysis.views.calls_by_kind import LOOKUPS
 from tracer.analysis.views.critical_path import RUN, critical_path, has_paths
@@ -119,9 +120,8 @@ def _cause(trace: Trace, over: Window, workers: int, answer: Answer) -> Cause:
         found = _reads(trace, over, said, answer.row["device"])
     else:
         found = Cause(said, _MENDS[cause])
-    named = "more workers" if workers else "workers (num_workers of the DataLoader)"
     beside = " and workers" if workers else ""
-    return replace(found, mend=found.mend.format(workers=named, and_workers=beside))
+    return replace(found, mend=found.mend.format(workers=more_workers(workers), and_workers=beside))
 
 
 def _more_workers_or_less_work(trace: Trace, workers: int) -> str:

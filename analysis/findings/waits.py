@@ -17,7 +17,7 @@ from tracer.analysis.findings.finding import (
     percent,
 )
 from tracer.analysis.findings.window import Scope, Window, window
-from tracer.analysis.findings.workers import workers_at_once
+from tracer.analysis.findings.workers import more_workers, workers_at_once
 from tracer.analysis.views.critical_path import RUN, main_steps, path_sums
 from tracer.analysis.views.sync_parts import AWAITED
 from tracer.store.trace import Trace
@@ -43,7 +43,7 @@ _SAID = {
 _MENDS = {
     "throttled": "raise the quota, or use fewer threads, so that the job does not stop",
     "reclaim": "raise the memory limit, or keep less in memory",
-    "disk": "read ahead with more workers, or keep the data in memory",
+    "disk": "read ahead with {workers}, or keep the data in memory",
     "fault": "read the file before it is needed, or give the job more memory",
     "sync": "make data durable less often, or on a thread of its own",
     "lock": "threads of one Python process run one at a time, so move their work into processes; "
@@ -123,7 +123,7 @@ def _of_kind(trace: Trace, over: Window, kind: str) -> list[Finding]:
             f" ({part} of it while {who} has it)" if of == "has" else f" ({part} of it {of} {who})"
         )
     if kind in _MENDS:
-        sentence += f": {_MENDS[kind]}"
+        sentence += f": {_MENDS[kind].format(workers=more_workers(workers_at_once(trace)))}"
     elif kind == "cpu" and answer.number("idle") <= 0.5:
         own, foreign = answer.number("own"), answer.number("others")
         sentence += f": {mend_of_cpu_waits(own, foreign, workers_at_once(trace))}"
@@ -138,9 +138,10 @@ def _of_helpers(trace: Trace, over: Window) -> list[Finding]:
     if answer is None:
         return []
     who = name(answer.row["who"])
+    sharers = "more workers" if workers_at_once(trace) else "more threads or processes"
     sentence = (
         f"in {percent(answer.value)} of the steps' time, the step waits while another thread of the"
-        f" job computes ({percent(answer.number('part'))} of it {who}): let more workers share that"
+        f" job computes ({percent(answer.number('part'))} of it {who}): let {sharers} share that"
         " work, or make it cheaper"
     )
     weight = answer.value / 100

@@ -17,3 +17,8 @@ AT_ONCE = (
 def workers_at_once(trace: Trace) -> int:
     """Returns the greatest number of workers that exist at once. Needs the table phases."""
     return int(trace.rows(AT_ONCE)[0][0] or 0)
+
+
+def more_workers(workers: int) -> str:
+    """Returns the words for an advice to use more workers than `workers`, which may be none."""
+    return "more workers" if workers else "workers (num_workers of the DataLoader)"

@@ -351,6 +351,7 @@ class TestOutput:
             (("--format", "svg"), "no format"),
             (("--from", "nan"), "is not a valid time"),
             (("--from", "2", "--to", "1"), "before"),
+            (("--to", "-0.5"), "--to -0.5 lies before the begin of the recording; give 0 or more"),
             (("--from", "500"), "--from 500 lies after the end of the recording; give less than "),
         ],
     )

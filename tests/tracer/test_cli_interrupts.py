@@ -1,18 +1,22 @@
-"""Ctrl-C before a verb runs: while options are read, and while the verb is imported."""
+"""Ctrl-C before a verb runs: while options are read, and while modules are imported."""
 
+import signal
 import subprocess
 import sys
+import tomllib
 
 import pytest
 
+from tests.conftest import ROOT
+
 INTERRUPTED = (130, "", "tracer: interrupted before it was done\n")
 PRESSES = """
-import signal, sys
-from tracer.cli.main import main
+import importlib, signal, sys
+main = importlib.import_module(sys.argv.pop(1)).main
 
 class Presses:
     def find_spec(self, name, path=None, target=None):
-        if name == wanted or wanted == "any":
+        if name == wanted:
             sys.meta_path.remove(self)
             signal.raise_signal(signal.SIGINT)
 
@@ -20,16 +24,39 @@ wanted, *sys.argv = sys.argv[1:]
 sys.meta_path.insert(0, Presses())
 main()
 """
-"""Presses Ctrl-C at the import of a module, or at the first one after `main` was called."""
+"""Presses Ctrl-C at the import of a module."""
 
 
-@pytest.mark.parametrize("module", ["any", "tracer.cli.info", "tracer.cli.list"])
-def test_ctrl_c_while_modules_are_imported_is_said(module):
-    words = ("tracer", "list" if module.endswith("list") else "info", "x.trace")
+def pressed(entry, module, *words, ignored=False):
+    """Runs `tracer` from its module `entry`. Ctrl-C is pressed as it imports `module`."""
+    handler = signal.SIG_IGN if ignored else signal.SIG_DFL
     ran = subprocess.run(
-        [sys.executable, "-c", PRESSES, module, *words],
+        [sys.executable, "-c", PRESSES, entry, module, "tracer", *words],
         capture_output=True,
         text=True,
         check=False,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, handler),
     )
-    assert (ran.returncode, ran.stdout, ran.stderr) == INTERRUPTED
+    return ran.returncode, ran.stdout, ran.stderr
+
+
+@pytest.mark.parametrize("entry", ["tracer.__main__", "tracer.cli.main"])
+@pytest.mark.parametrize("module", ["rich.console", "tracer.cli.info", "tracer.cli.list"])
+def test_ctrl_c_while_a_verb_is_imported_is_said(entry, module):
+    words = ("list",) if module.endswith("list") else ("info", "x.trace")
+    assert pressed(entry, module, *words) == INTERRUPTED
+
+
+@pytest.mark.parametrize("module", ["tracer.cli.main", "typer", "tracer.store.names"])
+def test_ctrl_c_while_tracer_itself_is_imported_ends_it_as_any_program(module):
+    assert pressed("tracer.__main__", module, "--version") == (-signal.SIGINT, "", "")
+
+
+def test_an_ignored_ctrl_c_stays_ignored():
+    status, out, err = pressed("tracer.__main__", "typer", "--version", ignored=True)
+    assert (status, out.split()[0], err) == (0, "tracer", "")
+
+
+def test_the_command_is_the_module_that_ctrl_c_ends_quietly():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["scripts"] == {"tracer": "tracer.__main__:main"}

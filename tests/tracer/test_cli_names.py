@@ -21,10 +21,31 @@ VERBS = [
     ("unpack", "", "-o", "out"),
     ("import", "", "-o", "out"),
     ("study", "report", ""),
+    ("study", "report", "t", "-o", ""),
+    ("study", "run", "quick", "-o", ""),
+    ("report", FIXTURE, "--html", ""),
+    ("report", FIXTURE, "--baseload", ""),
+    ("explain", FIXTURE, "--html", ""),
+    ("predict", FIXTURE, "--memory", "1G", "--html", ""),
+    ("simulate", FIXTURE, "--html", ""),
+    ("simulate", FIXTURE, "--config", ""),
+    ("simulate", FIXTURE, "--devices", ""),
+    ("compare", FIXTURE, FIXTURE, "--html", ""),
+    ("calibrate", "", "--name", "a", "--kind", "disk"),
+    ("calibrate", "a", "--name", "a", "--kind", "disk", "-o", ""),
+    ("export", FIXTURE, "-o", ""),
+    ("pack", "t", "-o", ""),
+    ("unpack", "t", "-o", ""),
+    ("import", "t", "-o", ""),
+    ("record", "-o", "", "--", "true"),
+    ("workload", "run", "lenet", "-o", ""),
+    ("workload", "run", "lenet", "--data", ""),
+    ("workload", "run", "lenet", "--checkpoint", ""),
+    ("workload", "run", "lenet", "--record", ""),
 ]
 
 
-@pytest.mark.parametrize("words", VERBS, ids=lambda words: " ".join(map(str, words))[:20])
+@pytest.mark.parametrize("words", VERBS, ids=lambda words: " ".join(map(str, words))[-20:])
 def test_an_empty_name_does_not_stand_for_the_current_folder(tracer, tmp_path, words):
     raw_trace(tmp_path / "t", {0: [Page(0)]})
     ended = tracer(*words, status=2)
@@ -42,3 +63,9 @@ def test_a_pack_is_not_packed_again_but_unpacked(tracer, tmp_path):
     assert not (tmp_path / "u.tar.zst").exists()
     help = " ".join(tracer("pack", "--help").out.split())
     assert "Trace directory." in help and "or a pack" not in help
+
+
+def test_a_pack_that_is_not_there_is_told_with_the_verb_that_makes_packs(tracer):
+    assert tracer("unpack", "none.tar.zst", status=6).err == (
+        "tracer: there is no file none.tar.zst; check its name; tracer pack makes packs of traces\n"
+    )

@@ -56,3 +56,31 @@ def test_a_file_elsewhere_that_cannot_be_read_is_not_the_output(tmp_path):
     other = FIXTURES / "none"
     with pytest.raises(PermissionError), writing(tmp_path / "x"):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(other))
+
+
+def home(folder, kind):
+    """A home folder in which completion cannot be installed, and the reason."""
+    if kind == "file":
+        folder.write_text("")
+        return f"{folder}: File exists"
+    folder.mkdir()
+    if kind == "latin-1":
+        (folder / ".bashrc").write_bytes(b"# caf\xe9\n")
+        return "the shell's start file is not UTF-8"
+    (folder / ".bash_completions").write_text("")
+    return f"{folder}/.bash_completions: File exists"
+
+
+@pytest.mark.parametrize("kind", ["file", "latin-1", "no folder of scripts"])
+def test_a_home_folder_that_takes_no_completion_is_named(tracer, tmp_path, kind):
+    why = home(tmp_path / "home", kind)
+    ran = tracer(
+        *("--install-completion", "bash"),
+        status=1,
+        env={**os.environ, "HOME": str(tmp_path / "home")},
+    )
+    assert ran.err == (
+        f"tracer: cannot install completion in the home folder {tmp_path}/home: {why}; "
+        "set HOME to a folder that you may write, or add the script by yourself: "
+        "tracer --show-completion\n"
+    )

@@ -75,6 +75,25 @@ class _Group(TyperGroup):
 
 
 @contextlib.contextmanager
+def _completion_installed() -> Iterator[None]:
+    """Names the home folder in errors of --install-completion, which alone uses files there."""
+    try:
+        yield
+    except (OSError, UnicodeDecodeError) as error:
+        if isinstance(error, UnicodeDecodeError):
+            why = "the shell's start file is not UTF-8"
+        elif error.filename and error.filename != STDOUT:
+            why = f"{error.filename}: {error.strerror}"
+        else:
+            raise
+        raise TracerError(
+            f"cannot install completion in the home folder {os.environ.get('HOME', '~')}: {why}",
+            "set HOME to a folder that you may write, or add the script by yourself: "
+            "tracer --show-completion",
+        ) from None
+
+
+@contextlib.contextmanager
 def _as_interrupted() -> Iterator[None]:
     try:
         yield
@@ -114,7 +133,7 @@ class Verbs(_Group):
 
         Raises Interrupted for Ctrl-C: Typer would exit without a word.
         """
-        with _as_interrupted():
+        with _as_interrupted(), _completion_installed():
             return super().make_context(*args, **options)
 
     def invoke(self, ctx: Any) -> Any:
@@ -283,14 +302,20 @@ def terminable() -> Iterator[None]:
     """Runs the block with SIGTERM and SIGHUP as Ctrl-C, so that it removes its temporary files.
 
     Only the first of them interrupts: `timeout` and a closing terminal send two. Signals that were
-    ignored at the start (nohup) stay ignored.
+    ignored at the start (nohup) stay ignored. Before and after the block, Ctrl-C may end the
+    process without a word (`tracer.__main__`).
     """
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
     interrupt = FirstSignal()
+    raising: dict[signal.Signals, Callable[..., object]] = {
+        signal.SIGTERM: interrupt,
+        signal.SIGHUP: interrupt,
+        signal.SIGINT: signal.default_int_handler,
+    }
+    before = {number: signal.getsignal(number) for number in raising}
 
     ours = [number for number, handler in before.items() if handler != signal.SIG_IGN]
     for number in ours:
-        signal.signal(number, interrupt)
+        signal.signal(number, raising[number])
     try:
         yield
     finally:

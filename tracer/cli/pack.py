@@ -17,7 +17,13 @@ def pack(
     ],
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", metavar="FILE", help="File to write; default: T.tar.zst."),
+        typer.Option(
+            "-o",
+            "--output",
+            parser=named_path,
+            metavar="FILE",
+            help="File to write; default: T.tar.zst.",
+        ),
     ] = None,
     raw: Annotated[
         bool,
@@ -63,7 +69,11 @@ def unpack(
     output: Annotated[
         Path | None,
         typer.Option(
-            "-o", "--output", metavar="DIR.trace", help="Trace to write; default: named after FILE."
+            "-o",
+            "--output",
+            parser=named_path,
+            metavar="DIR.trace",
+            help="Trace to write; default: named after FILE.",
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing trace.")] = False,

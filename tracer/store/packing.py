@@ -183,7 +183,9 @@ def _opened(path: Path) -> BinaryIO:
     try:
         return open_regular(path, follow=True)
     except (FileNotFoundError, NotADirectoryError):
-        raise BadTrace(f"there is no file {path}", "check its name") from None
+        raise BadTrace(
+            f"there is no file {path}", "check its name; tracer pack makes packs of traces"
+        ) from None
     except PermissionError:
         raise PermissionMissing(
             f"this user may not read {path}", "run as its owner, or as root"

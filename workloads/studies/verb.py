@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tracer.cli.main import named_path
 from tracer.probes.errors import ExitCode
 from tracer.workloads.containers.engines import EngineName
 from tracer.workloads.containers.limits import parse_bytes
@@ -41,7 +42,11 @@ def run(
     output: Annotated[
         Path | None,
         typer.Option(
-            "-o", "--output", metavar="DIR", help="Folder of the study. Default: STUDY.study."
+            "-o",
+            "--output",
+            parser=named_path,
+            metavar="DIR",
+            help="Folder of the study. Default: STUDY.study.",
         ),
     ] = None,
     scale: Annotated[

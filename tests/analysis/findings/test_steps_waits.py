@@ -60,6 +60,27 @@ def test_a_worker_that_sleeps_reads_and_computes_is_told_apart(found):
     assert "steps: ipc" not in by_topic
 
 
+@pytest.mark.parametrize(
+    ("workers", "named"), [(0, "workers (num_workers of the DataLoader)"), (1, "more workers")]
+)
+def test_more_workers_are_advised_only_if_there_are_some(found, workers, named):
+    by_topic = found(
+        {
+            "processes": PROCESSES,
+            "phases": [*STEP, *([phase("fetch", 10, 15, WORKER)] * workers)],
+            "syscalls": [call("read", 10, 5)],
+            "off_cpu": [off(11, 2, state="D", waker=0), off(16, 2, waker=WORKER)],
+        }
+    )
+    assert by_topic["steps: disk"].sentence.endswith(
+        f": read ahead with {named}, or keep the data in memory"
+    )
+    sharers = "more workers" if workers else "more threads or processes"
+    assert by_topic["steps: helpers"].sentence.endswith(
+        f": let {sharers} share that work, or make it cheaper"
+    )
+
+
 def test_waits_that_events_do_not_tell_are_inferred_and_losses_are_said(found):
     by_topic = found(
         {

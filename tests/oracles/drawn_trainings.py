@@ -128,6 +128,7 @@ class Script:
 
     def learn(self, epoch: int | None, start: int | None = None, simple: bool = False) -> Step:
         """A step's forward, backward and optimizer; returns it. Without `start`, these are all."""
+        by_hand = start is None
         step = Step(-1 if start is None else start, epoch, len(self.steps))
         parts, random = step.parts, self.numbers
         rounds = 1 if simple else random.choice((1, 1, 1, 2, 3))
@@ -136,6 +137,8 @@ class Script:
                 parts.append(("forward", self.forward(False)))
             for _ in range(random.choice((1, 1, 2))):
                 parts.append(("forward", self.forward()))
+            if random.random() < 0.2:  # a teacher, or a target network
+                parts.append(("forward", self.forward(False)))
             if n < rounds - 1 and random.random() < 0.2:
                 continue  # its loss was not finite
             for _ in range(random.choice((1, 1, 2))):
@@ -144,10 +147,20 @@ class Script:
             parts.append(("optimizer", self.fact("optimizer")))
         if start is None:
             step.start = parts[0][1].start
+            self.turn(step.start)
         self.steps.append(step)
         self.last, self.may_teach = step, True
+        self.open = step if by_hand else None
         return step
 
+    def turn(self, at: int) -> None:
+        """Without a loader, the latest step lasts until the next step or evaluation begins."""
+        if self.open is not None:
+            self.open.until = at
+        self.open = None
+
+    open: Step | None = None
+    """The latest step of a loop without a loader, if nothing followed yet."""
     may_teach = True
     """False: a forward without gradients would be one of an evaluation."""
 
@@ -161,6 +174,7 @@ class Script:
             elif action == "evaluate" and self.last is not None:
                 forwards = [self.forward(False) for _ in range(random.randrange(2, 5))]
                 start, end = forwards[0].start, forwards[-1].end
+                self.turn(start)
                 self.may_teach = False
                 if self.evaluations and self.evaluations[-1].start > self.last.start:
                     before = self.evaluations[-1]  # it goes on
@@ -215,47 +229,40 @@ class Script:
     evaluated = False
     """True: an evaluation was the last thing that the script did."""
 
-    def epoch(
-        self, number: int | None, beside: str = "", early: bool = True, again: bool = True
-    ) -> None:
+    def epoch(self, number: int | None, beside: str = "") -> None:
         """A pass over a loader, beside which a second one may be used up, and opened anew.
 
         `beside`: `before` opens the second one before the first fetch, `after` after it.
-        With `early`, there may be a validation before the first step; without `again`, the second
-        loader lasts for the epoch. Minimal cases tell what the draws leave out.
+        Without a second one, there may be a validation before the first step.
         """
         random, steps = self.numbers, list[Step]()
         self.load("T")
         if beside == "before":
             self.load("U")
-        batches = random.randrange(1 + (beside == "after"), 5)
-        early = early and not beside and not self.evaluated and random.random() < 0.3
-        early = early and batches > 1
+        batches = random.randrange(1, 5)
+        early = not beside and random.random() < 0.3
         for batch in range(batches):
             fetch = self.fetch("T")
             if steps and steps[-1].until is None:
                 steps[-1].until = fetch.start
             start, second, opened = fetch.start, None, False
             if beside:
-                if beside == "after" and batch == 0:
-                    self.load("U")
-                    opened = True
-                elif beside == "before" and again and batch and random.random() < 0.3:
-                    self.fetch("U", "X")
+                first = beside == "after" and batch == 0
+                if first or (batch and random.random() < 0.3):
+                    if not first:
+                        self.fetch("U", "X")
                     self.load("U")
                     opened = True
                 second = self.fetch("U")
             numbers: Numbers = (number, len(self.steps))
+            self.use("T", fetch, numbers)
             if early and batch == 0:
-                self.uses[self.ids["T"], 0] = numbers
                 self.validate(epoch=self.around)
                 self.wait(1)
                 start = -1
-            elif not opened:
-                self.use("T", fetch, numbers)
             if second is not None:
                 self.use("U", second, numbers)
-            skipped = not beside and len(steps) > early and random.random() < 0.1
+            skipped = len(steps) > early and random.random() < 0.1
             if skipped:
                 step = Step(start, number, len(self.steps), [("forward", self.forward())])
                 self.steps.append(step)
@@ -272,7 +279,7 @@ class Script:
             steps.append(step)
             if not skipped and random.random() < 0.2:
                 self.saved.append(self.fact("checkpoint"))
-            if not beside and batch < batches - 1 and random.random() < 0.2:
+            if not beside and random.random() < 0.2:
                 step.until = self.validate()
         found = self.fetch("T", "X")
         if steps[-1].until is None:

@@ -77,7 +77,7 @@ def assert_same(script: Script, rows: list[Row], marked: bool = False) -> None:
     assert [(r["epoch"], r["step"]) for r in found] == [(s.epoch, s.number) for s in script.steps]
     for step, row, after in zip(script.steps, found, [*found[1:], None], strict=True):
         assert row["start"] in (step.start, step.second), step
-        assert row["end"] == (step.until or row["end"]) or step.second, step
+        assert row["end"] == (step.until or step.least), step
         assert step.least <= row["end"] <= (after["start"] if after else LAST), step
         for name, part in step.parts:
             around = [
@@ -175,7 +175,7 @@ def marked_epochs(
     for n in range(numbers.randrange(1, 5)):
         number = first + n if numbers.random() < 0.8 else first
         script.wait(1)
-        begun = script.now
+        begun, script.open = script.now, None
         script.mark(BEGIN, "epoch", number, automatic=False)
         script.around = number
         if loader:
@@ -213,10 +213,9 @@ def test_steps_inferred_within_marked_epochs_have_their_numbers(loader):
 def loops(numbers: Random, pid: int) -> Script:
     """Epochs, each a pass over a loader, with evaluations before, in and after them."""
     script = Script(numbers, pid)
-    beside = numbers.choice(("", "", "", "before", "after"))
     for number in range(numbers.randrange(1, 4)):
-        script.epoch(number, beside)
-        if numbers.random() < 0.4:
+        script.epoch(number, numbers.choice(("", "", "before", "after")))
+        if not script.evaluated and numbers.random() < 0.4:
             script.validate()
         if numbers.random() < 0.3:
             script.saved.append(script.fact("checkpoint"))
@@ -345,8 +344,8 @@ def with_workers(numbers: Random, pid: int) -> tuple[Script, list[Worker]]:
     """A job whose batches are made by workers: of each pass, or of all passes of a loader."""
     script, workers = Script(numbers, pid), []
     for number in range(numbers.randrange(1, 4)):
-        script.epoch(number, numbers.choice(("", "", "before")), early=False, again=False)
-        if numbers.random() < 0.5:
+        script.epoch(number, numbers.choice(("", "before", "after")))
+        if not script.evaluated and numbers.random() < 0.5:
             script.validate()
     keeps = numbers.random() < 0.5
     of_loader: dict[int, list[Worker]] = {}

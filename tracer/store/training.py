@@ -210,9 +210,11 @@ class Loop:
     def _skips(self, cycle: Cycle) -> bool:
         """Returns whether a cycle without learning is a training step that ended early.
 
-        It is one if it computes with gradients on a batch of a pass that trains.
+        It is one if it computes with gradients on a batch of a pass that trains, or goes on after
+        an early fetch.
         """
-        return cycle.learns and not cycle.passes.isdisjoint(self._passes)
+        goes_on = bool(cycle.early) and cycle.iteration in self._early
+        return cycle.learns and (goes_on or not cycle.passes.isdisjoint(self._passes))
 
     def _train(self, cycle: Cycle) -> None:
         """Takes a cycle that is a training step."""

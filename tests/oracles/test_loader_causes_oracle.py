@@ -18,7 +18,7 @@ from tracer.analysis.views.catalogue import VIEWS
 
 pytestmark = pytest.mark.slow
 
-WORLDS = max(4, int(os.environ.get("TRACER_ORACLE_STREAMS", "200")) // 20)
+WORLDS = max(4, int(os.environ.get("TRACER_ORACLE_STREAMS", "200")) // 50)
 SAID = {
     "disk": "reads of a disk",
     "fault": "reads of a disk",

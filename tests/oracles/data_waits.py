@@ -64,7 +64,7 @@ class World:
         """True: times are multiples of 1 ms, so that many events have the same time."""
         self.start = 0
         self.process(HOG, "other", None)
-        jobs = [Job(self, 100 + 100 * n) for n in range(numbers.choice((1, 1, 1, 2)))]
+        self.jobs = jobs = [Job(self, 100 + 100 * n) for n in range(numbers.choice((1, 1, 1, 2)))]
         for job in jobs:
             job.run()
         self.end = max(job.now for job in jobs) + MS

@@ -277,8 +277,8 @@ def test_an_evaluation_before_an_epoch_s_first_step_lies_in_that_epoch(phases_of
     found = phases_of(facts("L F lfN fN x CBO FCBO X L F lfN fN x CBO FCBO X"))
     assert rows(found, "step") == [(0, 0), (0, 1), (1, 2), (1, 3)]
     assert rows(found, F) == [
-        *((0, None), (None, None), (None, None), (0, 1)),
-        *((1, None), (0, None), (0, None), (1, 3)),
+        *((0, 0), (None, None), (None, None), (0, 1)),
+        *((1, 2), (0, None), (0, None), (1, 3)),
     ]
     (_, first), (second, _) = times(found, "epoch")
     loads = [start for start, _ in times(found, LOAD)]
@@ -291,7 +291,7 @@ def test_an_evaluation_before_a_later_step_ends_no_step_before_it(phases_of):
     found = phases_of(facts("L FCBO F lfN x CBO FCBO X"))
     assert rows(found, "epoch") == [(0, None)]
     assert rows(found, "step") == [(0, 0), (0, 1), (0, 2)]
-    assert rows(found, F) == [(0, 0), (0, None), (0, None), (0, 2)]
+    assert rows(found, F) == [(0, 0), (0, 1), (0, None), (0, 2)]
     assert times(found, "step") == [(112, 160), (220, 256), (256, 304)]
     assert times(found, "eval") == [(184, 208)]
 

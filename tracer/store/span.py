@@ -29,6 +29,8 @@ class Span:
     """GPU time in ns, if measured."""
     around: tuple[int | None, int | None] | None = None
     """Epoch and step of the surrounding phase of the script, if that has any."""
+    within: int = 0
+    """Number of the script's innermost phase `epoch` around it, or of itself; 0: none."""
     number: int = 0
     """Number of the span, counted in order of begin within a process."""
     loop: int = -1

@@ -200,6 +200,7 @@ class _Thread:
         span = self._span(ts, name, False)
         span.epoch = epoch if epoch != ABSENT else around.epoch if around else None
         span.step = step if step != ABSENT else around.step if around else None
+        span.within = span.number if name == "epoch" else around.within if around else 0
         self._cut.discard(name)
         given_up = self._open.push(span)
         if given_up is not None:
@@ -222,8 +223,10 @@ class _Thread:
         span.epoch = epoch if epoch != ABSENT else None
         span.step = step if step != ABSENT else None
         around = self._open.inner
-        if around is not None and (around.epoch is not None or around.step is not None):
-            span.around = (around.epoch, around.step)
+        if around is not None:
+            span.within = around.within
+            if around.epoch is not None or around.step is not None:
+                span.around = (around.epoch, around.step)
         given_up = self._facts.push(span)
         if given_up is not None:
             self._process.computed(given_up)

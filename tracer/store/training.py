@@ -2,12 +2,11 @@
 
 A thread that trains repeats a cycle: fetch, forward, backward, optimizer. A cycle begins with a
 fetch after a computation or, without a DataLoader, with the forward after an optimizer. If there
-are no forwards either, it begins with the backward after an optimizer, or with the optimizer. It
-lasts until the next fetch of the same pass over the data, or until its thread turns to other data,
-such as an evaluation's, if the pass goes on later. So the cycles cover the loop without gaps. A
+are no forwards either, it begins with the backward after an optimizer, or with the optimizer. A
 cycle with a backward or an optimizer is a training step. So is one with a forward with gradients in
 a pass that has training steps: its batch was skipped, or the job was killed in it. The other cycles
-are an evaluation if the process also trains, else inference.
+are an evaluation if the process also trains, else inference. `Cycle.end_among` tells where a cycle
+ends.
 
 Inferred are: `train`, `epoch`, `step`, `eval` and `inference`; that successive forward calls are
 one forward; and that successive saves, with nothing in between and less than a second apart, are
@@ -23,7 +22,6 @@ from array import array
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable
-from itertools import groupby
 
 from tracer.store.cycles import MOST_PARTS, Cycle, Epoch, Pause, latest
 from tracer.store.numbers import Batches, Epochs
@@ -78,7 +76,7 @@ class Loop:
         self._passes: dict[int, int] = {}
         """The first cycle of each pass over the data."""
         self._early: dict[int, Epoch] = {}
-        """Epochs that may have begun, by the pass of a fetch before other data was opened."""
+        """The latest fetch of a pass before other data was opened: an epoch may begin with it."""
         self._firsts: array[int] = array("q")
         """The first cycles of the epochs so far."""
         self._open: deque[Epoch] = deque()
@@ -115,24 +113,20 @@ class Loop:
             current = self._current
             if name == "fetch":
                 at = bisect_left(ends, span.start)
-                if at < len(ends) and ends[at] <= latest(span):
-                    if current.has(*COMPUTE) or current.iteration in (None, span.epoch):
-                        self._close(span.start)
-                    else:
-                        self._turn_to_other_data(span.start)
+                exhausted = at < len(ends) and ends[at] <= latest(span)
+                if current.has(*COMPUTE) or (exhausted and current.iteration == span.epoch):
+                    self._close(span)
+                elif exhausted:
+                    self._turn_to_other_data(span)
+                self._goes_on(span.epoch, exhausted)
+                if exhausted:
                     continue
-                if current.has(*COMPUTE):
-                    turns = current.iteration not in (None, span.epoch)
-                    self._close(span.start, turns)
-            elif name == "forward":
-                if current.ends_before_forward(bool(span.step), self._run is not None):
-                    self._close()
-            elif works and current.ends_before(name):
-                self._close()
+            elif works and current.ends_before(span, self._run is not None):
+                self._close(span)
             if works:
                 self._current.add(span)
             elif name == "data_load":
-                self._turn_to_other_data(span.start)
+                self._turn_to_other_data(span)
                 if not self._current.parts:
                     self._load = span
                 self._loads.append(span)
@@ -141,17 +135,31 @@ class Loop:
             else:
                 self._other(span)
 
-    def _turn_to_other_data(self, at: int) -> None:
+    def _turn_to_other_data(self, to: Span) -> None:
         """Takes the opening, or the end, of other data than the current cycle uses.
 
         Within a pass, the next step may use both. Before one, the fetches may also be looks at a
         batch. If the pass goes on later, `_pass` finds them.
         """
         current = self._current
-        if current.iteration in self._passes and not current.has(*COMPUTE):
+        known = current.iteration in self._passes or current.iteration in self._early
+        if known and not current.has(*COMPUTE):
             current.early = len(current.parts)
         else:
-            self._close(at, turns=True)
+            self._close(to)
+
+    def _goes_on(self, iteration: int | None, exhausted: bool) -> None:
+        """Takes a fetch: the latest step lasts until its thread turned away from this pass.
+
+        A pass that is exhausted right after a step was used by it, from an earlier fetch on.
+        """
+        if self._pause is not None and iteration in self._pause.passes:
+            self._end_pause(True)
+        early = None if iteration is None else self._early.get(iteration)
+        if early is None or iteration is None or not exhausted or self._run is not None:
+            return
+        if self._firsts and self._firsts[-1] <= early.first < self._trained:
+            self._pass(iteration, early.fetch)
 
     def _other(self, span: Span) -> None:
         """Takes a loading or saving."""
@@ -183,48 +191,53 @@ class Loop:
             load.source = self._source
             self._hand_on(load, cycle, None)
 
-    def _close(self, until: int | None = None, turns: bool = False) -> None:
-        """Ends the current cycle.
-
-        It lasts until then if its pass over the data goes on. `turns`: that is not known yet.
-        """
+    def _close(self, by: Span | None = None) -> None:
+        """Ends the current cycle, with a fact that is no part of it."""
         cycle = self._current
         if not cycle.parts:
             return
-        cycle.until = None if turns else until
+        cycle.by = by
         self._current = Cycle()
-        for one in [cycle] if cycle.has(*LEARNS) else cycle.split():
+        own = by is not None and by.name == "fetch" and by.epoch == cycle.iteration
+        whole = cycle.has(*LEARNS) or (own and self._skips(cycle))
+        for one in [cycle] if whole else cycle.split():
             if one.has(*LEARNS) or self._skips(one):
-                self._train(one, until if turns else None)
+                self._train(one)
             else:
-                self._evaluate(one, turns)
+                self._evaluate(one)
                 self._rest(one.others)
 
     def _skips(self, cycle: Cycle) -> bool:
         """Returns whether a cycle without learning is a training step that ended early.
 
-        It is one if it computes with gradients on a batch of a pass that trains.
+        It is one if it computes with gradients on a batch of a pass that trains, or goes on after
+        an early fetch.
         """
-        computes = any(part.name == "forward" and part.step for part in cycle.parts)
-        return computes and cycle.iteration in self._passes
+        goes_on = bool(cycle.early) and cycle.iteration in self._early
+        return cycle.learns and (goes_on or not cycle.passes.isdisjoint(self._passes))
 
-    def _train(self, cycle: Cycle, turns: int | None) -> None:
-        """Takes a cycle that is a training step. After it, the thread `turns` to other data."""
+    def _train(self, cycle: Cycle) -> None:
+        """Takes a cycle that is a training step."""
         self._end_run()
-        iteration = cycle.iteration
-        if self._pause is not None:
-            self._end_pause(self._pause.goes_on(iteration))
         number = self._trained
+        ahead = {one for one, epoch in self._early.items() if epoch.first == number}
+        iteration = cycle.iteration
+        if not cycle.has("fetch"):
+            iteration = next((one for one in reversed(self._early) if one in ahead), None)
+        if self._pause is not None:
+            later = not cycle.has("fetch") and iteration in (None, *self._pause.passes)
+            self._end_pause(later)
         self._hand_on_loads(number)
         first = cycle.parts[0]
         if iteration is not None:
-            self._pass(iteration, cycle)
+            self._pass(iteration, first)
         self._first = self._first or first
         self._trained += 1
-        self._last_start, self._last_end = cycle.start, cycle.end
+        passes = cycle.passes | ahead
+        self._last_start, self._last_end = cycle.start, cycle.end_among(passes)
         self._note(cycle, number, number)
-        self._pause = Pause(first, iteration, cycle.end, turns, cycle.others)
-        if turns is None:
+        self._pause = Pause(first, passes, self._last_end, cycle.turned, cycle.others)
+        if cycle.turned is None or self._last_end == cycle.turned:
             self._end_pause(False)
         self._parts(cycle, number, number)
 
@@ -239,9 +252,11 @@ class Loop:
         self._inferred_row("step", pause.first, pause.end, number, number)
         self._rest(pause.others)
 
-    def _pass(self, iteration: int, cycle: Cycle) -> None:
+    def _pass(self, iteration: int, part: Span) -> None:
         """Separates epochs: each pass over the data is one. Alternating passes are one epoch."""
         early = self._early.pop(iteration, None)
+        if early is not None:
+            self._hand_on_early(early, early.first, early.first)
         first = self._passes.get(iteration, early.first if early else self._trained)
         while len(self._open) > 1 and self._firsts[-1] > first:
             self._firsts.pop()
@@ -249,13 +264,9 @@ class Loop:
         if iteration in self._passes:
             return
         self._passes[iteration] = first
-        if early is None:
-            epoch = self._begun(cycle.parts[0])
-        else:
-            epoch = early
-            self._hand_on_early(early, early.first)
-            if not first:
-                self._first = early.fetch
+        epoch = early or self._begun(part)
+        if not first and (self._first is None or epoch.fetch.start < self._first.start):
+            self._first = epoch.fetch
         if self._open and self._firsts[-1] >= first:
             self._open[-1].begin = epoch.begin
         else:
@@ -274,27 +285,32 @@ class Loop:
             begin = self._load
         return Epoch(self._trained, begin, self._last_end, part)
 
-    def _hand_on_early(self, epoch: Epoch, cycle: int) -> None:
-        """Passes on the fetch of an epoch's begin, with the number of a cycle."""
+    def _hand_on_early(self, epoch: Epoch, cycle: int, step: int | None) -> None:
+        """Passes on an early fetch, with the number of a cycle and of the step that used it."""
         fetch = epoch.fetch
         fetch.source = self._source
-        self._note(Cycle([fetch]), cycle, None)
-        self._hand_on(fetch, cycle, None)
+        self._note(Cycle([fetch]), cycle, step)
+        self._hand_on(fetch, cycle, step)
 
     def _epoch_row(self, end: int | None) -> None:
         """Passes on the row of the first epoch that has none yet."""
         epoch = self._open.popleft()
         self._inferred_row("epoch", epoch.begin, end, epoch.first, None)
 
-    def _evaluate(self, cycle: Cycle, turns: bool) -> None:
+    def _evaluate(self, cycle: Cycle) -> None:
         """Takes a cycle without learning: it belongs to the epoch of the last step.
 
-        If it only fetches and the thread `turns` to other data, the next epoch may have begun.
+        If it only fetches and the thread turns to other data, a step may use the batch later, and
+        the next epoch may have begun.
         """
-        early = turns and not cycle.has(*COMPUTE)
+        early = cycle.turned is not None and not cycle.has(*COMPUTE)
+        first = cycle.parts[0]
+        if self._run is not None and (
+            first.within != self._run[0].within or (early and first.epoch not in self._passes)
+        ):
+            self._end_run()
         number = self._trained - 1
         self._hand_on_loads(number)
-        first = cycle.parts[0]
         step = None
         if not self._process_trains and cycle.has("forward"):
             step = self._inferred
@@ -307,7 +323,7 @@ class Loop:
             self._parts(cycle, number, step)
         else:
             for part in cycle.parts:
-                if early and part.epoch is not None and self._is_new(part.epoch):
+                if early and part.epoch is not None and part.epoch not in self._early:
                     self._early[part.epoch] = self._begun(part)
                 elif part.name == "fetch":
                     part.source = self._source
@@ -315,14 +331,10 @@ class Loop:
             while len(self._early) > _MOST_PASSES:
                 self._give_up_early()
 
-    def _is_new(self, iteration: int) -> bool:
-        """Returns whether no step has used a pass, and no earlier fetch of it is held."""
-        return iteration not in self._passes and iteration not in self._early
-
     def _give_up_early(self) -> None:
         """Passes on the oldest early fetch: its pass did not go on."""
         epoch = self._early.pop(next(iter(self._early)))
-        self._hand_on_early(epoch, epoch.first - 1)
+        self._hand_on_early(epoch, epoch.first - 1, None)
 
     def _end_run(self) -> None:
         """Passes on the row of the evaluation that has ended."""
@@ -342,31 +354,11 @@ class Loop:
                 self._batches.note(part.pid, part.epoch, part.step, *uses)
 
     def _parts(self, cycle: Cycle, number: int, step: int) -> None:
-        """Passes on the parts of a step. Successive forwards are one.
-
-        Without a DataLoader, those without gradients are apart: they may be an evaluation that
-        was long over when the step began.
-        """
-        alone = not cycle.has("fetch")
-        for (name, _), group in groupby(
-            cycle.parts, lambda part: (part.name, alone and part.name == "forward" and part.step)
-        ):
-            parts = list(group)
-            if name == "forward":
-                took = [part.gpu_ns for part in parts if part.gpu_ns is not None]
-                parts[0].end = parts[-1].end
-                parts[0].gpu_ns = sum(took) if took else None
-                parts = parts[:1]
-            for part in parts:
-                self._part(part, number, step)
-        for part in cycle.inside:
-            if part.name in COMPUTE:
-                self._part(part, number, step)
-
-    def _part(self, part: Span, number: int, step: int) -> None:
-        if part.source != INFERRED:
-            part.source = self._source
-        self._hand_on(part, number, step)
+        """Passes on the parts of a step."""
+        for part in cycle.joined():
+            if part.source != INFERRED:
+                part.source = self._source
+            self._hand_on(part, number, step)
 
     def _rest(self, spans: list[Span]) -> None:
         """Passes on loadings and savings, with the step around them or else the last epoch."""

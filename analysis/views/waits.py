@@ -31,7 +31,8 @@ own context up to that moment, and whoever woke it:
 - child: wait4, waitid, or a clone that waits until its child runs a program.
 - disk: an uninterruptible sleep in a call in which the thread queued a read at a device; without a
   read of its own, one that an interrupt or a kernel thread ended. Also a wait for transfers of
-  libaio, and one of io_uring in a call in which the thread queued a read.
+  libaio, and one of io_uring in a call in which the thread queued a read, unless a thread of a
+  program ended it.
 - ipc: a call on a pipe, a socket, an event, or a message queue; or an open of a FIFO. An interrupt
   ends a wait for a local socket of IP. If it came while a thread of a target was in a call that
   sends, it is inferred that this thread is the one that was waited for.

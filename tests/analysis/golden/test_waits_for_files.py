@@ -106,23 +106,25 @@ def test_waits_for_asynchronous_transfers_are_for_a_disk(tmp_path):
             "processes": PROCESSES + "50 | 50 | other | - | kworker/0:1 | 2\n",
             "syscalls": """
                 ts   | pid | tid | name           | dur_ns | ret
-                100  | 7   | 7   | io_getevents   | 60     | 1
-                200  | 7   | 7   | io_getevents   | 60     | 1
-                300  | 7   | 7   | io_getevents   | 60     | 0
-                400  | 7   | 7   | io_uring_enter | 60     | 1
-                500  | 7   | 7   | io_uring_enter | 60     | 1
+                100  | 7   | 7   | io_getevents   | 360    | 1
+                500  | 7   | 7   | io_uring_enter | 360    | 1
+                900  | 7   | 7   | io_uring_enter | 60     | 1
             """,
             "block": """
                 ts  | tid | event     | dev   | sector | nr_sector | rwbs
-                405 | 7   | bio_queue | 254:0 | 8      | 8         | R
+                505 | 7   | bio_queue | 254:0 | 8      | 8         | R
             """,
             "off_cpu": """
                 ts  | dur_ns | pid | tid | state | wake_ns | waker_tid | interrupt | run_delay_ns
                 110 | 40     | 7   | 7   | S     | 150     | 0         | true      | 0
                 210 | 40     | 7   | 7   | S     | 250     | 50        | false     | 0
-                310 | 40     | 7   | 7   | S     | 350     | 0         | true      | 0
-                410 | 40     | 7   | 7   | S     | 450     | 0         | true      | 0
+                310 | 40     | 7   | 7   | S     | -       | -         | -         | -
+                410 | 40     | 7   | 7   | S     | 450     | 8         | false     | 0
                 510 | 40     | 7   | 7   | S     | 550     | 0         | true      | 0
+                610 | 40     | 7   | 7   | S     | 650     | 50        | false     | 0
+                710 | 40     | 7   | 7   | S     | -       | -         | -         | -
+                810 | 40     | 7   | 7   | S     | 850     | 8         | false     | 0
+                910 | 40     | 7   | 7   | S     | 950     | 0         | true      | 0
             """,
         },
         QUERY,
@@ -130,8 +132,12 @@ def test_waits_for_asynchronous_transfers_are_for_a_disk(tmp_path):
         {HEADER}
         110 | 7 | disk  | io_getevents   | -           | inferred
         210 | 7 | disk  | io_getevents   | kworker/0:1 | inferred
-        310 | 7 | other | io_getevents   | -           | unknown
-        410 | 7 | disk  | io_uring_enter | -           | inferred
-        510 | 7 | other | io_uring_enter | -           | unknown
+        310 | 7 | disk  | io_getevents   | -           | inferred
+        410 | 7 | other | io_getevents   | worker      | unknown
+        510 | 7 | disk  | io_uring_enter | -           | inferred
+        610 | 7 | disk  | io_uring_enter | kworker/0:1 | inferred
+        710 | 7 | disk  | io_uring_enter | -           | inferred
+        810 | 7 | other | io_uring_enter | worker      | unknown
+        910 | 7 | other | io_uring_enter | -           | unknown
         """,
     )

@@ -35,7 +35,7 @@ own context up to that moment, and whoever woke it:
   program ended it.
 - ipc: a call on a pipe, a socket, an event, or a message queue; or an open of a FIFO. An interrupt
   ends a wait for a local socket of IP. If it came while a thread of a target was in a call that
-  sends, it is inferred that this thread is the one that was waited for.
+  sends, or exited, it is inferred that this thread is the one that was waited for.
 - gpu: a function of CUDA's driver that waits for the GPU (`gpu_waits`). A thread that spins there
   is on the CPU, and does not wait.
 - other: the events do not tell.
@@ -151,10 +151,16 @@ ORDER BY ALL
 """
 """Moments at which an interrupt woke a thread in the context of one of a target."""
 
-_AT_WAKES = """
-SELECT tid, ts, is_sending AS sent, is_receiving AS received
-FROM calls_at_wakes JOIN wait_calls USING (code)
-WHERE is_sending OR is_receiving ORDER BY tid, ts
+# The kernel logs the exit of a thread before it closes its files, and of a process the last thread
+# to exit closes them, whatever ended it.
+_AT_WAKES = f"""
+SELECT tid, ts, bool_or(sent) AS sent, bool_or(received) AS received FROM (
+    SELECT tid, ts, is_sending AS sent, is_receiving AS received
+    FROM calls_at_wakes JOIN wait_calls USING (code)
+    UNION ALL
+    SELECT w.tid, w.ts, true, false FROM ({_WAKES}) w JOIN threads o ON {owns("o", "w")}
+    WHERE o.ended <= w.ts
+) WHERE sent OR received GROUP BY tid, ts ORDER BY tid, ts
 """
 
 _MARKS = (

@@ -48,7 +48,7 @@ IDLE = (
 
 LOCK = ("futex", "futex_wait", "futex_waitv", "flock")
 MAYBE_LOCK = ("fcntl",)
-"""Calls that wait for a lock of a file, if they sleep, and the sleep can be interrupted."""
+"""Calls of many uses that sleep for a lock of a file. None of their other uses waits."""
 MAYBE_FIFO = ("open", "openat", "openat2", "creat")
 """Calls that wait until another process opens a FIFO, if the sleep can be interrupted."""
 TIMER = ("nanosleep", "clock_nanosleep")

@@ -42,12 +42,11 @@ CASE
     WHEN is_poll AND zero AND interrupt IS DISTINCT FROM false THEN 'timer'
     WHEN deep AND reads THEN 'disk'
     WHEN deep AND faults THEN 'fault'
-    WHEN deep AND interrupt = false AND NOT by_kernel THEN 'lock'
+    WHEN may_lock OR deep AND interrupt = false AND NOT by_kernel THEN 'lock'
     WHEN deep AND wake_ns IS NOT NULL THEN 'disk'
     WHEN is_ipc AND NOT deep THEN 'ipc'
     WHEN (name IN {AIO} AND NOT zero OR name = '{URING}' AND reads)
         AND (by_kernel OR interrupt IS NOT FALSE) THEN 'disk'
-    WHEN may_lock AND NOT deep AND interrupt IS NOT TRUE THEN 'lock'
     WHEN may_open_fifo AND NOT deep AND interrupt IS NOT TRUE THEN 'ipc'
     ELSE 'other'
 END

@@ -24,7 +24,7 @@ own context up to that moment, and whoever woke it:
   wait for data by whose data it was (`analysis/views/data_owners.py`).
 - fault: a major page fault; in user mode without a fault's event, an uninterruptible sleep that an
   interrupt ended.
-- lock: futex, flock; fcntl, in a sleep that can be interrupted; or an uninterruptible sleep in
+- lock: futex, flock, fcntl (inferred, since it has other uses); or an uninterruptible sleep in
   another call that a thread ended, which is how a thread waits for a lock in the kernel. A futex
   that a timer ended is inferred: it may have been a sleep.
 - timer: a sleep for a given time, or a poll that reached its time limit.

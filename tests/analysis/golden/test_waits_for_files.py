@@ -12,33 +12,38 @@ HEADER = "ts | tid | kind | call | by_comm | certainty"
 
 
 def test_waits_for_a_lock_of_a_file_are_for_who_gave_it_up(tmp_path):
-    """Only fcntl's locks wait in an interruptible sleep; no event tells of a server's answer."""
+    """An interrupt or a kernel thread ends it by a server's answer (NFS), or by an alarm."""
     check(
         tmp_path,
         {
-            "processes": PROCESSES,
+            "processes": PROCESSES + "50 | 50 | other | - | kworker/0:1 | 2\n",
             "syscalls": """
                 ts   | pid | tid | name   | dur_ns | ret
-                100  | 7   | 7   | flock  | 60     | 0
-                200  | 7   | 7   | fcntl  | 60     | 0
-                300  | 7   | 7   | fcntl  | 60     | 0
-                400  | 7   | 7   | fcntl  | -      | -
+                100  | 7   | 7   | flock  | 160    | 0
+                300  | 7   | 7   | fcntl  | 460    | 0
+                800  | 7   | 7   | fcntl  | -      | -
             """,
             "off_cpu": """
                 ts  | dur_ns | pid | tid | state | wake_ns | waker_tid | interrupt | run_delay_ns
                 110 | 40     | 7   | 7   | S     | 150     | 8         | false     | 0
-                210 | 40     | 7   | 7   | S     | 250     | 8         | false     | 0
-                310 | 40     | 7   | 7   | S     | 350     | 8         | true      | 0
-                410 | -      | 7   | 7   | S     | -       | -         | -         | -
+                210 | 40     | 7   | 7   | S     | 250     | 8         | true      | 0
+                310 | 40     | 7   | 7   | S     | 350     | 8         | false     | 0
+                410 | 40     | 7   | 7   | S     | 450     | 8         | true      | 0
+                510 | 40     | 7   | 7   | D     | 550     | 50        | false     | 0
+                610 | 40     | 7   | 7   | D     | 650     | 8         | true      | 0
+                810 | -      | 7   | 7   | S     | -       | -         | -         | -
             """,
         },
         QUERY,
         f"""
         {HEADER}
-        110 | 7 | lock  | flock | worker | exact
-        210 | 7 | lock  | fcntl | worker | inferred
-        310 | 7 | other | fcntl | -      | unknown
-        410 | 7 | lock  | fcntl | -      | inferred
+        110 | 7 | lock | flock | worker      | exact
+        210 | 7 | lock | flock | -           | inferred
+        310 | 7 | lock | fcntl | worker      | inferred
+        410 | 7 | lock | fcntl | -           | inferred
+        510 | 7 | lock | fcntl | kworker/0:1 | inferred
+        610 | 7 | lock | fcntl | -           | inferred
+        810 | 7 | lock | fcntl | -           | inferred
         """,
     )
 

@@ -27,7 +27,7 @@ own context up to that moment, and whoever woke it:
 - lock: futex, flock, fcntl (inferred, since it has other uses); or an uninterruptible sleep in
   another call that a thread ended, which is how a thread waits for a lock in the kernel. A futex
   that a timer ended is inferred: it may have been a sleep.
-- timer: a sleep for a given time, or a poll that reached its time limit.
+- timer: a sleep for a given time, or a poll or a wait for libaio that reached its time limit.
 - child: wait4, waitid, or a clone that waits until its child runs a program.
 - disk: an uninterruptible sleep in a call in which the thread queued a read at a device; without a
   read of its own, one that an interrupt or a kernel thread ended. Also a wait for transfers of

@@ -146,3 +146,31 @@ def test_waits_for_asynchronous_transfers_are_for_a_disk(tmp_path):
         910 | 7 | other | io_uring_enter | -           | unknown
         """,
     )
+
+
+def test_a_call_for_asynchronous_transfers_that_reached_its_time_limit(tmp_path):
+    check(
+        tmp_path,
+        {
+            "processes": PROCESSES,
+            "syscalls": """
+                ts   | pid | tid | name          | dur_ns | ret
+                100  | 7   | 7   | io_getevents  | 60     | 0
+                200  | 7   | 7   | io_pgetevents | 60     | 0
+                300  | 7   | 7   | io_pgetevents | 60     | 1
+            """,
+            "off_cpu": """
+                ts  | dur_ns | pid | tid | state | wake_ns | waker_tid | interrupt | run_delay_ns
+                110 | 40     | 7   | 7   | S     | 150     | 0         | true      | 0
+                210 | 40     | 7   | 7   | S     | -       | -         | -         | -
+                310 | 40     | 7   | 7   | S     | 350     | 0         | true      | 0
+            """,
+        },
+        QUERY,
+        f"""
+        {HEADER}
+        110 | 7 | timer | io_getevents  | - | exact
+        210 | 7 | timer | io_pgetevents | - | exact
+        310 | 7 | disk  | io_pgetevents | - | inferred
+        """,
+    )

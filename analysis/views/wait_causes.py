@@ -47,7 +47,7 @@ CASE
     WHEN is_ipc AND NOT deep THEN 'ipc'
     WHEN (is_aio OR name = '{URING}' AND reads)
         AND (by_kernel OR interrupt IS NOT FALSE) THEN 'disk'
-    WHEN may_open_fifo AND NOT deep AND interrupt IS NOT TRUE THEN 'ipc'
+    WHEN may_be_ipc AND NOT deep AND interrupt IS NOT TRUE THEN 'ipc'
     ELSE 'other'
 END
 """

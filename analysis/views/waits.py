@@ -33,8 +33,9 @@ own context up to that moment, and whoever woke it:
   read of its own, one that an interrupt or a kernel thread ended. Also a wait for transfers of
   libaio, and one of io_uring in a call in which the thread queued a read, unless a thread of a
   program ended it.
-- ipc: a call on a pipe, a socket, an event, or a message queue; or an open of a FIFO. An interrupt
-  ends a wait for a local socket of IP. If it came while a thread of a target was in a call that
+- ipc: a call on a pipe, a socket, an event, or a message queue; or an open of a FIFO or a read at
+  a place of a file (pread64), if a thread ended it. An interrupt ends
+  a wait for a local socket of IP. If it came while a thread of a target was in a call that
   sends, or exited, it is inferred that this thread is the one that was waited for.
 - gpu: a function of CUDA's driver that waits for the GPU (`gpu_waits`). A thread that spins there
   is on the CPU, and does not wait.

@@ -174,3 +174,33 @@ def test_a_call_for_asynchronous_transfers_that_reached_its_time_limit(tmp_path)
         310 | 7 | disk  | io_pgetevents | - | inferred
         """,
     )
+
+
+def test_a_read_at_a_place_of_a_file_is_of_no_socket(tmp_path):
+    """A thread that ends it is a file system's in user space. Nothing is known of an interrupt."""
+    check(
+        tmp_path,
+        {
+            "processes": PROCESSES,
+            "syscalls": """
+                ts   | pid | tid | name     | dur_ns | ret
+                100  | 7   | 7   | pread64  | 60     | 9
+                200  | 7   | 7   | pread64  | 60     | 9
+                240  | 8   | 8   | sendto   | 20     | 1
+                300  | 7   | 7   | pwritev  | 60     | 9
+            """,
+            "off_cpu": """
+                ts  | dur_ns | pid | tid | state | wake_ns | waker_tid | interrupt | run_delay_ns
+                110 | 40     | 7   | 7   | S     | 150     | 8         | false     | 0
+                210 | 40     | 7   | 7   | S     | 250     | 8         | true      | 0
+                310 | 40     | 7   | 7   | S     | 350     | 0         | true      | 0
+            """,
+        },
+        QUERY,
+        f"""
+        {HEADER}
+        110 | 7 | ipc   | pread64 | worker | inferred
+        210 | 7 | other | pread64 | -      | unknown
+        310 | 7 | other | pwritev | -      | unknown
+        """,
+    )

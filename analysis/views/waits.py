@@ -41,9 +41,9 @@ own context up to that moment, and whoever woke it:
   is on the CPU, and does not wait.
 - other: the events do not tell.
 
-`certainty`: exact if events name the cause, inferred if it follows from state, call and waker,
-unknown for the kind other. A wait of unknown length (dur_ns null) did not end before the recording
-did, or events were lost meanwhile.
+`certainty`: exact if events name the cause, or a call that waits for nothing else; inferred if
+state and waker decide between several causes; unknown for the kind other. A wait of unknown length
+(dur_ns null) did not end before the recording did, or events were lost meanwhile.
 """
 
 from __future__ import annotations
@@ -304,8 +304,9 @@ WAITS = View(
         Column(
             "detail",
             Type.TEXT,
-            "device of the read, file of the fault, or function of CUDA's driver; sync, if it is "
-            "known: " + ", ".join(f"{part} ({words})" for part, words in AWAITED.items()),
+            "device of the call's first read, file of the fault, or function of CUDA's driver; "
+            "sync, if it is known: "
+            + ", ".join(f"{part} ({words})" for part, words in AWAITED.items()),
         ),
         Column("call", Type.TEXT, "system call that it waited in; null: in none, or not known"),
         Column("state", Type.TEXT, "state of the thread, as in off_cpu; R: woken, but not running"),
@@ -314,7 +315,8 @@ WAITS = View(
             "by_tid",
             Type.INT32,
             "thread that it waited for: that woke it, or (kind cpu) that had the CPU meanwhile; "
-            "null: an interrupt woke it, the CPU was idle (kind cpu, exact), or it is not known",
+            "null: an interrupt woke it (for a local socket, the sender is named if it is known), "
+            "the CPU was idle (kind cpu, exact), or it is not known",
         ),
         Column("by_comm", Type.TEXT, "name of that thread"),
         Column("by_target", Type.TEXT, "target of that thread; null: none"),

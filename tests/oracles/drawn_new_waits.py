@@ -63,12 +63,12 @@ CAUSES = {
     "nanosleep": Cause(("clock_nanosleep",), ("timer",), "", "exact", ret=0, by=("interrupt",)),
     "futex": Cause(("futex",), ("lock",), "exact", "inferred"),
     "flock": Cause(("flock",), ("lock",), "exact"),
-    "fcntl": Cause(("fcntl",), ("lock",), "inferred"),
+    "fcntl": Cause(("fcntl",), ("lock",), "inferred", "inferred"),
     "kernel's lock": Cause(("flock", "fcntl"), ("lock",), EITHER, state="D", by=("user",)),
     "fifo": Cause(("open", "openat"), ("ipc",), "inferred", by=("user",)),
     "libaio": Cause(("io_getevents",), ("disk",), "inferred", "inferred"),
     "libaio's time limit": Cause(
-        ("io_getevents",), ("disk", "timer"), EITHER, EITHER, ret=0, by=("interrupt",)
+        ("io_getevents",), ("timer",), "", "exact", ret=0, by=("interrupt",)
     ),
     "io_uring": Cause(
         ("io_uring_enter",), ("disk",), "", "inferred", queues="R", by=("interrupt",)

@@ -21,7 +21,6 @@ SENDS = (
     *("sendfile", "exit", "exit_group"),
 )
 RECEIVES = ("recvfrom", "recvmsg", "read", "recvmmsg", "readv")
-CERTAINTIES = ("exact", "inferred", "unknown")
 NEVER = 1 << 62
 
 
@@ -103,8 +102,6 @@ def allowed(sleep: Sleep, tables: dict[str, list[Row]]) -> set[tuple[str, int | 
     elif row["interrupt"] is None:
         named = row["waker_tid"] or None
         whose = {named} if set(sleep.kinds) <= {"ipc", "lock", "child"} else {None}
-        if sleep.title in ("fcntl", "kernel's lock"):  # it may be of another kind
-            whose = {named, None}
         certainty = EITHER
     else:
         whose = {row["waker_tid"]}
@@ -117,17 +114,13 @@ def allowed(sleep: Sleep, tables: dict[str, list[Row]]) -> set[tuple[str, int | 
             if doubt:  # a read that it queued itself does not follow from the call alone
                 told = {"inferred"} if not sleep.device else {"exact", "inferred"}
             found |= {(kind, tid, one) for kind in sleep.kinds for one in told}
-        if is_silent(sleep, tables):
-            found |= {("other", tid, "unknown")} | {("disk", tid, one) for one in CERTAINTIES[:2]}
+        if is_of_a_program(sleep, tables):
+            found = {("other", tid, "unknown")}
     return found
 
 
-def is_silent(sleep: Sleep, tables: dict[str, list[Row]]) -> bool:
-    """Returns whether the documentation does not tell the kind of a sleep in such a call."""
+def is_of_a_program(sleep: Sleep, tables: dict[str, list[Row]]) -> bool:
+    """Returns whether a thread of a program ended a wait for libaio, which is for no disk then."""
     row = sleep.row
-    if sleep.title in ("fcntl", "kernel's lock"):
-        return row["interrupt"] is not False
-    if sleep.title == "libaio's time limit":
-        return True
     waker = row["interrupt"] is False and owner(tables, row["waker_tid"], row["wake_ns"])
     return sleep.title == "libaio" and bool(waker) and waker["ppid"] != 2

@@ -198,7 +198,7 @@ def test_a_worker_that_sleeps(recorded, name):
 
 
 def test_a_worker_that_is_killed(recorded):
-    """Its exit takes time, too."""
+    """The exit of a worker takes time, too."""
     assert_charged(recorded, "killed", "pid != step_pid")
     workers = set(recorded.pids("killed")) - {recorded.pid("killed")}
     found = recorded.rows(

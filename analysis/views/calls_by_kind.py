@@ -48,9 +48,15 @@ IDLE = (
 
 LOCK = ("futex", "futex_wait", "futex_waitv", "flock")
 MAYBE_LOCK = ("fcntl",)
-"""Calls that wait for a lock of a file, if they sleep, and the sleep can be interrupted."""
-MAYBE_FIFO = ("open", "openat", "openat2", "creat")
-"""Calls that wait until another process opens a FIFO, if the sleep can be interrupted."""
+"""Calls of many uses that sleep for a lock of a file. None of their other uses waits."""
+MAYBE_IPC = (
+    *("open", "openat", "openat2", "creat"),
+    *("pread64", "preadv", "pwrite64", "pwritev", "copy_file_range"),
+)
+"""Calls on files that wait for another process if a thread ends an interruptible sleep.
+
+It opened the other end of a FIFO, or serves a file system in user space.
+"""
 TIMER = ("nanosleep", "clock_nanosleep")
 CHILD = ("wait4", "waitid", "vfork", "clone", "clone3")
 POLL = (
@@ -59,7 +65,8 @@ POLL = (
 )
 """Calls that wait for another process, with a time limit."""
 IPC = (
-    *POLL, *READ, *(name for name in WRITE if name not in AIO), "readv", "vmsplice", "tee",
+    *POLL, *(name for name in (*READ, *WRITE) if name not in (*AIO, *MAYBE_IPC)),
+    *("vmsplice", "tee"),
     *("accept", "accept4", "connect", "recvfrom", "recvmsg", "sendto", "sendmsg", "sendmmsg"),
     *("msgrcv", "msgsnd", "semop", "rt_sigsuspend", "pause"),
 )  # fmt: skip

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tracer.analysis.views.calls_around import LATEST
-from tracer.analysis.views.calls_by_kind import AIO, URING
+from tracer.analysis.views.calls_by_kind import URING
 from tracer.analysis.views.stretches import Ints
 from tracer.analysis.views.sync_parts import FLUSH, JOURNAL, PAGES
 from tracer.analysis.views.wait_rows import CODES
@@ -39,16 +39,15 @@ CASE
     WHEN is_lock THEN 'lock'
     WHEN is_timer THEN 'timer'
     WHEN is_child THEN 'child'
-    WHEN is_poll AND zero AND interrupt IS DISTINCT FROM false THEN 'timer'
+    WHEN (is_poll OR is_aio) AND zero AND interrupt IS DISTINCT FROM false THEN 'timer'
     WHEN deep AND reads THEN 'disk'
     WHEN deep AND faults THEN 'fault'
-    WHEN deep AND interrupt = false AND NOT by_kernel THEN 'lock'
+    WHEN may_lock OR deep AND interrupt = false AND NOT by_kernel THEN 'lock'
     WHEN deep AND wake_ns IS NOT NULL THEN 'disk'
     WHEN is_ipc AND NOT deep THEN 'ipc'
-    WHEN name IN {AIO} AND NOT zero AND (by_kernel OR interrupt IS NOT FALSE) THEN 'disk'
-    WHEN name = '{URING}' AND reads AND interrupt THEN 'disk'
-    WHEN may_lock AND NOT deep AND interrupt IS NOT TRUE THEN 'lock'
-    WHEN may_open_fifo AND NOT deep AND interrupt IS NOT TRUE THEN 'ipc'
+    WHEN (is_aio OR name = '{URING}' AND reads)
+        AND (by_kernel OR interrupt IS NOT FALSE) THEN 'disk'
+    WHEN may_be_ipc AND NOT deep AND interrupt IS NOT TRUE THEN 'ipc'
     ELSE 'other'
 END
 """

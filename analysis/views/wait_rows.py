@@ -8,10 +8,11 @@ since a table of millions of rows is neither sorted nor copied.
 from __future__ import annotations
 
 from tracer.analysis.views.calls_by_kind import (
+    AIO,
     CHILD,
     IPC,
     LOCK,
-    MAYBE_FIFO,
+    MAYBE_IPC,
     MAYBE_LOCK,
     POLL,
     RECEIVING,
@@ -57,8 +58,8 @@ CREATE OR REPLACE TEMP TABLE wait_calls AS
 SELECT (row_number() OVER () - 1)::INTEGER AS code, name, name IN {SYNC} AS is_sync,
     name IN {LOCK} AS is_lock, name IN {TIMER} AS is_timer, name IN {CHILD} AS is_child,
     name IN {POLL} AS is_poll, name IN {IPC} AS is_ipc, name IN {MAYBE_LOCK} AS may_lock,
-    name IN {MAYBE_FIFO} AS may_open_fifo, name IN {SENDING} AS is_sending,
-    name IN {RECEIVING} AS is_receiving
+    name IN {AIO} AS is_aio, name IN {MAYBE_IPC} AS may_be_ipc,
+    name IN {SENDING} AS is_sending, name IN {RECEIVING} AS is_receiving
 FROM (SELECT DISTINCT name FROM syscalls WHERE name IS NOT NULL)
 """
 

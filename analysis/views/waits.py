@@ -24,24 +24,26 @@ own context up to that moment, and whoever woke it:
   wait for data by whose data it was (`analysis/views/data_owners.py`).
 - fault: a major page fault; in user mode without a fault's event, an uninterruptible sleep that an
   interrupt ended.
-- lock: futex, flock; fcntl, in a sleep that can be interrupted; or an uninterruptible sleep in
+- lock: futex, flock, fcntl (inferred, since it has other uses); or an uninterruptible sleep in
   another call that a thread ended, which is how a thread waits for a lock in the kernel. A futex
   that a timer ended is inferred: it may have been a sleep.
-- timer: a sleep for a given time, or a poll that reached its time limit.
+- timer: a sleep for a given time, or a poll or a wait for libaio that reached its time limit.
 - child: wait4, waitid, or a clone that waits until its child runs a program.
 - disk: an uninterruptible sleep in a call in which the thread queued a read at a device; without a
   read of its own, one that an interrupt or a kernel thread ended. Also a wait for transfers of
-  libaio, and one of io_uring in a call in which the thread queued a read.
-- ipc: a call on a pipe, a socket, an event, or a message queue; or an open of a FIFO. An interrupt
-  ends a wait for a local socket of IP. If it came while a thread of a target was in a call that
-  sends, it is inferred that this thread is the one that was waited for.
+  libaio, and one of io_uring in a call in which the thread queued a read, unless a thread of a
+  program ended it.
+- ipc: a call on a pipe, a socket, an event, or a message queue; or an open of a FIFO or a read at
+  a place of a file (pread64), if a thread ended it. An interrupt ends
+  a wait for a local socket of IP. If it came while a thread of a target was in a call that
+  sends, or exited, it is inferred that this thread is the one that was waited for.
 - gpu: a function of CUDA's driver that waits for the GPU (`gpu_waits`). A thread that spins there
   is on the CPU, and does not wait.
 - other: the events do not tell.
 
-`certainty`: exact if events name the cause, inferred if it follows from state, call and waker,
-unknown for the kind other. A wait of unknown length (dur_ns null) did not end before the recording
-did, or events were lost meanwhile.
+`certainty`: exact if events name the cause, or a call that waits for nothing else; inferred if
+state and waker decide between several causes; unknown for the kind other. A wait of unknown length
+(dur_ns null) did not end before the recording did, or events were lost meanwhile.
 """
 
 from __future__ import annotations
@@ -150,10 +152,16 @@ ORDER BY ALL
 """
 """Moments at which an interrupt woke a thread in the context of one of a target."""
 
-_AT_WAKES = """
-SELECT tid, ts, is_sending AS sent, is_receiving AS received
-FROM calls_at_wakes JOIN wait_calls USING (code)
-WHERE is_sending OR is_receiving ORDER BY tid, ts
+# The kernel logs the exit of a thread before it closes its files, and of a process the last thread
+# to exit closes them, whatever ended it.
+_AT_WAKES = f"""
+SELECT tid, ts, bool_or(sent) AS sent, bool_or(received) AS received FROM (
+    SELECT tid, ts, is_sending AS sent, is_receiving AS received
+    FROM calls_at_wakes JOIN wait_calls USING (code)
+    UNION ALL
+    SELECT w.tid, w.ts, true, false FROM ({_WAKES}) w JOIN threads o ON {owns("o", "w")}
+    WHERE o.ended <= w.ts
+) WHERE sent OR received GROUP BY tid, ts ORDER BY tid, ts
 """
 
 _MARKS = (
@@ -296,8 +304,9 @@ WAITS = View(
         Column(
             "detail",
             Type.TEXT,
-            "device of the read, file of the fault, or function of CUDA's driver; sync, if it is "
-            "known: " + ", ".join(f"{part} ({words})" for part, words in AWAITED.items()),
+            "device of the call's first read, file of the fault, or function of CUDA's driver; "
+            "sync, if it is known: "
+            + ", ".join(f"{part} ({words})" for part, words in AWAITED.items()),
         ),
         Column("call", Type.TEXT, "system call that it waited in; null: in none, or not known"),
         Column("state", Type.TEXT, "state of the thread, as in off_cpu; R: woken, but not running"),
@@ -306,7 +315,8 @@ WAITS = View(
             "by_tid",
             Type.INT32,
             "thread that it waited for: that woke it, or (kind cpu) that had the CPU meanwhile; "
-            "null: an interrupt woke it, the CPU was idle (kind cpu, exact), or it is not known",
+            "null: an interrupt woke it (for a local socket, the sender is named if it is known), "
+            "the CPU was idle (kind cpu, exact), or it is not known",
         ),
         Column("by_comm", Type.TEXT, "name of that thread"),
         Column("by_target", Type.TEXT, "target of that thread; null: none"),

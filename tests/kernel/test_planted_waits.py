@@ -93,6 +93,33 @@ here.send(b"   0")
 os.wait()
 """)
 
+KILLED = load(f"""
+import socket
+server = socket.create_server(("127.0.0.1", 0))
+waits = iter({(*SIZES, 0)})
+
+def prepare():
+    global here
+    if not (ms := next(waits)): return
+    if os.fork() == 0:
+        there = socket.create_connection(server.getsockname())
+        threading.Thread(target=time.sleep, args=[60]).start()
+        there.send(b"x")
+        there.recv(1)
+        time.sleep(ms / 1000)
+        os.kill(os.getpid(), 9)
+    here = server.accept()[0]
+    here.recv(1)
+
+def ask():
+    here.send(b"x")
+    here.recv(1)
+
+steps([*[ask] * 3, nothing], prepare)
+for _ in range(3): os.wait()
+""")
+"""Nobody sends: the kernel closes the sockets of a process of two threads, which was killed."""
+
 FILE_LOCK = load(f"""
 import fcntl
 asked, held = os.pipe(), os.pipe()
@@ -152,6 +179,7 @@ def recorded(record_loads):
     loads = {
         "worker": WORKER,
         "tcp": TCP,
+        "killed": KILLED,
         "child": CHILD,
         "lock": LOCK,
         "file lock": FILE_LOCK,
@@ -167,6 +195,18 @@ def recorded(record_loads):
 def test_a_worker_that_sleeps(recorded, name):
     (child,) = set(recorded.pids(name)) - {recorded.pid(name)}
     assert_charged(recorded, name, f"kind = 'timer' AND pid = {child}")
+
+
+def test_a_worker_that_is_killed(recorded):
+    """The exit of a worker takes time, too."""
+    assert_charged(recorded, "killed", "pid != step_pid")
+    workers = set(recorded.pids("killed")) - {recorded.pid("killed")}
+    found = recorded.rows(
+        "SELECT DISTINCT kind, certainty, by_pid FROM waits"
+        f" WHERE call = 'recvfrom' AND pid = ? AND dur_ns >= {SIZES[0] * MS}",
+        recorded.pid("killed"),
+    )
+    assert sorted(found) == [("ipc", "inferred", pid) for pid in sorted(workers)]
 
 
 def test_a_lock_of_a_file_that_another_process_holds(recorded):
@@ -224,7 +264,7 @@ def test_segments_add_up_to_each_step(recorded):
         GROUP BY s.tid, s.start, s."end", s.total_ns
         """
     )
-    assert len(found) == 24
+    assert len(found) == 28
     assert all(total == parts and first and last for total, parts, first, last in found)
 
 

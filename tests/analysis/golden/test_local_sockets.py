@@ -94,3 +94,40 @@ def test_a_sender_waits_for_the_thread_that_receives(tmp_path):
         210 | 7 | ipc | recvfrom | -      | inferred
         """,
     )
+
+
+def test_a_thread_that_has_exited_closes_its_sockets(tmp_path):
+    """The last thread of a killed process does. Its number may be another thread's soon."""
+    check(
+        tmp_path,
+        {
+            "processes": """
+                pid | tid | role    | target | comm   | ppid | start_ns | end_ns
+                7   | 7   | target  | job    | python | 1    | -        | -
+                8   | 8   | child   | job    | worker | 7    | -        | 230
+                8   | 9   | child   | job    | pin    | 7    | -        | 240
+                9   | 9   | child   | job    | later  | 7    | 340      | -
+            """,
+            "syscalls": """
+                ts   | pid | tid | name       | dur_ns | ret
+                100  | 7   | 7   | recvfrom   | 60     | 1
+                140  | 8   | 9   | futex      | 95     | -512
+                200  | 7   | 7   | recvfrom   | 60     | 0
+                210  | 8   | 8   | exit_group | -      | -
+                300  | 7   | 7   | recvfrom   | 60     | 1
+            """,
+            "off_cpu": """
+                ts  | dur_ns | pid | tid | state | wake_ns | waker_tid | interrupt | run_delay_ns
+                110 | 40     | 7   | 7   | S     | 150     | 9         | true      | 0
+                210 | 40     | 7   | 7   | S     | 250     | 9         | true      | 0
+                310 | 40     | 7   | 7   | S     | 350     | 9         | true      | 0
+            """,
+        },
+        QUERY,
+        f"""
+        {HEADER}
+        110 | 7 | ipc | recvfrom | -   | inferred
+        210 | 7 | ipc | recvfrom | pin | inferred
+        310 | 7 | ipc | recvfrom | -   | inferred
+        """,
+    )

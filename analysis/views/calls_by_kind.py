@@ -77,5 +77,7 @@ SENDING = (
     *("connect", "shutdown", "close", "exit", "exit_group", "io_uring_enter"),
 )
 """Calls that may send to a local socket. The kernel delivers it at once, as in an interrupt."""
-RECEIVING = ("recvfrom", "recvmsg", "recvmmsg", "read", "readv", "splice", "io_uring_enter")
+RECEIVING = (
+    *("recvfrom", "recvmsg", "recvmmsg", "read", "readv", "preadv2", "splice", "io_uring_enter"),
+)
 """Calls that may make room in a local socket, whose sender is then woken in the same way."""

@@ -9,6 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracer.analysis.memory.page_runs import FAULT, READ, REMOVE, WRITE, PageRuns
+from tracer.analysis.memory.read_around import without_read_around
 from tracer.analysis.memory.taken_back import Rows, without_taken_back
 from tracer.analysis.views.lives import Lives, lives_of
 from tracer.analysis.views.page_states import ACCESS, ADD, DELETE
@@ -104,16 +105,20 @@ def recorded(trace: Trace) -> Recorded:
     rows = without_taken_back(rows, rows["kind"] == MAPPED)
     kinds = np.zeros(max(_KINDS) + 1, np.int8)
     kinds[list(_KINDS)] = list(_KINDS.values())
+    mapped = np.isin(rows["kind"], (TOUCHED, MAPPED))
+    alone = mapped & np.isin(rows["file"], without_read_around(trace))
+    reader = _readers(rows, len(files), lives_of(trace), alone)
     runs = PageRuns(
         first=rows["first"],
         pages=rows["pages"],
         file=rows["file"],
-        reader=_readers(rows, len(files), lives_of(trace)),
+        reader=reader,
         tenant=rows["tenant"],
         kind=kinds[rows["kind"]],
         group=rows["number"],
         base=files["base"].to_numpy().astype(np.int64),
         size_pages=files["pages"].to_numpy().astype(np.int64),
+        random=_random(reader, alone),
         ts=rows["ts"],
     )
     others = name_of_others(trace) if of_everybody(trace) else None
@@ -132,9 +137,17 @@ def recorded(trace: Trace) -> Recorded:
     )
 
 
-def _readers(rows: Rows, files: int, lives: Lives) -> NDArray[np.int32]:
+def _random(reader: NDArray[np.int32], alone: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Returns one flag per reader: True if its uses are `alone`."""
+    flags = np.zeros(int(reader.max(initial=-1)) + 1, np.bool_)
+    flags[reader[alone]] = True
+    return flags
+
+
+def _readers(rows: Rows, files: int, lives: Lives, alone: NDArray[np.bool_]) -> NDArray[np.int32]:
     """Returns a number for each time that a thread opens a file.
 
+    Uses through mappings without read-ahead (`alone`) have readers of their own.
     No event tells of that, so a thread that reads the first page of a file is taken to have opened
     it anew.
     """
@@ -145,5 +158,6 @@ def _readers(rows: Rows, files: int, lives: Lives) -> NDArray[np.int32]:
     thread = pd.factorize(reader * (files + 1) + rows["file"])[0]
     begins = (rows["index"] == 0) & (rows["kind"] == ACCESS)
     opened = pd.Series(begins).groupby(thread).cumsum().to_numpy(np.int64)
-    numbers: NDArray[np.int32] = pd.factorize(thread * (len(thread) + 1) + opened)[0].astype("i4")
+    each = 2 * (thread * (len(thread) + 1) + opened) + alone
+    numbers: NDArray[np.int32] = pd.factorize(each)[0].astype("i4")
     return numbers

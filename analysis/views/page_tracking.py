@@ -137,8 +137,8 @@ class PageTracking:
             uses = np.zeros(2 * (len(events) - done) + self._spare, USE)
             followed, made = _follow(
                 read_only(events[done:]), self._base, self._end, self._page_bytes, self._told,
-                self._inferred, self._maps_folios, self._pages, self._threads, self._files, self._windows,
-                self._counters, uses,
+                self._inferred, self._maps_folios, self._pages, self._threads, self._files,
+                self._windows, self._counters, uses,
             )  # fmt: skip
             done += followed
             self._check()

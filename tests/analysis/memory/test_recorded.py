@@ -3,6 +3,7 @@
 import pandas as pd
 
 from tests.support.page_events import (
+    DEV,
     JOB,
     ONE,
     OTHER,
@@ -108,6 +109,33 @@ def test_pages_of_a_window_that_are_mapped_already_are_used_once(tmp_path):
     for model in MODELS:
         assert totals(found, model) == {"job": 49}, model
     assert found.enough_bytes == {"job": 48 * PAGE}
+
+
+def test_nothing_is_read_around_faults_that_read_their_pages_alone_in_the_recording(tmp_path):
+    """One file has advice of random access; pages of the other are read around the first fault."""
+    made = PageEvents()
+    for page in range(0, 700, 70):
+        made.add_event(JOB, "fault", page, 1, MAPPED)
+        made.add_event(JOB, "add", page, 1, MAPPED)
+        made.add_event(JOB, "map", page - page % 16, 16, MAPPED)
+    made.read(699, ino=MAPPED)
+    for name in ("untold", "told"):
+        (tmp_path / name).mkdir()
+    found = answered(made, tmp_path / "untold", read_ahead=32)
+    assert totals(found, "two-lists")["job"] > 100  # no event tells of read-ahead
+    made.add_event(JOB, "fault", 0, 1, OTHERS)
+    made.add_event(JOB, "read_ahead", 0, 4, OTHERS)
+    for page in range(4):
+        made.add_event(JOB, "add", page, 1, OTHERS)
+    made.add_event(JOB, "map", 0, 4, OTHERS)
+    found = answered(made, tmp_path / "told", read_ahead=32)
+    assert totals(found, "two-lists") == {"job": 10 + 1 + 4}
+    disks = [{"name": "sda", "dev": DEV, "read_ahead_kb": 0}]
+    with make_trace(tmp_path / "off", made.tables, targets=TWO, disks=disks) as trace:
+        assert (
+            answer_memory(trace, [ROOM * PAGE], None, 32 * PAGE).reads["two-lists_pages"].sum()
+            > 100
+        )
 
 
 def test_windows_of_any_length_are_followed(tmp_path):

@@ -108,6 +108,8 @@ class MemoryAnswer:
     """Time from the first use of a file by a target to the last one; None: not known."""
     knowledge: Knowledge
     """The share of each target's reads that is not known, if accesses are inferred."""
+    mapped_share: dict[str, float]
+    """The share of each target's uses that go through mappings; targets without are left out."""
     marked_together: dict[str, int]
     """Processes of a target that mark epochs of the same numbers: these count together; targets in
     which one process marks them are left out."""
@@ -189,6 +191,7 @@ def answer_memory(
         warm,
         _reading_ns(taken),
         knowledge(trace),
+        taken.mapped_share,
         _together(trace, names),
     )
 

@@ -89,6 +89,27 @@ class Recorded:
     """Pages that the recording brought into the cache, by group (int64[groups])."""
     page_bytes: int
 
+    @property
+    def mapped_share(self) -> dict[str, float]:
+        """The share of each target's uses that go through mappings; targets without are left out.
+
+        Later uses of a page that is mapped already make no event, so the runs lack them.
+        """
+        runs = self.runs
+        faults, uses = (
+            np.bincount(runs.tenant, runs.pages * np.isin(runs.kind, kinds), len(self.targets))
+            for kinds in ((FAULT,), (FAULT, READ))
+        )
+        return {
+            name: float(count / of)
+            for name, count, of in zip(self.targets, faults, uses, strict=True)
+            if name is not None and count > 0
+        }
+
+
+MUCH_MAPPED = 0.1
+"""Share of uses through mappings from which a prediction is said to lack uses."""
+
 
 def recorded(trace: Trace) -> Recorded:
     """Returns the accesses of all processes. Needs the table page_cache."""

@@ -95,6 +95,22 @@ def test_only_the_cached_pages_of_a_window_are_used(tmp_path):
     assert found.error == {"job": 0, "peer": 0}
 
 
+def test_an_answer_tells_the_share_of_uses_that_go_through_mappings(tmp_path):
+    made = PageEvents()
+    made.read(0, 12, ino=MAPPED)
+    made.add_event(JOB, "map", 0, 12, MAPPED)
+    made.read(0, 40, ino=OTHERS, tid=PEER)
+    made.add_event(PEER, "map", 0, 1, OTHERS)
+    made.read(1, ino=OTHERS, tid=PEER)
+    found = answered(made, tmp_path, read_ahead=15)
+    assert found.mapped_share == {"job": 0.5, "peer": 1 / 42}
+    said = [one for one in basis(found) if "mappings" in one or "touched" in one]
+    assert [one[:40] for one in said] == [
+        "job: 50 % of its uses of files go throug",
+        "job: with less read-ahead than 64.0 KiB,",
+    ]
+
+
 def test_pages_of_a_window_that_are_mapped_already_are_used_once(tmp_path):
     """A fault in the middle of a window maps its page before the others are mapped."""
     made = PageEvents()

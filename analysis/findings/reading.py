@@ -92,8 +92,11 @@ def _again(trace: Trace, over: Window, page: int) -> list[Finding]:
             f"{again}, {least}{percent(answer.value)} of what it uses, because these pages were"
             " evicted before their next use"
         )
-    if enough:
-        sentence += f"; {size(enough)} of page cache would keep {kept} (see tracer predict)"
+    if enough is not None and enough[0]:
+        at_least = "at least " if enough[1] else ""
+        sentence += (
+            f"; {at_least}{size(enough[0])} of page cache would keep {kept} (see tracer predict)"
+        )
     weight = of_events(min(1.0, pages / used) if used else 0.0, pages)
     return [finding(trace, over, _MACHINE, "reads again", answer, sentence, "%", weight, certainty)]
 

@@ -15,6 +15,7 @@ from tracer.analysis.memory.enough import enough_pages
 from tracer.analysis.memory.knowledge import Knowledge, knowledge
 from tracer.analysis.memory.page_runs import REMOVE
 from tracer.analysis.memory.prediction import KERNEL, MODELS, kernel_reads, predict
+from tracer.analysis.memory.read_around import read_ahead_of
 from tracer.analysis.memory.recorded import Recorded, recorded
 from tracer.analysis.memory.resident import resident_misses
 from tracer.analysis.memory.sharing import Sharing, recorded_limits, sharing, targets_around
@@ -22,7 +23,6 @@ from tracer.analysis.memory.two_lists import clocks
 from tracer.analysis.views.marked_together import marked_together
 from tracer.analysis.views.threads import name_of_others, of_everybody
 from tracer.probes.errors import UsageError
-from tracer.store.devices import Devices
 from tracer.store.trace import Trace
 
 RESIDENT = "resident"
@@ -108,6 +108,8 @@ class MemoryAnswer:
     """Time from the first use of a file by a target to the last one; None: not known."""
     knowledge: Knowledge
     """The share of each target's reads that is not known, if accesses are inferred."""
+    mapped_share: dict[str, float]
+    """The share of each target's uses that go through mappings; targets without are left out."""
     marked_together: dict[str, int]
     """Processes of a target that mark epochs of the same numbers: these count together; targets in
     which one process marks them are left out."""
@@ -189,6 +191,7 @@ def answer_memory(
         warm,
         _reading_ns(taken),
         knowledge(trace),
+        taken.mapped_share,
         _together(trace, names),
     )
 
@@ -333,13 +336,10 @@ def _enough_bytes(taken: Recorded, under: Sharing, own: dict[str, int | None]) -
 def _read_ahead(trace: Trace) -> int:
     """Returns the bytes of read-ahead of the device that the targets read most; else 128 KiB."""
     found = trace.rows(_READ_OF.replace("$everybody", str(of_everybody(trace))))
-    devices = Devices(trace.manifest)
-    disks = {disk["dev"]: disk for disk in trace.manifest.get("disks", [])}
     for (dev,) in found:
-        place = devices.place(dev)
-        for name in (dev, place.disk if place is not None else dev):
-            if name in disks and "read_ahead_kb" in disks[name]:
-                return int(disks[name]["read_ahead_kb"]) * _KIB
+        known = read_ahead_of(trace.manifest, dev)
+        if known is not None:
+            return known
     return 128 * _KIB
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tracer.analysis.memory.lru import lru_misses
-from tracer.analysis.memory.recorded import Recorded, recorded
+from tracer.analysis.memory.recorded import MUCH_MAPPED, Recorded, recorded
 from tracer.store.trace import Trace
 
 
@@ -35,9 +35,14 @@ def enough_pages(taken: Recorded, limits: NDArray[np.int32] | None = None) -> ND
     return low
 
 
-def least_memory(trace: Trace, target: str) -> int | None:
-    """Returns that capacity of a target in bytes; None if it used no file."""
+def least_memory(trace: Trace, target: str) -> tuple[int, bool] | None:
+    """Returns that capacity of a target in bytes; None if it used no file.
+
+    The second value is True if many uses go through mappings, whose later uses make no event: the
+    capacity is then the least.
+    """
     taken = recorded(trace)
     if target not in taken.targets:
         return None
-    return int(enough_pages(taken)[taken.targets.index(target)]) * taken.page_bytes
+    enough = int(enough_pages(taken)[taken.targets.index(target)]) * taken.page_bytes
+    return enough, taken.mapped_share.get(target, 0.0) >= MUCH_MAPPED

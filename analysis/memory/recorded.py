@@ -9,6 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracer.analysis.memory.page_runs import FAULT, READ, REMOVE, WRITE, PageRuns
+from tracer.analysis.memory.read_around import without_read_around
 from tracer.analysis.memory.taken_back import Rows, without_taken_back
 from tracer.analysis.views.lives import Lives, lives_of
 from tracer.analysis.views.page_states import ACCESS, ADD, DELETE
@@ -88,6 +89,27 @@ class Recorded:
     """Pages that the recording brought into the cache, by group (int64[groups])."""
     page_bytes: int
 
+    @property
+    def mapped_share(self) -> dict[str, float]:
+        """The share of each target's uses that go through mappings; targets without are left out.
+
+        Later uses of a page that is mapped already make no event, so the runs lack them.
+        """
+        runs = self.runs
+        faults, uses = (
+            np.bincount(runs.tenant, runs.pages * np.isin(runs.kind, kinds), len(self.targets))
+            for kinds in ((FAULT,), (FAULT, READ))
+        )
+        return {
+            name: float(count / of)
+            for name, count, of in zip(self.targets, faults, uses, strict=True)
+            if name is not None and count > 0
+        }
+
+
+MUCH_MAPPED = 0.1
+"""Share of uses through mappings from which a prediction is said to lack uses."""
+
 
 def recorded(trace: Trace) -> Recorded:
     """Returns the accesses of all processes. Needs the table page_cache."""
@@ -104,16 +126,20 @@ def recorded(trace: Trace) -> Recorded:
     rows = without_taken_back(rows, rows["kind"] == MAPPED)
     kinds = np.zeros(max(_KINDS) + 1, np.int8)
     kinds[list(_KINDS)] = list(_KINDS.values())
+    mapped = np.isin(rows["kind"], (TOUCHED, MAPPED))
+    alone = mapped & np.isin(rows["file"], without_read_around(trace))
+    reader = _readers(rows, len(files), lives_of(trace), alone)
     runs = PageRuns(
         first=rows["first"],
         pages=rows["pages"],
         file=rows["file"],
-        reader=_readers(rows, len(files), lives_of(trace)),
+        reader=reader,
         tenant=rows["tenant"],
         kind=kinds[rows["kind"]],
         group=rows["number"],
         base=files["base"].to_numpy().astype(np.int64),
         size_pages=files["pages"].to_numpy().astype(np.int64),
+        random=_random(reader, alone),
         ts=rows["ts"],
     )
     others = name_of_others(trace) if of_everybody(trace) else None
@@ -132,9 +158,17 @@ def recorded(trace: Trace) -> Recorded:
     )
 
 
-def _readers(rows: Rows, files: int, lives: Lives) -> NDArray[np.int32]:
+def _random(reader: NDArray[np.int32], alone: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Returns one flag per reader: True if its uses are `alone`."""
+    flags = np.zeros(int(reader.max(initial=-1)) + 1, np.bool_)
+    flags[reader[alone]] = True
+    return flags
+
+
+def _readers(rows: Rows, files: int, lives: Lives, alone: NDArray[np.bool_]) -> NDArray[np.int32]:
     """Returns a number for each time that a thread opens a file.
 
+    Uses through mappings without read-ahead (`alone`) have readers of their own.
     No event tells of that, so a thread that reads the first page of a file is taken to have opened
     it anew.
     """
@@ -145,5 +179,6 @@ def _readers(rows: Rows, files: int, lives: Lives) -> NDArray[np.int32]:
     thread = pd.factorize(reader * (files + 1) + rows["file"])[0]
     begins = (rows["index"] == 0) & (rows["kind"] == ACCESS)
     opened = pd.Series(begins).groupby(thread).cumsum().to_numpy(np.int64)
-    numbers: NDArray[np.int32] = pd.factorize(thread * (len(thread) + 1) + opened)[0].astype("i4")
+    each = 2 * (thread * (len(thread) + 1) + opened) + alone
+    numbers: NDArray[np.int32] = pd.factorize(each)[0].astype("i4")
     return numbers

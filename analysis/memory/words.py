@@ -8,7 +8,9 @@ import pandas as pd
 
 from tracer.analysis.findings.finding import name, percent, seconds, size
 from tracer.analysis.memory.answer import BOUNDS, KERNEL, MemoryAnswer
+from tracer.analysis.memory.cache import FAULT_AROUND_BYTES
 from tracer.analysis.memory.clocks import HIGH, LOW, summed
+from tracer.analysis.memory.recorded import MUCH_MAPPED
 from tracer.analysis.report.reads import epoch_name, partial_in_words, together_in_words
 
 HEADINGS = {KERNEL: "kernel", "lru": "LRU", "min": "best", "resident": "kept"}
@@ -177,6 +179,25 @@ def _enough(names: list[str], found: MemoryAnswer) -> str:
     return f"with {size(found.enough_bytes[names[0]])}{shared}, LRU reads no page twice"
 
 
+def _about_mappings(target: str, found: MemoryAnswer) -> list[str]:
+    """Returns what is not known of the uses of mapped files, if a target has many."""
+    share = found.mapped_share.get(target, 0.0)
+    if share < MUCH_MAPPED:
+        return []
+    said = [
+        f"{name(target)}: {percent(100 * share)} of its uses of files go through mappings. A page"
+        " that is mapped makes no event when it is used again, so all models may read far too"
+        " little with less memory than the recording had."
+    ]
+    if found.read_ahead_bytes < max(FAULT_AROUND_BYTES, found.page_bytes):
+        said.append(
+            f"{name(target)}: with less read-ahead than {size(FAULT_AROUND_BYTES)}, the kernel's"
+            " model reads each page that was mapped around a fault, though the job may not have"
+            " touched it, so it may read up to 16 times too much."
+        )
+    return said
+
+
 def _basis_of(target: str, found: MemoryAnswer) -> list[str]:
     """Returns the sentences on one target."""
     mine, shown = found.own_bytes[target], name(target)
@@ -194,6 +215,7 @@ def _basis_of(target: str, found: MemoryAnswer) -> list[str]:
             f"{shown}: its samples do not tell its shared memory (tmpfs, /dev/shm), which counts as"
             " page cache; its own memory may be larger (give --own-memory)."
         )
+    said += _about_mappings(target, found)
     if target in found.enough_bytes and not shares:
         said.append(f"{shown}: {_enough([target], found)}.")
     if target in found.error:

@@ -1,7 +1,9 @@
 """The changes that a fault, and the window that is mapped around it, make to the states of pages.
 
 A window has a row of uses for each run of its pages, since some of them may not be in the cache.
-Its unknown pages are taken for cached. A page keeps a chain of the windows that were taken to map
+Its unknown pages are taken for cached. Linux 6.18 also maps the rest of a folio that a window has
+a part of, unless the file ends with it (filemap_map_pages); the pages that one event added are a
+folio. A page keeps a chain of the windows that were taken to map
 it, those of all processes: an addition tells that the page was there for none of them.
 """
 
@@ -60,10 +62,45 @@ def fault(
 
 
 @compiled
-def begin_window(event: Any, end: int, files: NDArray[np.void], now: int, thread: Any) -> None:
-    """Notes the window that a thread maps, up to page `end`; its next event decides about it."""
+def whole_folios(
+    pages: NDArray[np.void], base: int, size: int, first: int, end: int
+) -> tuple[int, int]:
+    """Returns the first page and the end of a window, widened to the ends of its outer folios.
+
+    A folio that ends with the file is not mapped as a whole. `size`: pages of the file.
+    """
+    wide = end
+    while wide < size and _of_one_folio(pages[base + wide], pages[base + end - 1]):
+        wide += 1
+    if wide < size:
+        end = wide
+    elif _of_one_folio(pages[base + first], pages[base + end - 1]):
+        return first, end
+    begin = first
+    while begin > 0 and _of_one_folio(pages[base + begin - 1], pages[base + first]):
+        begin -= 1
+    return begin, end
+
+
+@compiled
+def _of_one_folio(one: Any, other: Any) -> bool:
+    known = one["flags"] & other["flags"] & CACHED and not (
+        (one["flags"] | other["flags"]) & TAKEN_FOR_CACHED
+    )
+    return bool(known and one["added"] == other["added"])
+
+
+@compiled
+def begin_window(
+    event: Any, named_end: int, first: int, end: int, files: NDArray[np.void], now: int, thread: Any
+) -> None:
+    """Notes the window that a thread maps; its next event decides about it.
+
+    The event names the pages up to `named_end`; the kernel maps those from `first` to `end`.
+    """
     thread["window"] = event["file"] + 1
-    thread["window_first"], thread["window_end"] = event["index"], end
+    thread["window_from"], thread["window_to"] = event["index"], named_end
+    thread["window_first"], thread["window_end"] = first, end
     thread["window_ts"], thread["window_pid"] = event["ts"], event["pid"]
     thread["window_event"] = now
     thread["window_cold"] = files[event["file"]]["cold"]
@@ -87,7 +124,7 @@ def end_window(
     fails = (
         event["kind"] == FAULT
         and event["file"] == file
-        and thread["window_first"] <= event["index"] < thread["window_end"]
+        and thread["window_from"] <= event["index"] < thread["window_to"]
     )
     rows: Any = 0
     if not fails:

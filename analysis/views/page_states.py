@@ -101,6 +101,8 @@ THREAD = np.dtype(
         ("window", "i4"),  # 1 + file of a window whose success is not known yet
         ("window_first", "i8"),
         ("window_end", "i8"),
+        ("window_from", "i8"),  # first page and end that its event names
+        ("window_to", "i8"),
         ("window_ts", "i8"),
         ("window_pid", "i4"),
         ("window_event", "i8"),  # number of its event

@@ -45,6 +45,7 @@ from tracer.analysis.views.page_mappings import (
     fault,
     take_back,
     take_back_own,
+    whole_folios,
 )
 from tracer.analysis.views.page_states import (
     ACCESS,
@@ -97,17 +98,20 @@ class PageTracking:
         reclaimers: Ints,
         reads_are_told: bool,
         inferred: bool = False,
+        maps_folios: bool = False,
     ) -> None:
         """Takes files, dense from 0: the number of each one's first page, and its length in pages.
 
         `reclaimers` are the kernel's threads that only evict (kswapd). Unless `reads_are_told` by
         events of read-ahead, every page that is added counts as read. `inferred`: an access is all
-        of a call, and comes after the pages that the call adds.
+        of a call, and comes after the pages that the call adds. `maps_folios`: a window around a
+        fault maps whole folios.
         """
         self._base, self._end = read_only(base), read_only(end)
         self._page_bytes = page_bytes
         self._told = reads_are_told
         self._inferred = inferred
+        self._maps_folios = maps_folios
         self._pages = untouched(int((base + end).max(initial=0)), PAGE)
         self._threads = untouched(PID_LIMIT, THREAD)
         self._files = np.zeros(len(base), FILE)
@@ -133,8 +137,8 @@ class PageTracking:
             uses = np.zeros(2 * (len(events) - done) + self._spare, USE)
             followed, made = _follow(
                 read_only(events[done:]), self._base, self._end, self._page_bytes, self._told,
-                self._inferred, self._pages, self._threads, self._files, self._windows,
-                self._counters, uses,
+                self._inferred, self._maps_folios, self._pages, self._threads, self._files,
+                self._windows, self._counters, uses,
             )  # fmt: skip
             done += followed
             self._check()
@@ -174,6 +178,7 @@ def _follow(
     page_bytes: int,
     told: bool,
     inferred: bool,
+    maps_folios: bool,
     pages: NDArray[np.void],
     threads: NDArray[np.void],
     files: NDArray[np.void],
@@ -254,7 +259,9 @@ def _follow(
             first = event["index"]
             if first < 0 or first >= ends[file]:
                 continue
-            end = min(first + min(max(event["pages"], 1), MOST_PAGES), ends[file])
+            named_end = end = min(first + min(max(event["pages"], 1), MOST_PAGES), ends[file])
+            if kind == MAP and maps_folios:
+                first, end = whole_folios(pages, base[file], ends[file], first, end)
             counters[2] += end - first
             if counters[2] > _MOST_LOOKS:
                 return number, made
@@ -293,7 +300,7 @@ def _follow(
                     look_ahead(pages, base[file], first, end)
                 continue
             elif kind == MAP:
-                begin_window(event, end, files, now, thread)
+                begin_window(event, named_end, first, end, files, now, thread)
                 files[file]["pid"], files[file]["tid"] = event["pid"], tid
                 continue
             elif kind == ACCESS and inferred:

@@ -198,6 +198,7 @@ def _build(trace: Trace) -> None:
     tracking = PageTracking(
         files["base"].to_numpy(), files["pages"].to_numpy(), page, reclaimers,
         bool(trace.rows(told)), inferred,
+        bool(trace.manifest.get("kernel", {}).get("maps_folios")),
     )  # fmt: skip
     numbers = FileNumbers(files)
     others = _others(trace, numbers, page)

@@ -90,6 +90,9 @@ touch("mapped", range)
 touch("mapped", range)
 touch("mapped at random", lambda pages: draw.sample(range(pages), pages), mmap.MADV_RANDOM)
 touch("warm and mapped", range)
+read("in folios", chunks(1021, 32))
+touch("in folios", range)
+touch("in folios", range)
 shared = [os.memfd_create("tracer"), os.open("/dev/shm", os.O_TMPFILE | os.O_RDWR)]
 for fd in shared:  # in memory only
     os.write(fd, bytes(16 * {page}))
@@ -102,14 +105,14 @@ with open(f"{told}", "w") as file:
 SIZES = {
     "cold": 211, "whole": 997, "single": 101, "records": 127, "far": 1009, "random": 149,
     "mixed": 340, "holes": 103, "warm": 73, "mapped": 107, "mapped at random": 109,
-    "warm and mapped": 79,
+    "warm and mapped": 79, "in folios": 1021,
 }  # fmt: skip
 """Pages of each file; mostly primes."""
 WARM = ("warm", "warm and mapped")
 
 
 READ = ("cold", "whole", "single", "records", "far", "random", "mixed", "holes", "warm")
-MAPPED = ("mapped", "mapped at random", "warm and mapped")
+MAPPED = ("mapped", "mapped at random", "warm and mapped", "in folios")
 ACCESSED, MISSED, BEFORE, THERE, WHEN = range(5)
 
 

@@ -210,3 +210,17 @@ def test_a_disk_whose_image_has_a_name_that_is_no_text(tmp_path):
         assert found[0]["on"]
     finally:
         subprocess.run(["losetup", "-d", loop], check=True)
+
+
+def test_a_file_of_the_only_subvolume_has_a_name_without_its_number(file_system, names):
+    """Events of the page cache name no subvolume: of several, each may have the inode number."""
+    mount, dev = file_system(kind="btrfs")
+    path = mount / "file"
+    path.write_bytes(b"x" * 4096)
+    number = next(fs["dev"] for fs in environment.btrfs() if dev in fs["devices"])
+    asked = {"root": None, "others": {number: [ino(path)]}}
+    assert names(dev, [], **asked) == {ino(path): (str(path), "handle")}
+    subprocess.run(
+        ["btrfs", "subvolume", "create", str(mount / "more")], check=True, capture_output=True
+    )
+    assert names(dev, [], **asked) == {}

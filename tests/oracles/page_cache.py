@@ -222,6 +222,10 @@ class Kernel:
         there = {p for p in window if p in file.folios}
         if not there:
             return
+        if self.options.get("maps_folios"):
+            for begin, length in {file.folios[p] for p in there}:
+                if begin + length < file.size:
+                    there |= set(range(begin, begin + length))
         self.event(access.thread, file, "map", first, len(window))
         new = there - table
         table |= new

@@ -75,7 +75,8 @@ def unused(programs: Programs) -> Counter:
 
 def agree(cases: list[Random], **options: Any) -> None:
     programs, tables = played(cases, **options)
-    rows = rows_of_view(READS, tables, targets=TARGETS)
+    kernel = {"maps_folios": options.get("maps_folios", False)}
+    rows = rows_of_view(READS, tables, targets=TARGETS, kernel=kernel)
     assert sums(rows) == true_sums(programs)
     found: Counter = Counter()
     for row in rows:
@@ -91,9 +92,10 @@ def test_pages_of_calls_are_those_of_the_oracle(sole):
         agree(cases, weights={"faults": 0}, sole=sole)
 
 
-def test_pages_of_mapped_files_are_those_of_the_oracle():
-    for cases in batches(CASES_OF_A_TRACE):
-        agree(cases, weights=ONLY_FAULTS, reclaims=0)
+@pytest.mark.parametrize("maps_folios", [False, True])
+def test_pages_of_mapped_files_are_those_of_the_oracle(maps_folios):
+    for cases in batches(CASES_OF_A_TRACE)[maps_folios::2]:
+        agree(cases, weights=ONLY_FAULTS, reclaims=0, maps_folios=maps_folios)
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,13 @@ _XFS_IOC_BULKSTAT = 0x8040587F
 _BULKSTAT_HEAD = struct.Struct("=QIII I40x")
 _BULKSTAT_BYTES, _BULKSTAT_GEN_AT = 256, 64
 
+_BTRFS_IOC_TREE_SEARCH = 0xD0009411
+"""_IOWR(0x94, 17, struct btrfs_ioctl_search_args): include/uapi/linux/btrfs.h. Subvolumes other
+than the one at the top are items of the tree of roots (include/uapi/linux/btrfs_tree.h)."""
+_SEARCH = struct.Struct("=7Q3I")
+_SEARCH_BYTES = 4096
+_ROOT_TREE, _TOP_SUBVOLUME, _FIRST_SUBVOLUME, _ROOT_ITEM = 1, 5, 256, 132
+
 
 def open_inode(mount_fd: int, kind: bytes, ino: int, root: int | None = None) -> int:
     """Returns a descriptor (O_PATH) of inode `ino` in the file system of the folder `mount_fd`.
@@ -45,6 +52,20 @@ def open_inode(mount_fd: int, kind: bytes, ino: int, root: int | None = None) ->
     )
     flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
     return checked(libc().open_by_handle_at(mount_fd, packed, flags))
+
+
+def sole_subvolume(mount_fd: int) -> int | None:
+    """Returns the number of a btrfs file system's subvolume; None if it has several.
+
+    Raises OSError without CAP_SYS_ADMIN.
+    """
+    asked = bytearray(_SEARCH_BYTES)
+    objects, everything = (_FIRST_SUBVOLUME, (1 << 64) - 256), (0, (1 << 64) - 1)
+    _SEARCH.pack_into(
+        asked, 0, _ROOT_TREE, *objects, *everything, *everything, _ROOT_ITEM, _ROOT_ITEM, 1
+    )
+    fcntl.ioctl(mount_fd, _BTRFS_IOC_TREE_SEARCH, asked)
+    return None if _SEARCH.unpack_from(asked)[-1] else _TOP_SUBVOLUME
 
 
 def _xfs_generation(mount_fd: int, ino: int) -> int:

@@ -25,9 +25,9 @@ from tracer.probes.openat import open_beneath
 from tracer.probes.proc import MountPoint, read_mounts
 from tracer.probes.workers.process import Channel, Unanswered, Worker
 from tracer.session import extent_maps
-from tracer.session.file_handles import birth_ns, open_inode
+from tracer.session.file_handles import birth_ns, open_inode, sole_subvolume
 from tracer.session.mount_tree import leads_back, reachable
-from tracer.session.used_files import opened_names, used_files
+from tracer.session.used_files import likely_folders, opened_names, used_files
 from tracer.store.checked import encoded
 from tracer.store.devices import Devices
 from tracer.store.lists import ExtentFacts, FileFacts
@@ -46,7 +46,6 @@ _MOST_PIECES = 1 << 20
 _MOST_ENTRIES = 2_000_000
 """Directory entries read per file system, at most."""
 _WITHOUT_NAME = "files without a name"
-_MOST_FIRST = 64
 _RENAMES = 2
 """Times that a file's name is asked for again because it has just been renamed."""
 _NONE_SUCH = (errno.ESTALE, errno.ENOENT)
@@ -67,6 +66,8 @@ class _Volume:
     """The mounts that could be opened, each with a descriptor."""
     asked: dict[tuple[int | None, int], None] = field(default_factory=dict)
     """Keys (root, ino), in the order in which they are asked for."""
+    subvolume: int | None = None
+    """Subvolume of files whose events name none; None: not known, or no btrfs."""
     first: list[bytes] = field(default_factory=list)
     """Absolute names of what is searched first, wherever it lies."""
 
@@ -89,7 +90,7 @@ def find_files(
     if not used and not names:
         return files, extents, {}
     try:
-        worker = Worker(partial(_serve, used, names, manifest, _likely(manifest, folders)))
+        worker = Worker(partial(_serve, used, names, manifest, likely_folders(manifest, folders)))
         try:
             for answer in worker.answers(b"", _MOST_PIECES, _MOST_SECONDS + _MORE_SECONDS):
                 if not answer:
@@ -123,6 +124,7 @@ def _serve(
         for volume in sorted(volumes, key=lambda v: v.places[0].answered_by_others):
             volume.mounts = _opened(volume.places, stack)
             volume.first = first
+            _know_subvolume(volume)
             extents: list[ExtentFacts] = []
             files: list[FileFacts] = []
             late = 0
@@ -143,21 +145,17 @@ def _serve(
     channel.send(b"")
 
 
-def _likely(manifest: Manifest, folders: Sequence[Path]) -> list[bytes]:
-    """Returns absolute names of folders in which a job's files probably lie, the likeliest first.
+def _know_subvolume(volume: _Volume) -> None:
+    """Forgets the files of a btrfs with several subvolumes whose events do not name theirs.
 
-    Nothing is asked about them, since their file system may never answer. Some may not exist.
+    An inode number may stand for another file in each of them.
     """
-    places = [os.fsencode(folder) for folder in folders]
-    places += [os.fsencode(part) for part in manifest.get("command") or [] if part[:1] != "-"]
-    with contextlib.suppress(OSError):  # the working folder was removed
-        working = os.fsencode(Path.cwd())
-        places = [os.path.join(working, place) for place in places] + [working]  # noqa: PTH118 bytes
-    for target in manifest.get("targets", []):
-        with contextlib.suppress(OSError, KeyError, TypeError):  # it has ended, or is no process
-            places.append(os.readlink(b"/proc/%d/cwd" % target["pid"]))  # noqa: PTH115 bytes
-    known = dict.fromkeys(os.path.normpath(place) for place in places if b"\0" not in place)
-    return list(known)[:_MOST_FIRST]
+    if volume.places[0].kind != b"btrfs":
+        return
+    with contextlib.suppress(OSError, IndexError):  # no rights, or no mount could be opened
+        volume.subvolume = sole_subvolume(volume.mounts[0][1])
+    if volume.subvolume is None:
+        volume.asked = {key: None for key in volume.asked if key[0] is not None}
 
 
 def _by_name(names: list[str], there: set[tuple[str, int]], manifest: Manifest) -> list[FileFacts]:
@@ -194,7 +192,7 @@ def _volumes(
     mounts = read_mounts()
     mounted = {mount.dev for mount in mounts}
     btrfs = {fs["fsid"]: fs for fs in manifest.get("btrfs", [])}
-    without_root = {fs["dev"] for fs in btrfs.values()} | {fs["bdi"] for fs in btrfs.values()}
+    bdis = {fs["bdi"] for fs in btrfs.values()}
     devices = Devices(manifest)
     volumes: dict[str, _Volume] = {}
     for dev, fsid, root, ino in used:
@@ -202,7 +200,7 @@ def _volumes(
             if fsid not in btrfs:
                 continue
             name, number = btrfs[fsid]["bdi"], btrfs[fsid]["dev"]
-        elif dev in without_root:
+        elif dev in bdis:
             continue  # the subvolume of the inode is unknown
         elif dev in mounted:
             name = number = dev
@@ -250,7 +248,9 @@ def _found(
         text = escaped(path)
         size = os.fstat(fd).st_size
         found[key] = (volume.name, root, ino, text, born, size, how)
-        if root is None:  # btrfs has logical addresses, not device addresses
+        if (
+            root is None and volume.subvolume is None
+        ):  # btrfs has logical addresses, not device addresses
             most = min(_MOST_EXTENTS_OF_A_FILE, most_extents - len(extents))
             with contextlib.suppress(OSError):
                 extents.extend((volume.name, ino, *e) for e in extent_maps.extents(fd, most))
@@ -286,7 +286,7 @@ def _by_handle(volume: _Volume, key: tuple[int | None, int], take: _Take) -> int
     number = None
     covered = False
     for mount, mount_fd in volume.mounts:
-        fd = open_inode(mount_fd, mount.kind, ino, root)
+        fd = open_inode(mount_fd, mount.kind, ino, volume.subvolume if root is None else root)
         try:
             for _ in range(_RENAMES + 1):
                 facts = os.fstat(fd)
@@ -315,7 +315,7 @@ def _exists(volume: _Volume, key: tuple[int | None, int]) -> bool:
     root, ino = key
     mount, mount_fd = volume.mounts[0]
     try:
-        fd = open_inode(mount_fd, mount.kind, ino, root)
+        fd = open_inode(mount_fd, mount.kind, ino, volume.subvolume if root is None else root)
     except OSError as error:
         return error.errno not in _NONE_SUCH
     try:

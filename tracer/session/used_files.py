@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from tracer.probes.catalogue import TABLES
+from tracer.store.manifest import Manifest
 from tracer.store.table_file import open_table
 
 _MOST_FILES = 65536
+_MOST_FIRST = 64
 _MOST_BYTES = "256MB"
 """Memory limit of the query for the used files."""
 
@@ -96,6 +99,23 @@ def opened_names(tables: Path) -> list[str]:
     query = _OPENED.replace("NAMES", " UNION ALL ".join(queries.values()))
     rows = _asked(tables, f"{query} LIMIT {_MOST_FILES}", names)
     return [name for (name,) in rows]
+
+
+def likely_folders(manifest: Manifest, folders: Sequence[Path]) -> list[bytes]:
+    """Returns absolute names of folders in which a job's files probably lie, the likeliest first.
+
+    Nothing is asked about them, since their file system may never answer. Some may not exist.
+    """
+    places = [os.fsencode(folder) for folder in folders]
+    places += [os.fsencode(part) for part in manifest.get("command") or [] if part[:1] != "-"]
+    with contextlib.suppress(OSError):  # the working folder was removed
+        working = os.fsencode(Path.cwd())
+        places = [os.path.join(working, place) for place in places] + [working]  # noqa: PTH118 bytes
+    for target in manifest.get("targets", []):
+        with contextlib.suppress(OSError, KeyError, TypeError):  # it has ended, or is no process
+            places.append(os.readlink(b"/proc/%d/cwd" % target["pid"]))  # noqa: PTH115 bytes
+    known = dict.fromkeys(os.path.normpath(place) for place in places if b"\0" not in place)
+    return list(known)[:_MOST_FIRST]
 
 
 def _exists_table(tables: Path, name: str) -> bool:

@@ -3,6 +3,7 @@
 import pandas as pd
 
 from tests.support.page_events import (
+    DEV,
     JOB,
     ONE,
     OTHER,
@@ -94,6 +95,22 @@ def test_only_the_cached_pages_of_a_window_are_used(tmp_path):
     assert found.error == {"job": 0, "peer": 0}
 
 
+def test_an_answer_tells_the_share_of_uses_that_go_through_mappings(tmp_path):
+    made = PageEvents()
+    made.read(0, 12, ino=MAPPED)
+    made.add_event(JOB, "map", 0, 12, MAPPED)
+    made.read(0, 40, ino=OTHERS, tid=PEER)
+    made.add_event(PEER, "map", 0, 1, OTHERS)
+    made.read(1, ino=OTHERS, tid=PEER)
+    found = answered(made, tmp_path, read_ahead=15)
+    assert found.mapped_share == {"job": 0.5, "peer": 1 / 42}
+    said = [one for one in basis(found) if "mappings" in one or "touched" in one]
+    assert [one[:40] for one in said] == [
+        "job: 50 % of its uses of files go throug",
+        "job: with less read-ahead than 64.0 KiB,",
+    ]
+
+
 def test_pages_of_a_window_that_are_mapped_already_are_used_once(tmp_path):
     """A fault in the middle of a window maps its page before the others are mapped."""
     made = PageEvents()
@@ -108,6 +125,33 @@ def test_pages_of_a_window_that_are_mapped_already_are_used_once(tmp_path):
     for model in MODELS:
         assert totals(found, model) == {"job": 49}, model
     assert found.enough_bytes == {"job": 48 * PAGE}
+
+
+def test_nothing_is_read_around_faults_that_read_their_pages_alone_in_the_recording(tmp_path):
+    """One file has advice of random access; pages of the other are read around the first fault."""
+    made = PageEvents()
+    for page in range(0, 700, 70):
+        made.add_event(JOB, "fault", page, 1, MAPPED)
+        made.add_event(JOB, "add", page, 1, MAPPED)
+        made.add_event(JOB, "map", page - page % 16, 16, MAPPED)
+    made.read(699, ino=MAPPED)
+    for name in ("untold", "told"):
+        (tmp_path / name).mkdir()
+    found = answered(made, tmp_path / "untold", read_ahead=32)
+    assert totals(found, "two-lists")["job"] > 100  # no event tells of read-ahead
+    made.add_event(JOB, "fault", 0, 1, OTHERS)
+    made.add_event(JOB, "read_ahead", 0, 4, OTHERS)
+    for page in range(4):
+        made.add_event(JOB, "add", page, 1, OTHERS)
+    made.add_event(JOB, "map", 0, 4, OTHERS)
+    found = answered(made, tmp_path / "told", read_ahead=32)
+    assert totals(found, "two-lists") == {"job": 10 + 1 + 4}
+    disks = [{"name": "sda", "dev": DEV, "read_ahead_kb": 0}]
+    with make_trace(tmp_path / "off", made.tables, targets=TWO, disks=disks) as trace:
+        assert (
+            answer_memory(trace, [ROOM * PAGE], None, 32 * PAGE).reads["two-lists_pages"].sum()
+            > 100
+        )
 
 
 def test_windows_of_any_length_are_followed(tmp_path):

@@ -27,8 +27,9 @@ _MOST_NAMED = 3
 _TITLES = {
     CHANGED: ("Changed", "Most important first: ranked by the share of the job's time and by the"
               " distance of the interval from 1."),
-    UNTOLD: ("Too few runs to test", "Chance alone may give these differences, largest first."
-             " Record each group again, five times or more if possible."),
+    UNTOLD: ("Too few runs to test", "Chance alone may give these differences. Ranked by the share"
+             " of the job's time and by the distance of the ratio from 1. Record each group again,"
+             " five times or more if possible."),
     NOISE: ("Inside the noise", "Chance alone gives differences as clear as these. They show no"
             " change; a wide interval does not show equality either."),
     MISSING: ("Without a ratio", "Not recorded on one side, or 0 there."),
@@ -106,7 +107,9 @@ def _not_drawn(rows: pd.DataFrame) -> str:
     measures = len(known[["topic", "measure"]].drop_duplicates())
     if measures <= MOST_MEASURES:
         return ""
-    return f" The figure has the first {MOST_MEASURES} of {measures:,} measures."
+    return (
+        f" The figure has the first {MOST_MEASURES} of {measures:,} measures with a ratio above 0."
+    )
 
 
 def _shown(rows: pd.DataFrame, several: bool, verdict: str) -> pd.DataFrame:

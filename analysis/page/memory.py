@@ -30,7 +30,7 @@ _NO_EPOCHS = "none"
 _DRAWN = {
     _NO_EPOCHS: "",
     "first": "The first epoch. ",
-    "later": "Mean of the whole epochs after the first. ",
+    "later": "Later epochs. ",
 }
 _SHOWN = f"{HEADINGS[KERNEL]}_mib"
 

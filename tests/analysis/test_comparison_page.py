@@ -12,7 +12,7 @@ from tests.support.compared import lossy, make_repeats
 from tests.support.recordings import EVIL
 from tests.support.traces import make_trace
 from tracer.analysis.compare.comparison import compare
-from tracer.analysis.compare.verdicts import MISSING, NOISE
+from tracer.analysis.compare.verdicts import MISSING, NOISE, UNTOLD
 from tracer.analysis.page.comparison import comparison_page
 
 pytestmark = pytest.mark.slow
@@ -118,6 +118,11 @@ def test_too_few_runs_show_no_change(repeats):
     assert "Nothing could be tested" in said(html)
     assert 'id="part-not-told"' in html and 'id="part-changed"' not in html
     assert "there are too few runs" in said(html)
+    shown = re.findall(r"<tr>.*?</tr>", panel(html, "changed"), re.S)[1:]
+    order = found.rows.loc[found.rows["verdict"] == UNTOLD]
+    assert (order["score"].diff().dropna() <= 0).all() and len(shown) == len(order)
+    assert "Ranked by the share of the job" in panel(html, "changed")
+    assert "largest first" not in panel(html, "changed")
 
 
 def test_a_measure_without_a_ratio_says_why(tmp_path, repeats):
@@ -189,6 +194,8 @@ def test_measures_that_a_figure_leaves_out_are_counted(tmp_path):
     found = compare([], {"base": [paths[0]], "slow": [paths[1]]})
     page = comparison_page(found)
     known = found.rows[found.rows["ratio"] > 0].drop_duplicates(["topic", "measure"])
-    [measures] = re.findall(r"The figure has the first 40 of (\d+) measures\.", page)
+    [measures] = re.findall(
+        r"The figure has the first 40 of (\d+) measures with a ratio above 0\.", page
+    )
     assert int(measures) == len(known) > 40
     assert [len(one["layout"]["yaxis"]["ticktext"]) for one in figures(page)] == [40]

@@ -39,3 +39,10 @@ def test_the_tables_have_the_page_cache_of_each_memory(page):
     cells = [words(one) for one in re.findall(r"<td.*?</td>", row, re.S)]
     assert names[:2] == ["memory MiB", "cache MiB"]
     assert [float(one) for one in cells[:2]] == [0.5, 0.5 - OWN / 2**20]
+
+
+def test_the_caption_of_a_figure_explains_later_epochs_once(page):
+    said = words(page[page.index('id="target-0"') : page.index('id="target-1"')])
+    assert "Later epochs. MiB" in said
+    assert said.count("mean of the whole epochs after the first") == 1
+    assert "Mean of the whole" not in said

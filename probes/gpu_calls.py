@@ -48,8 +48,9 @@ TABLE = Table(
     example="SELECT event, count(*) FROM gpu_calls GROUP BY ALL ORDER BY 2 DESC",
     option="-e default",
 )
-ABSENT = f"{LIBRARY} of NVIDIA's driver was not found as the recording began, or was not looked for"
-"""The reason why a trace lacks the table, if its recording tells none."""
+ABSENT = f"{LIBRARY} of NVIDIA's driver was not found as the recording began"
+"""The reason why a trace lacks the table, if the probe was asked for."""
+MEND = "install NVIDIA's driver, or tell the dynamic linker where it is (LD_LIBRARY_PATH, ldconfig)"
 
 PROBE = Probe(
     "gpu_calls",

@@ -35,7 +35,9 @@ def explain(
     step: Annotated[
         str | None,
         typer.Option(
-            "--step", metavar="EPOCH:STEP", help="Explain this step instead of the slowest."
+            "--step",
+            metavar="EPOCH:STEP",
+            help="Explain this step instead of the slowest. Steps are numbered through all epochs.",
         ),
     ] = None,
     slowest: Annotated[

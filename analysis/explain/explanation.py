@@ -14,12 +14,12 @@ from typing import Any
 import pandas as pd
 
 from tracer.analysis.explain.segments import longest_segments
+from tracer.analysis.findings.cpu_holders import holder_or_waker
 from tracer.analysis.findings.finding import Finding
 from tracer.analysis.findings.waits import waits
 from tracer.analysis.findings.window import Scope, lossy, whole
 from tracer.analysis.views.critical_path import main_steps, path_sums
 from tracer.analysis.views.epoch_passes import has_passes, with_passes
-from tracer.analysis.views.threads import same_work
 from tracer.probes.errors import BadTrace, UsageError
 from tracer.probes.text import shell_word
 from tracer.store.trace import Trace
@@ -40,7 +40,6 @@ _SOURCES = {
     "thread": f"if(tid = step_tid, NULL, coalesce(comm, '{UNNAMED}'))",
     # A thread that waits for a CPU waits in any call, or in none.
     "call": "if(kind = 'cpu', NULL, call)",
-    "by_comm": same_work("by_comm"),
     # A wait for others' data counts for those whose data it is, not for the journal's thread.
     "by_target": "coalesce(for_target, by_target)",
     "by_container": "coalesce(for_container, by_container)",
@@ -49,7 +48,7 @@ _SOURCES = {
 
 _COLUMNS = f"""
     phase, {_SOURCES["thread"]} AS thread, tid, target, kind, {_SOURCES["call"]} AS call, detail,
-    {_SOURCES["by_comm"]} AS by_comm, by_tid, {_SOURCES["by_target"]} AS by_target,
+    {{by_comm}} AS by_comm, by_tid, {_SOURCES["by_target"]} AS by_target,
     {_SOURCES["by_container"]} AS by_container, certainty, line, step_pid
 """
 
@@ -196,7 +195,8 @@ def explain(
     Raises BadTrace if the trace lacks a table, UsageError if it has no such step.
     """
     main = main_steps(trace)
-    trace.execute(_PARTS.format(main=main))
+    by_comm = holder_or_waker(trace)
+    trace.execute(_PARTS.format(main=main, by_comm=by_comm))
     trace.execute(_STEPS.format(main=main))
     told = trace.sql(_SUMMARY).iloc[0]
     if not told["steps"]:
@@ -221,7 +221,7 @@ def explain(
             )
         }
     path_sums(trace, _IN_TYPICAL if of_process else within)
-    trace.execute(_ALL_PARTS)
+    trace.execute(_ALL_PARTS.format(by_comm=by_comm))
     means = _means(trace, columns, all_typical[0], of_process)
     certainty = _certainties(trace)
     anew = has_passes(trace)
@@ -324,9 +324,17 @@ def _chosen(trace: Trace, slowest: int, step: tuple[int, int] | None) -> list[di
     if step is not None and not len(frame):
         raise UsageError(
             f"no training step {step[0]}:{step[1]} began in the recording and ended in it",
-            f'see: tracer query {shell_word(trace.folder)} "SELECT epoch, step FROM steps"',
+            _steps_of_epoch(trace, step[0]),
         )
     return frame.to_dict("records")
+
+
+def _steps_of_epoch(trace: Trace, epoch: int) -> str:
+    steps = f"FROM explained_steps WHERE coalesce(epoch, 0) = {epoch}"
+    ((first, last),) = trace.rows(f"SELECT min(step), max(step) {steps}")
+    if first is not None:
+        return f"epoch {epoch} has steps {first} to {last}"
+    return f'see: tracer query {shell_word(trace.folder)} "SELECT epoch, step FROM steps"'
 
 
 def _parts(
@@ -344,7 +352,7 @@ def _parts(
     of_step = "true" if step is None else _of_step(step)
     table = "all_parts" if of_step == "true" else f"(FROM explained_parts WHERE {of_step})"
     where = " AND ".join(one for one in (main, of_step) if one != "true")
-    names = ", ".join(columns)
+    names, sources = ", ".join(columns), {**_SOURCES, "by_comm": holder_or_waker(trace)}
     frame = trace.sql(
         f"SELECT {names}, sum(ns)::BIGINT AS ns FROM {table} GROUP BY ALL ORDER BY ns DESC, {names}"
     )
@@ -361,7 +369,7 @@ def _parts(
             ns,
             ns / total,
             means.get(key, 0.0),
-            _query(dict(zip(columns, key, strict=True)), where),
+            _query(dict(zip(columns, key, strict=True)), where, sources),
         )
         for key, ns in times.items()
     ]
@@ -373,11 +381,11 @@ def _of_step(step: dict[Any, Any]) -> str:
     return f"step_tid = {tid} AND step_start = {start} AND step_end = {end}"
 
 
-def _query(group: dict[str, Any], where: str) -> str:
+def _query(group: dict[str, Any], where: str, sources: dict[str, str]) -> str:
     """Returns the query of a part's time, for `tracer query` on the same trace."""
     conditions = [where] if where else []
     for name, value in group.items():
-        column = _SOURCES.get(name, name)
+        column = sources.get(name, name)
         if value is None:
             conditions.append(f"{column} IS NULL")
         elif isinstance(value, str):

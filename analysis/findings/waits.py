@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from tracer.analysis.findings.cpu_holders import FOREIGN, OWN, holder, mend_of_cpu_waits
+from tracer.analysis.findings.cpu_holders import ADVISED, FOREIGN, OWN, holder, mend_of_cpu_waits
 from tracer.analysis.findings.finding import (
     EXACT,
     INFERRED,
@@ -60,13 +60,16 @@ _QUERY = """WITH path AS ({path}), parts AS (
         sum(dur_ns) FILTER (by_tid IS NULL AND certainty = 'exact') AS idle,
         sum(dur_ns) FILTER ({own}) AS own, sum(dur_ns) FILTER ({foreign}) AS others
     FROM path WHERE {which} GROUP BY ALL
+), counted AS (
+    SELECT *, {counted} AS counted FROM parts
 )
 SELECT 100 * sum(ns) / (SELECT sum(dur_ns) FROM path) AS value,
-    arg_max(who, ns) AS who, 100 * max(ns) FILTER (who IS NOT NULL) / sum(ns) AS part,
+    arg_max(who, counted) AS who,
+    100 * max(counted) FILTER (who IS NOT NULL) / sum(ns) AS part,
     coalesce(sum(inferred), 0) / sum(ns) AS inferred,
     coalesce(sum(nobodys), 0) / sum(ns) AS nobodys, coalesce(sum(idle), 0) / sum(ns) AS idle,
     coalesce(sum(own), 0) / sum(ns) AS own, coalesce(sum(others), 0) / sum(ns) AS others
-FROM parts HAVING sum(ns) > 0"""
+FROM counted HAVING sum(ns) > 0"""
 
 
 def waits(trace: Trace) -> list[Finding]:
@@ -92,17 +95,21 @@ def waits(trace: Trace) -> list[Finding]:
     return found
 
 
-def _ask(trace: Trace, who: str, which: str) -> Answer | None:
+def _ask(trace: Trace, who: str, which: str, counted: str = "ns") -> Answer | None:
+    """Asks for a share of the steps' time. `counted`: SQL for the part of `ns` that ranks `who`."""
     path = f"SELECT * FROM critical_path WHERE {main_steps(trace)}"
     exact, quick = (
-        _QUERY.format(path=rows, who=who, which=which, own=OWN, foreign=FOREIGN)
+        _QUERY.format(path=rows, who=who, which=which, own=OWN, foreign=FOREIGN, counted=counted)
         for rows in (path, f"FROM {path_sums(trace)}")
     )
     return ask(trace, exact, quick)
 
 
 def _of_kind(trace: Trace, over: Window, kind: str) -> list[Finding]:
-    answer = _ask(trace, holder(trace) if kind == "cpu" else _WHO, f"kind = '{kind}'")
+    which = f"kind = '{kind}'"
+    answer = (
+        _ask(trace, holder(trace), which, ADVISED) if kind == "cpu" else _ask(trace, _WHO, which)
+    )
     if answer is None:
         return []
     sentence = f"in {percent(answer.value)} of the steps' time, the thread that they depend on"

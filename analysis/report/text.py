@@ -50,7 +50,8 @@ def print_report(
     if gaps or lost:
         many = show(lost) if lost else "An unknown number of"
         out.print(
-            f"{many} events lost in {show(gaps)} gaps: numbers over the gaps are too low.",
+            f"{many} {_counted('event', lost)} lost in {show(gaps)} {_counted('gap', gaps)}:"
+            " numbers over the gaps are too low.",
             style="red",
         )
         if loss is None:
@@ -70,6 +71,10 @@ def print_report(
     out.print()
     print_findings([one.sentence for one in findings])
     print_tables(tables)
+
+
+def _counted(noun: str, number: int | None) -> str:
+    return noun if number == 1 else f"{noun}s"
 
 
 def target_line(target: Mapping[str, Any]) -> str:
@@ -167,6 +172,8 @@ def _print_paths(rows: list[dict[str, Any]]) -> None:
 def _print_counts(frame: pd.DataFrame) -> None:
     """Prints events by role, without roles that have no events."""
     rows = [row for row in records(frame) if row["total"]]
+    if not rows:
+        return
     roles = [c for c in frame.columns[1:] if any(row[c] for row in rows)]
     print_table(
         console(),

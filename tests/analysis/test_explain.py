@@ -335,7 +335,7 @@ def test_the_bars_of_steps_keep_their_time(tmp_path, steps):
     [
         (("--by", "nothing"), "--by does not take 'nothing'; give one of kind, target"),
         (("--step", "7"), "--step does not take '7'; give an epoch and a step"),
-        (("--step", "3:99"), "no training step 3:99"),
+        (("--step", "3:99"), "no training step 3:99 began in the recording and ended in it; see:"),
     ],
 )
 def test_a_mistake_is_one_line(trace, tracer, arguments, complaint):

@@ -1,15 +1,17 @@
 """Sentences of an explanation about its steps."""
 
+import json
+
 import pytest
 
 from tests.support.traces import make_trace
-from tests.support.waiting_steps import MS, TARGETS, steps_of
+from tests.support.waiting_steps import JOB, MS, PROCESSES, TARGETS, steps_of
 
 pytestmark = pytest.mark.slow
 
 
-def said_of(tracer, tmp_path, tables, *arguments):
-    make_trace(tmp_path / "t", tables, targets=TARGETS).close()
+def said_of(tracer, tmp_path, tables, *arguments, **manifest):
+    make_trace(tmp_path / "t", tables, targets=TARGETS, **manifest).close()
     return " ".join(tracer("explain", "t", *arguments).out.split())
 
 
@@ -68,3 +70,33 @@ def test_a_step_without_longer_parts_has_no_table(tmp_path, tracer):
     last = said.partition("times the median.")[2]
     assert "It has no more of anything than a typical step." in last
     assert "what the thread does" not in last
+
+
+def test_a_missing_step_is_answered_with_those_of_its_epoch(tmp_path, tracer):
+    make_trace(tmp_path / "t", steps_of([2, 2, 4]), targets=TARGETS).close()
+    said = tracer("explain", "t", "--step", "0:3", status=2).err
+    assert said == (
+        "tracer: no training step 0:3 began in the recording and ended in it;"
+        " epoch 0 has steps 0 to 2\n"
+    )
+
+
+def test_the_recorder_is_told_from_another_process_of_its_name(tmp_path, tracer):
+    tables = steps_of([0, 0])
+    tables["processes"] = [
+        *PROCESSES,
+        *({"pid": pid, "tid": pid, "role": "other", "comm": "tracer", "ppid": 1} for pid in (5, 6)),
+    ]
+    tables["off_cpu"] = [
+        {"ts": begin * MS, "dur_ns": 4 * MS, "pid": JOB, "tid": JOB, "state": "R+",
+         "run_delay_ns": 4 * MS, "ran_tid": tid}
+        for begin, tid in ((102, 5), (112, 6))
+    ]  # fmt: skip
+    said = said_of(tracer, tmp_path, tables, recorder={"pid": 5})
+    assert "waits for a CPU (the recorder has it)" in said
+    assert "waits for a CPU (tracer (not the recorder) has it)" in said
+    told = json.loads(tracer("explain", "t", "--json").out)
+    names = {part["by_comm"] for part in told["parts"] if part["kind"] == "cpu"}
+    assert names == {"the recorder", "tracer (not the recorder)"}
+    for part in told["parts"]:
+        assert tracer("query", "t", part["query"], "--csv").out.split()[1] == str(part["ns"])

@@ -34,6 +34,7 @@ def make(folder, loss, **tables):
     ("loss", "said"),
     [
         (LOST, "5 events lost in 2 gaps"),
+        ({"events": 1, "windows": 1}, "1 event lost in 1 gap: numbers"),
         ({**LOST, "events": 0, "unknown": 2}, "An unknown number of events lost in 2 gaps"),
         ({}, "It is not known whether events were lost."),
         (NOTHING, "0 events lost."),
@@ -125,3 +126,8 @@ def test_a_prediction_and_a_simulation_say_that_it_is_not_known(tracer, tmp_path
     assert tracer(*verb, "--json").json["lossy"] is None
     simulated = tracer("simulate", "t", "--all-writers", "--json").json
     assert "it is not known whether the recording has gaps" in simulated["assumptions"]
+
+
+def test_a_table_of_events_without_rows_is_left_out(tracer, tmp_path):
+    make(tmp_path / "t", NOTHING)
+    assert "Events by role" not in tracer("report", "t").out

@@ -3,6 +3,8 @@
 import pytest
 
 from tests.support.pages import Page, raw_trace
+from tests.support.traces import make_trace
+from tracer.probes.catalogue import SETS
 from tracer.probes.errors import BadTrace
 from tracer.store.trace import Trace
 
@@ -41,7 +43,28 @@ def test_one_mend_for_all_tables(tmp_path, names, mend):
     assert all(name in refused.value.what for name in names)
 
 
-def test_waits_for_a_gpu_are_missing_for_want_of_the_driver_and_not_of_an_option(tmp_path):
-    raw_trace(tmp_path / "t", {0: [Page(0)]})
-    with Trace(tmp_path / "t") as trace, pytest.raises(BadTrace, match=r"libcuda\.so\.1 .* found"):
-        trace.require("gpu_calls")
+@pytest.mark.parametrize(
+    ("probes", "missing", "told"),
+    [
+        (("block",), {}, "t has no table gpu_calls; record it: tracer record -e default ..."),
+        (
+            SETS["default"],
+            {},
+            "t has no table gpu_calls: libcuda.so.1 of NVIDIA's driver was not found as the"
+            " recording began; install NVIDIA's driver, or tell the dynamic linker where it is"
+            " (LD_LIBRARY_PATH, ldconfig)",
+        ),
+        (
+            ("block",),
+            {"gpu_calls": ["no target ran its library as the recording began"]},
+            "t has no table gpu_calls: no target ran its library as the recording began; install"
+            " NVIDIA's driver, or tell the dynamic linker where it is (LD_LIBRARY_PATH, ldconfig)",
+        ),
+    ],
+)
+def test_waits_for_a_gpu_are_missing_for_want_of_the_driver_or_of_the_probe(
+    tracer, tmp_path, probes, missing, told
+):
+    named = [name for name in probes if name != "gpu_calls"]
+    make_trace(tmp_path / "t", {}, probes=named, capture={"missing": missing}).close()
+    assert tracer("query", "t", "FROM gpu_waits", status=6).err == f"tracer: {told}\n"

@@ -24,8 +24,8 @@ def test_another_process_on_the_cpu_is_named(found):
     assert (round(cpu.value, 6), cpu.unit, cpu.certainty, cpu.lossy) == (30, "%", "exact", False)
     assert cpu.sentence == (
         "in 30 % of the steps' time, the thread that they depend on waits for a CPU that another"
-        " thread has (67 % of it while postgres has it): other processes have it, so give the job"
-        " CPUs of its own"
+        " thread has (67 % of it while postgres has it): other processes have it for 67 % of that"
+        " time, the job's own threads for 33 %, so give the job CPUs of its own"
     )
     assert cpu.weight == cpu.value / 100
 
@@ -181,6 +181,22 @@ def test_advice_on_waits_for_a_cpu_depends_on_who_has_it(found, ran, mend):
     assert cpu_waits(found, ran).endswith(f": {mend}")
 
 
+def test_both_groups_are_told_and_the_largest_holder_of_the_one_that_the_advice_is_about(found):
+    """A worker has the CPU for longer than any other process."""
+    turns = [
+        off(15, 1.5, state="R+", ran=71, delay=1.5),
+        off(17, 2.5, state="R+", ran=WORKER, delay=2.5),
+    ]
+    first = {"off_cpu": [off(11, 2, state="R+", ran=60, delay=2), *turns]}
+    sentence = found({"processes": [*PROCESSES, DB, NAMESAKE], "phases": STEP, **first})[
+        "steps: cpu"
+    ].sentence
+    assert sentence.endswith(
+        " (33 % of it while postgres has it): other processes have it for 58 % of that time, the"
+        " job's own threads for 42 %, so give the job CPUs of its own"
+    )
+
+
 def test_threads_of_the_training_process_are_its_own_in_a_recording_of_the_whole_machine(found):
     assert "the job's own threads have it" in cpu_waits(found, 77, targets=False)
     assert cpu_waits(found, 60, targets=False).endswith(
@@ -197,5 +213,5 @@ def test_the_recorder_is_told_from_another_process_of_its_name(found):
     manifest = {"recorder": {"pid": 70, "guardian": [72, 5]}}
     assert "while the recorder has it" in cpu_waits(found, 70, **manifest)
     other = cpu_waits(found, 71, **manifest)
-    assert "while tracer, not the recorder of this trace, has it" in other
+    assert "while tracer (not the recorder) has it" in other
     assert "while tracer has it" in cpu_waits(found, 71)

@@ -1,7 +1,10 @@
 """Containers as targets: calls count to their container, also after joins, forks and restarts."""
 
+import os
 import shlex
+import signal
 import subprocess
+import threading
 
 import pytest
 
@@ -10,7 +13,10 @@ from tests.docker.conftest import BRIEF, CALLS, calls, init_of, wait_for
 from tests.support.backends import every_backend
 from tests.support.dockerd import python
 from tests.support.losses import losses
+from tracer.probes.errors import TargetGone
 from tracer.probes.kernel import syscall_names
+from tracer.probes.proc import read_stat
+from tracer.targets.containers import AwaitedContainer, from_names
 
 A, B, OTHER, HOST, LATER = 9973, 101, 757, 499, 1009
 TIMES = "import os\nfor _ in range({}): os.times()"
@@ -136,6 +142,30 @@ def test_a_container_whose_cgroup_cannot_be_seen_is_refused(start, tell, tmp_pat
     assert "no cgroup of container unseen is visible here" in ran.stderr
     assert f"-p {init_of(container)}" in ran.stderr
     assert not (tmp_path / "x.trace").exists()
+
+
+@pytest.mark.parametrize("wait", [False, True])
+def test_a_container_that_has_just_ended_does_not_run(start, tell, wait):
+    """Stops the shim, so that the daemon hears of the end only after it was asked."""
+    init = init_of(start("brief", CALLS, A))
+    tell(None, "brief-is-up")
+    (running,) = from_names(["brief"])
+    assert running.pid == init
+    shim = read_stat(init).ppid
+    os.kill(shim, signal.SIGSTOP)
+    told = threading.Timer(0.2, os.kill, (shim, signal.SIGCONT))
+    try:
+        os.kill(init, signal.SIGKILL)
+        wait_for(lambda: read_stat(init).ended, "the end of the container")
+        told.start()
+        if wait:
+            (target,) = from_names(["brief"], wait=True)
+            assert isinstance(target, AwaitedContainer)
+        else:
+            with pytest.raises(TargetGone, match=r"container brief is not running \(exited\)"):
+                from_names(["brief"])
+    finally:
+        os.kill(shim, signal.SIGCONT)
 
 
 def test_the_recording_waits_for_a_stopped_container_until_it_is_removed(start, tell, record):

@@ -15,6 +15,7 @@ from tracer.probes.errors import (
     TracerError,
     UsageError,
 )
+from tracer.probes.proc import read_stat
 from tracer.store.manifest_parts import ContainerFacts, TargetFacts
 from tracer.targets import containerd
 from tracer.targets.cgroups import Cgroup, cgroup_at, hierarchies
@@ -28,6 +29,9 @@ _ASK_AGAIN_S = 0.5
 _SHARE = 10
 """At most one part in so many of the time is spent on asking for the facts of a container."""
 _NAMES_SHOWN = 20
+_NOTICE_S = 1.0
+"""Time in s in which an engine notices that a container's first process has ended."""
+_AGAIN_S = 0.02
 
 
 class ContainerTarget(Target):
@@ -223,12 +227,29 @@ def from_names(names: list[str], wait: bool = False, engine: str = AUTO) -> list
     for name in names:
         if not name:
             raise UsageError("--container needs a name or an id", "see: docker ps, podman ps")
-        container = _find(name, engines, wait)
+        container = _find_now(name, engines, wait)
         if container is None:
             found.setdefault(name, AwaitedContainer(name, asked_s, _containerd()))
         else:
             found.setdefault(container.facts["id"], _target(container))
     return list(found.values())
+
+
+def _find_now(wanted: str, engines: list[Engine], wait: bool) -> Container | None:
+    """Returns the answer of `_find`, and asks again while its process has ended.
+
+    An engine tells of a process for some milliseconds after its end. A process that is not visible
+    here looks the same, so only some time tells them apart.
+    """
+    deadline = time.monotonic() + _NOTICE_S
+    while True:
+        found = _find(wanted, engines, wait)
+        if found is None or not found.facts["pid"] or time.monotonic() >= deadline:
+            return found
+        stat = read_stat(found.facts["pid"])
+        if stat is not None and not stat.ended:
+            return found
+        time.sleep(_AGAIN_S)
 
 
 def _find(wanted: str, engines: list[Engine], wait: bool) -> Container | None:

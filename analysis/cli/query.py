@@ -244,7 +244,8 @@ def _fetched(db: duckdb.DuckDBPyConnection, statement: duckdb.Statement) -> pd.D
         if _LARGE.fullmatch(kind):
             frame.isetitem(place, _integers(frame.iloc[:, place]))
         elif taken[place].startswith("to_json"):
-            frame.isetitem(place, frame.iloc[:, place].map(json_text.loads, na_action="ignore"))
+            values = frame.iloc[:, place].map(json_text.loads, na_action="ignore")
+            frame.isetitem(place, values.array)
     return frame
 
 

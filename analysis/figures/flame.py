@@ -14,6 +14,8 @@ _CHARACTERS = 125
 """Characters that fit into a box as wide as the graph."""
 _FEWEST = 4
 """Fewest characters of a label."""
+_LABEL_PX = 12
+"""Size of labels. On a narrow screen, those that do not fit are left out."""
 
 
 def flame(frame: pd.DataFrame) -> go.Figure:
@@ -37,7 +39,7 @@ def flame(frame: pd.DataFrame) -> go.Figure:
         textposition="inside",
         insidetextanchor="start",
         textangle=0,
-        constraintext="none",
+        constraintext="inside",
         cliponaxis=True,
         customdata=[
             [text(said), 100 * ms / total, ms]
@@ -48,7 +50,8 @@ def flame(frame: pd.DataFrame) -> go.Figure:
         "<extra></extra>",
         showlegend=False,
     )
-    figure.update_layout(barmode="overlay", bargap=0)
+    fitting = {"minsize": _LABEL_PX, "mode": "hide"}
+    figure.update_layout(barmode="overlay", bargap=0, uniformtext=fitting)
     figure.update_xaxes(title="ms of waiting, of all steps", rangemode="tozero")
     deepest = int(frame["depth"].max()) if len(frame) else 0
     figure.update_yaxes(showticklabels=False, showgrid=False, range=[-0.5, deepest + 0.5])

@@ -17,6 +17,7 @@ _AXES = (
     *("dirty_ratio", "dirty_background_ratio", "dirty_bytes", "dirty_background_bytes"),
     *("dirty_expire_centisecs", "dirty_writeback_centisecs", "bound"),
 )
+_THIN_PX, _MORE_PX = 2, 4
 _PERCENTILES = {"p50_ns": "p50", "p95_ns": "p95", "p99_ns": "p99", "p99_9_ns": "p99.9"}
 
 
@@ -24,10 +25,12 @@ def by_capacity(frame: pd.DataFrame, marks: tuple[float, ...] = ()) -> go.Figure
     """Draws improvement over the layer's size, one line per series, with and without final drain.
 
     Columns: series (names), capacity_bytes, improvement, improvement_with_drain (shares). Each
-    improvement in `marks`, such as the paper's, gets a horizontal line.
+    improvement in `marks`, such as the paper's, gets a horizontal line. A line shows on both sides
+    of a later one that covers it.
     """
     figure = go.Figure()
-    for name, number in numbered(frame["series"]).items():
+    series = numbered(frame["series"])
+    for name, number in series.items():
         rows = frame[frame["series"] == name].sort_values("capacity_bytes")
         for column, (said, dash) in _WAYS.items():
             figure.add_scatter(
@@ -35,14 +38,19 @@ def by_capacity(frame: pd.DataFrame, marks: tuple[float, ...] = ()) -> go.Figure
                 y=rows[column],
                 mode="lines",
                 name=f"{text(name)}, {said}",
-                line={"color": colour(number), "dash": dash, "shape": "hv"},
+                line={
+                    "color": colour(number),
+                    "dash": dash,
+                    "shape": "hv",
+                    "width": _THIN_PX + _MORE_PX * (1 - (number + 1) / len(series)),
+                },
             )
     for mark in marks:
         figure.add_hline(
             y=mark,
             line={"color": NEUTRAL, "dash": "dot"},
             annotation_text=f"{mark:.0%}",
-            annotation_position="top right",
+            annotation_position="bottom right" if mark == min(marks) else "top right",
         )
     figure.update_xaxes(title="size of the layer, MiB", rangemode="tozero")
     figure.update_yaxes(title="time of writes saved", tickformat=".0%")

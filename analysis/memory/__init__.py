@@ -1,6 +1,7 @@
 """The models of `tracer predict --memory`: misses of a page cache with another amount of memory.
 
 page_runs.py    the input: accesses of runs of pages, in order of time
+recorded.py     the input that a trace gives; read_around.py: the read-ahead that it had
 lru.py          plain LRU at every capacity, in one pass
 best.py         MIN at given capacities: no policy misses fewer pages
 cache.py        the state of a simulated page cache, and its lists

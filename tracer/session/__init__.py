@@ -15,6 +15,7 @@ ending.py           the events that end a recording, and the end of its command
 privileges.py       the capabilities that the recorder gives up
 description.py      the manifest: before the recording begins, and its cost
 environment.py      the machine: threads, mounts, disks, sysctls
+folios.py           a trial that tells if a fault maps a whole folio
 address_spaces.py   the files that the targets had mapped at the start
 paths.py            names of written files, through mount_tree.py and file_handles.py
 output.py           the trace directory

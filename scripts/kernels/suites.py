@@ -103,8 +103,8 @@ the loads, which count the pages that they use. "ok" holds for every backend unl
 A number in brackets names the note with the reason. The seconds are those of a whole test, most of
 them in the guest.
 
-- Missed pages are compared where the kernel reads nothing ahead. The guest tells the names of
-  files, which the recorder finds when it makes tables; one file has none.
+- Missed pages are compared only in loads for which the kernel reads nothing ahead. The tables are
+  made outside the guest, so the guest tells the names of its files, except that of one file.
 - Each sleep of a target's thread has a stack, and nothing else has one. The sleeps of a load are as
   many as the kernel counts (`ru_nvcsw`). Their stacks have a function of what the thread waits for.
 - Linux 7.2 maps more pages around a fault than it logs: the load touches 107 pages, and fewer are

@@ -11,6 +11,8 @@ import typer
 from tracer.cli.main import named_path, say
 from tracer.probes.errors import UsageError
 
+OUTPUT = "Output"
+"""The panel of a help page that has the options of the output."""
 Html = Annotated[
     Path | None,
     typer.Option(
@@ -18,9 +20,12 @@ Html = Annotated[
         parser=named_path,
         metavar="FILE",
         help="Write a page that opens offline; -: stdout.",
+        rich_help_panel=OUTPUT,
     ),
 ]
-Force = Annotated[bool, typer.Option("--force", help="Replace FILE if it exists.")]
+Force = Annotated[
+    bool, typer.Option("--force", help="Replace FILE if it exists.", rich_help_panel=OUTPUT)
+]
 
 _STDOUT = Path("-")
 

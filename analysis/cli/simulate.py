@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from tracer.analysis.cli.many import Locations, Scheduler, opened_here
+from tracer.analysis.cli.page_output import Force, Html, check_output, write_page
 from tracer.analysis.cli.simulate_options import Model, refuse_set_by_file, refuse_unused
 from tracer.analysis.cli.simulate_sweep import simulate_sweep
 from tracer.cli.main import named_path, one_of, verb
@@ -30,7 +31,7 @@ _MODELS = (
 
 _MEND = "give e.g. --capacity 64K, --capacity-pages 64 or --capacity-share 0.25"
 
-_MODEL, _LAYER, _TAKEN, _OUTPUT = "Model", "Flush layer and disk", "Write-backs", "Output"
+_MODEL, _LAYER, _TAKEN = "Model", "Flush layer and disk", "Write-backs"
 """The groups of options on the help page."""
 
 
@@ -173,19 +174,8 @@ def simulate(
         ),
     ] = None,
     scheduler: Scheduler = None,
-    html: Annotated[
-        Path | None,
-        typer.Option(
-            "--html",
-            parser=named_path,
-            metavar="FILE",
-            help="Write a page that opens offline; -: stdout.",
-            rich_help_panel=_OUTPUT,
-        ),
-    ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace FILE if it exists.", rich_help_panel=_OUTPUT)
-    ] = False,
+    html: Html = None,
+    force: Force = False,
     json: AsJson = False,
 ) -> None:
     """Simulate a non-volatile flush layer with the recorded write-backs.
@@ -210,7 +200,6 @@ def simulate(
 
       tracer simulate quick.study/runs --config sweep.toml --scheduler local:2
     """
-    from tracer.analysis.cli.page_output import check_output, write_page
     from tracer.analysis.cli.simulate_text import print_answer
     from tracer.analysis.flushlayer.timed.destage import policy_called
     from tracer.analysis.scale.sources import find_traces

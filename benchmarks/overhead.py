@@ -100,12 +100,14 @@ def measure(
                 for tool in order.sample(tools, len(tools)):
                     try:
                         spans = _on_and_off(switched.TOOLS[tool](), job.pid, folder, seconds)
-                    except SystemExit as error:
+                    except (SystemExit, OSError) as error:  # a recorder ends when the job dies
                         print(f"a round of {tool} failed: {error}", file=sys.stderr)
                         failed[tool] += _WINDOWS_A_ROUND
-                        continue
+                        spans = []
                     if job.poll() is not None:
                         raise _Ended(f"the training job died with status {job.returncode}")
+                    if not spans:
+                        continue
                     if number:  # the first time fills caches
                         rounds.append((tool, spans))
         except (_Ended, KeyboardInterrupt) as error:

@@ -41,10 +41,13 @@ def fault(
 ) -> None:
     """Uses the page of a fault. `take_back_own` goes before."""
     page = pages[base + index]
+    before = page["mapped"] if page["mapped_by"] == pid else 0
     repeated = thread["last"] == FAULT and thread["file"] == file and thread["first"] == index
     if not repeated or thread["mended"] == 0:
         use["accessed"] += 1
         use["kind"], use["first"], use["pages"] = FAULT, index, 1
+    if not repeated:
+        thread["mapped"] = before
     thread["mended"] = 0
     if page["flags"] & CACHED and not page["flags"] & TAKEN_FOR_CACHED:
         use_page(page, page["by"] == tid)
@@ -59,6 +62,53 @@ def fault(
     thread["event"] = now
     thread["device_file"] = file + 1
     thread["reads"] = thread["asks"] = thread["bio_file"] = thread["to_read"] = 0
+
+
+@compiled
+def map_written_folio(
+    event: Any,
+    pages: NDArray[np.void],
+    base: int,
+    size: int,
+    now: int,
+    thread: Any,
+    counters: Ints,
+    uses: NDArray[np.void],
+    made: int,
+) -> int:
+    """Uses the rest of the folio that a thread's last fault has written to; returns the rows made.
+
+    If the process has mapped another page of it before, the kernel maps one page only.
+    """
+    index, first, end = thread["first"], thread["first"], thread["first"] + 1
+    if thread["last"] != FAULT or thread["file"] != event["file"] or index >= size:
+        return 0
+    while end < size and _of_one_folio(pages[base + end], pages[base + index]):
+        end += 1
+    while first > 0 and _of_one_folio(pages[base + first - 1], pages[base + index]):
+        first -= 1
+    counters[2] += end - first
+    since = max(thread["mapped"], thread["remapped"])
+    if first != event["index"]:
+        return 0  # not by this fault
+    thread["last"] = MAP
+    for place in range(base + first, base + end):
+        page = pages[place]
+        if place != base + index and page["mapped_by"] == event["pid"] and page["mapped"] > since:
+            return 0
+    rows = 0
+    for begin, until in ((first, index), (index + 1, end)):
+        if begin < until:
+            use = uses[made + rows]
+            _begin_run(use, begin, thread["since"], event["file"], event["pid"], event["tid"])
+            _count(use, until - begin, 1)
+            rows += 1
+    for place in range(base + first, base + end):
+        page = pages[place]
+        if place != base + index:
+            use_page(page, page["by"] == event["tid"])
+        page["mapped"], page["mapped_by"] = now, event["pid"]
+    return rows
 
 
 @compiled

@@ -13,13 +13,14 @@ from tracer.sizes import show_size
 KINDS = (
     *("access", "map", "fault", "add", "delete"),
     *("sync_read_ahead", "async_read_ahead", "read_ahead", "bio", "wait", "begin", "end", "return"),
-    *("call_reads", "call_writes", "call_ends"),
+    *("call_reads", "call_writes", "call_ends", "dirty"),
 )
 """Events that are followed. An event's code is its index here. From bio on, they are of other
 tables: a read of a device, a wait for it, the begin and end of a thread's reclaim, the return of a
-call that read; and, if accesses are inferred, the begin and end of a call that brings pages in."""
+call that read; if accesses are inferred, the begin and end of a call that brings pages in; and a
+folio that a write through a shared mapping makes dirty."""
 (ACCESS, MAP, FAULT, ADD, DELETE, SYNC, ASYNC, AHEAD, BIO, WAIT, BEGIN, END, RETURN, CALL_READS,
- CALL_WRITES, CALL_ENDS) = range(len(KINDS))  # fmt: skip
+ CALL_WRITES, CALL_ENDS, DIRTY) = range(len(KINDS))  # fmt: skip
 NOTHING = -1
 
 EVENT = np.dtype(
@@ -28,7 +29,10 @@ EVENT = np.dtype(
         ("kind", "i8"),  # code of KINDS
         ("pid", "i4"),
         ("tid", "i4"),
-        ("file", "i4"),  # number of the file; from the kind bio on, only of a bio held back
+        (
+            "file",
+            "i4",
+        ),  # number of the file; from the kind bio on, only of a bio held back, or dirty
         ("index", "i8"),  # first page; return: ns, time at which the call began
         ("pages", "i8"),  # bio, return: bytes; wait: ns
         (
@@ -123,6 +127,7 @@ THREAD = np.dtype(
         ("asked", "i8"),  # ns, time at which that began; 0: not known
         ("marked", "u1"),  # 1: it has reached the mark of pages read ahead, where its batch ends
         ("cut", "u1"),  # 1: its last batch ended there, or the next one lacks pages
+        ("mapped", "i8"),  # as in PAGE, of its last fault's page before the fault; 0: it was not
         ("missing", "i8"),  # 1 + the page that its fault waits for
         ("mended", "u1"),  # 1: its last fault read pages, and may be repeated
         ("device_file", "i4"),  # 1 + file that it read last, for its waits

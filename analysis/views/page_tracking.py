@@ -16,6 +16,9 @@ began to read pages from the device, or else that of its first access.
 A fault is logged before its page is added. Before it and after it, the kernel tries to map the
 cached pages of a window around it. A window that is followed by a fault in it was no success. One
 that has success maps a page at least: if all its pages are mapped, the mapping must be a new one.
+A fault of a shared mapping that writes is followed by the folio that it makes dirty. It has mapped
+all of that folio.
+
 A page that anybody adds was not there for any window before: none of them mapped it.
 """
 
@@ -43,6 +46,7 @@ from tracer.analysis.views.page_mappings import (
     count_windows,
     end_window,
     fault,
+    map_written_folio,
     take_back,
     take_back_own,
     whole_folios,
@@ -58,6 +62,7 @@ from tracer.analysis.views.page_states import (
     CALL_READS,
     CALL_WRITES,
     DELETE,
+    DIRTY,
     END,
     EVENT,
     FAULT,
@@ -254,6 +259,13 @@ def _follow(
                 continue
             use["wait_ns"] = event["pages"]
         elif file < 0:
+            continue
+        elif kind == DIRTY:
+            rows = map_written_folio(
+                event, pages, base[file], ends[file], now, thread, counters, uses, made
+            )
+            counters[3] += rows
+            made += rows
             continue
         else:
             first = event["index"]

@@ -56,6 +56,7 @@ from tracer.analysis.views.threads import make_threads
 from tracer.analysis.views.view import View
 from tracer.analysis.views.volumes import bios_on_one_level
 from tracer.analysis.views.waits import WAITS, waits
+from tracer.analysis.views.written_mappings import written_folios
 from tracer.probes.page_cache import AHEAD, ASYNC, SYNC
 from tracer.probes.schema import DEV, INO, Column, Type
 from tracer.store.devices import IN_MEMORY
@@ -254,7 +255,8 @@ def _others(trace: Trace, files: FileNumbers, page: int) -> NDArray[np.void]:
         waits(trace)
         queries.append(_WAITS)
     events = _events(trace.arrow(f"FROM ({' UNION ALL '.join(queries)}) ORDER BY ts"))
-    return _in_time(events, held_back(trace, files.numbers, page))
+    written = written_folios(trace, files.numbers)
+    return _in_time(events, held_back(trace, files.numbers, page), written)
 
 
 def _events(rows: pa.Table | pa.RecordBatch) -> NDArray[np.void]:

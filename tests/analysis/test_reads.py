@@ -283,6 +283,64 @@ def test_a_fault_repeated_after_its_read_ahead_counts_once(tmp_path):
     assert counts(tmp_path, events, "accessed") == (2,)
 
 
+WRITTEN = [
+    row(10, JOB, "fault", 5), row(11, JOB, "read_ahead", 0, 16), row(12, JOB, "add", 0, 4),
+    row(13, JOB, "add", 4, 8), row(14, JOB, "add", 12, 4), row(15, JOB, "fault", 5),
+]  # fmt: skip
+
+
+def dirtied(ts, index=4):
+    return {"ts": ts, "pid": JOB, "tid": JOB, "event": "dirty_folio", "dev": "254:0", "ino": 12,
+            "index": index}  # fmt: skip
+
+
+def of_written(folder, events, dirty, syscalls=(), maps=True):
+    folder.mkdir(exist_ok=True)
+    tables = {"page_cache": events, "dirty": dirty, "syscalls": list(syscalls)}
+    names = ("accessed", "mapped", "missed", "unused")
+    ((_, *found),) = by_file(folder, tables, *names, kernel={"maps_written_folios": maps})
+    return found
+
+
+def test_a_write_through_a_shared_mapping_maps_the_folio_that_it_makes_dirty(tmp_path):
+    assert of_written(tmp_path, WRITTEN, [dirtied(16)]) == [8, 7, 1, 8]
+
+
+def test_a_write_through_a_mapping_uses_one_page_of_a_kernel_that_maps_no_folios(tmp_path):
+    assert of_written(tmp_path, WRITTEN, [dirtied(16)], maps=False) == [1, 0, 1, 15]
+
+
+def test_a_write_through_a_private_mapping_uses_one_page(tmp_path):
+    """A call then writes the copy to the same page of the file."""
+    call = {"ts": 16, "pid": JOB, "tid": JOB, "name": "pwrite64", "dur_ns": 5, "ret": 4096}
+    found = of_written(tmp_path, WRITTEN, [dirtied(17)], [call])
+    assert found == of_written(tmp_path / "none", WRITTEN, []) == [1, 0, 1, 15]
+
+
+def test_a_call_during_which_a_page_is_written_maps_its_folio(tmp_path):
+    """It reads from a pipe into the mapping."""
+    call = {"ts": 9, "pid": JOB, "tid": JOB, "name": "read", "dur_ns": 50, "ret": 4096}
+    assert of_written(tmp_path, WRITTEN, [dirtied(16)], [call]) == [8, 7, 1, 8]
+
+
+def test_a_dirtied_folio_that_the_fault_did_not_touch_is_not_mapped(tmp_path):
+    for number, index in enumerate((0, 3, 5, 12)):
+        found = of_written(tmp_path / str(number), WRITTEN, [dirtied(16, index)])
+        assert found == [1, 0, 1, 15]
+
+
+def test_a_folio_written_through_a_new_mapping_counts_again(tmp_path):
+    """The kernel wrote its pages back meanwhile."""
+    events = [*WRITTEN, row(30, JOB, "fault", 5)]
+    assert of_written(tmp_path, events, [dirtied(16), dirtied(31)]) == [16, 14, 1, 8]
+
+
+def test_a_fault_maps_one_page_of_a_folio_of_which_another_one_is_mapped(tmp_path):
+    """The mapping begins at the page of the first fault, so that this one maps no folio."""
+    events = [*WRITTEN, row(30, JOB, "fault", 6)]
+    assert of_written(tmp_path, events, [dirtied(31)]) == [2, 0, 1, 14]
+
+
 def test_nobody_owns_evicted_pages_that_nobody_used(tmp_path):
     process = {"pid": JOB, "tid": JOB, "role": "target", "target": "job"}
     reclaim = [{"ts": 1, "tid": JOB, "event": "direct_begin"}]

@@ -16,7 +16,10 @@ Row = dict[str, Any]
 Steps = Iterator[None]
 """An operation, which others may interrupt at each step."""
 READS = ("read", "pread64", "readv", "preadv", "preadv2")
-TABLES = ("page_cache", "syscalls", "reclaim", "block", "off_cpu", "phases", "processes", "files")
+TABLES = (
+    *("page_cache", "syscalls", "reclaim", "block", "off_cpu", "phases", "processes", "files"),
+    "dirty",
+)
 
 
 class Kernel:
@@ -211,6 +214,8 @@ class Kernel:
                 self.account.use(access, {page}, {page})
             if ready:
                 table.add(page)
+                if not around and file.ino % 8 == 0 and self.options.get("maps_written_folios"):
+                    self.write_to_mapping(access, page)
             yield
         file.busy.subtract(dict.fromkeys(access.own, 1))
 
@@ -232,6 +237,17 @@ class Kernel:
         if faulted:
             new.discard(page)
         self.account.use(access, new, set(), mapped=len(new))
+
+    def write_to_mapping(self, access: Access, page: int) -> None:
+        """A fault writes through a shared mapping: all of a clean folio is mapped, and dirty."""
+        file, table = access.file, access.thread.process.tables[access.file]
+        begin, length = file.folios[page]
+        row = {"event": "dirty_folio", "dev": file.dev, "ino": file.ino, "index": begin}
+        self.log("dirty", access.thread, **row)
+        others = set(range(begin, begin + length)) - {page}
+        if not others & table:
+            table |= others
+            self.account.use(access, others, set(), mapped=len(others))
 
     def fault(self, access: Access, page: int) -> Steps:
         """A fault reads what it lacks."""

@@ -73,10 +73,14 @@ def unused(programs: Programs) -> Counter:
     return +found
 
 
+def kernel(options: Row) -> dict[str, bool]:
+    """The trials of the recorder, as the manifest has them."""
+    return {name: options.get(name, False) for name in ("maps_folios", "maps_written_folios")}
+
+
 def agree(cases: list[Random], **options: Any) -> None:
     programs, tables = played(cases, **options)
-    kernel = {"maps_folios": options.get("maps_folios", False)}
-    rows = rows_of_view(READS, tables, targets=TARGETS, kernel=kernel)
+    rows = rows_of_view(READS, tables, targets=TARGETS, kernel=kernel(options))
     assert sums(rows) == true_sums(programs)
     found: Counter = Counter()
     for row in rows:
@@ -98,8 +102,20 @@ def test_pages_of_mapped_files_are_those_of_the_oracle(maps_folios):
         agree(cases, weights=ONLY_FAULTS, reclaims=0, maps_folios=maps_folios)
 
 
+def test_folios_written_through_mappings_are_those_of_the_oracle():
+    """Whole folios are mapped; `unused` leaves out all of their pages."""
+    mapped = {"maps_folios": True, "maps_written_folios": True}
+    for cases in batches(CASES_OF_A_TRACE)[::2]:
+        agree(cases, weights=ONLY_FAULTS, reclaims=0, **mapped)
+
+
 @pytest.mark.parametrize(
-    "options", [{"weights": {"faults": 0}}, {"weights": ONLY_FAULTS, "reclaims": 0}]
+    "options",
+    [
+        {"weights": {"faults": 0}},
+        {"weights": ONLY_FAULTS, "reclaims": 0},
+        {"weights": ONLY_FAULTS, "reclaims": 0, "maps_written_folios": True},
+    ],
 )
 def test_the_models_of_memory_use_the_pages_of_the_oracle(tmp_path, options):
     for number, cases in enumerate(batches(CASES_OF_A_TRACE)[::5]):
@@ -107,7 +123,8 @@ def test_the_models_of_memory_use_the_pages_of_the_oracle(tmp_path, options):
         used: Counter = Counter()
         for (_, _, *group), count in programs.account.counts.items():
             used[tuple(group)] += count["accessed"] if group[0] else 0
-        with make_trace(tmp_path / str(number), tables, targets=TARGETS) as trace:
+        made = {"targets": TARGETS, "kernel": kernel(options)}
+        with make_trace(tmp_path / str(number), tables, **made) as trace:
             found = recorded(trace)
         groups = found.groups[["target", "epoch", "pass"]].astype(object)
         names = groups.where(groups.notna(), None).itertuples(index=False, name=None)

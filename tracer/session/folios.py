@@ -1,4 +1,4 @@
-"""A trial that tells if the running kernel maps whole folios of a file around a fault."""
+"""Trials that tell if the running kernel maps whole folios of a file at a fault."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import struct
 import tempfile
 from pathlib import Path
 
+from tracer.store.manifest_parts import Kernel
+
 _BYTES = 256 << 10
 """Size of the file: more than is mapped around a fault, and less than a huge page, which older
 kernels map as a whole, too."""
@@ -18,28 +20,43 @@ _PRESENT = 1 << 63
 """Documentation/admin-guide/mm/pagemap.rst"""
 
 
-def maps_folios(folder: Path) -> bool | None:
-    """Returns whether a fault maps all of a large folio, as Linux 6.18 does (filemap_map_pages).
+def folios_mapped(folder: Path) -> Kernel:
+    """Returns which faults map all of a large folio: `maps_folios`, `maps_written_folios`.
 
-    A temporary file in `folder` is written at once, so that it gets a large folio, and one page of
-    it is touched. A page more follows, since a folio that ends with its file is not mapped as a
-    whole. Returns None if only the pages around are mapped: the kernel is older, or the file system
-    has no large folios. Also returns None if the file cannot be made.
+    On Linux 6.18, the fault of a read does (filemap_map_pages), and so does that of a write to a
+    shared mapping (finish_fault). A temporary file in `folder` is written at once, so that it gets
+    a large folio, and one page of it is touched. A page more follows, since a folio that ends with
+    its file is not mapped as a whole. A key is missing if fewer pages are mapped: the kernel is
+    older, or the file system has no large folios. Both are missing if the file cannot be made.
     """
+    found: Kernel = {}
     try:
         with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
             if file.write(bytes(_BYTES)) < _BYTES or file.write(bytes(mmap.PAGESIZE)) == 0:
-                return None
+                return found
             with mmap.mmap(file.fileno(), _BYTES, mmap.MAP_PRIVATE) as mapped:
                 mapped[0]
-                found = _mapped_bytes(ctypes.addressof(ctypes.c_char.from_buffer(mapped)))
+                if _mapped_bytes(mapped) > _AROUND:
+                    found["maps_folios"] = True
+            # A folio that lies in two page tables is not mapped as a whole. If one mapping has it
+            # so, another one beside it has not.
+            with _shared(file.fileno()) as one, _shared(file.fileno()) as other:
+                for mapped in (one, other):
+                    mapped[0] = 1
+                    if _mapped_bytes(mapped) > mmap.PAGESIZE:
+                        found["maps_written_folios"] = True
     except OSError:
-        return None
-    return True if found > _AROUND else None
+        pass
+    return found
 
 
-def _mapped_bytes(address: int) -> int:
-    """Returns how many bytes of a mapping at `address` the page tables have. Raises OSError."""
+def _shared(fd: int) -> mmap.mmap:
+    return mmap.mmap(fd, _BYTES, mmap.MAP_SHARED)
+
+
+def _mapped_bytes(mapped: mmap.mmap) -> int:
+    """Returns how many bytes of a mapping the page tables have. Raises OSError."""
+    address = ctypes.addressof(ctypes.c_char.from_buffer(mapped))
     pages = _BYTES // mmap.PAGESIZE
     pagemap = os.open("/proc/self/pagemap", os.O_RDONLY | os.O_CLOEXEC)
     try:

@@ -38,7 +38,7 @@ from tracer.session.description import (
 from tracer.session.descriptors import Descriptors
 from tracer.session.ending import Running, end_command, let_end, until_the_end
 from tracer.session.failures import SPACE, ended_by_error, unwritten
-from tracer.session.folios import maps_folios
+from tracer.session.folios import folios_mapped
 from tracer.session.launch import Launch
 from tracer.session.libraries import UNREADABLE, open_libraries
 from tracer.session.marks import Marks, environment_for
@@ -137,8 +137,8 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
             launch.forget if launch is not None else None, partial(_save, made, marks, summary)
         )
         manifest = first_manifest(options, probes, targets, capture, _why(plan, capture))
-        if "page_cache" in probes and maps_folios(made.place):
-            manifest["kernel"]["maps_folios"] = True
+        if "page_cache" in probes:
+            manifest["kernel"] |= folios_mapped(made.place)
         for absent in set(options.probes) & SUBJECTS.keys() - libraries.keys():
             reasons = [f"{count} {why}" for why, count in without_uprobes[absent].items()]
             manifest["capture"]["missing"][absent] = reasons or [_NO_LIBRARY]

@@ -54,13 +54,15 @@ class Host(TypedDict, total=False):
 class Kernel(TypedDict, total=False):
     """The kernel. `retries_are_major`: it counts faults as major that it only tried again.
 
-    `maps_folios`: a fault maps all pages of a folio. It is missing if the recorder cannot tell.
+    `maps_folios`: a fault that reads maps all pages of a folio; `maps_written_folios`: so does one
+    that writes to a shared mapping. Both are missing if the recorder cannot tell.
     """
 
     release: str
     version: str
     retries_are_major: bool
     maps_folios: bool
+    maps_written_folios: bool
 
 
 class Clock(TypedDict):

@@ -16,6 +16,8 @@ from tracer.analysis.findings.finding import (
 )
 from tracer.analysis.findings.finding import name as named
 from tracer.analysis.findings.window import Scope, Window, whole
+from tracer.analysis.views.calls_around import make_calls_before
+from tracer.analysis.views.calls_by_kind import SYNC_ALL, UNMOUNT
 from tracer.analysis.views.flushes import flushes
 from tracer.analysis.views.passes import gaps, passes
 from tracer.analysis.views.whose import MINE, everybody_because
@@ -30,9 +32,20 @@ _UNCERTAIN = 1.0
 _WHY = {
     "periodic": "the timer found pages that were dirty for too long (vm.dirty_expire_centisecs)",
     "background": "more memory was dirty than vm.dirty_background_ratio allows",
-    "sync": "a process called sync",
+    "sync": "a process called sync or syncfs, or unmounted a file system",
     "vmscan": "memory was short",
 }
+_UNMOUNTED = "unmounted a file system"
+
+_QUEUED = """
+SELECT tid::BIGINT AS tid, ts FROM writeback WHERE event = 'queue' AND reason = 'sync'
+"""
+# An unmounting thread queues its write-backs after the call returned.
+_CALLS = f"""
+SELECT DISTINCT CASE WHEN c.call IN {UNMOUNT} THEN '{_UNMOUNTED}'
+    WHEN c.call IN {SYNC_ALL} AND q.ts <= c.returned THEN concat('called ', c.call) END AS did
+FROM ({_QUEUED}) q ASOF LEFT JOIN queueing_calls c ON q.tid = c.tid AND q.ts >= c.ts ORDER BY ALL
+"""
 
 
 def reasons(trace: Trace) -> list[Finding]:
@@ -56,13 +69,26 @@ def _reason(trace: Trace, over: Window) -> list[Finding]:
     if answer is None:
         return []
     reason = named(answer.row["reason"], "of an unknown reason")
-    why = f": {_WHY[reason]}" if reason in _WHY else ""
+    why = f": {_syncs(trace) if reason == 'sync' else _WHY[reason]}" if reason in _WHY else ""
     sentence = (
         f"{percent(answer.value)} of write-backs are {reason} ({answer.count('n'):,} of"
         f" {answer.count('of'):,}){why}"
     )
     weight = of_events(answer.value / 100, answer.number("of"))
     return [finding(trace, over, _MACHINE, "write-back reasons", answer, sentence, "%", weight)]
+
+
+def _syncs(trace: Trace) -> str:
+    """Returns who asked for syncs, by the calls of the threads that queued them if all are known.
+
+    Without the table syscalls, and for threads whose calls were not recorded, they are not.
+    """
+    trace.empty_if_missing("syscalls")
+    make_calls_before(trace, {"queueing_calls": _QUEUED})
+    did = [one for (one,) in trace.rows(_CALLS)]
+    trace.drop("queueing_calls")
+    known = did and None not in did
+    return f"a process {' or '.join(map(str, did))}" if known else _WHY["sync"]
 
 
 def _intervals(trace: Trace, over: Window) -> list[Finding]:

@@ -57,6 +57,41 @@ def test_reasons_and_intervals_of_write_backs(found):
     )
 
 
+SYNCS = {
+    "sync": ([call("sync", 10, 3)], "a process called sync"),
+    "syncfs": ([call("syncfs", 10, 3), call("getpid", 20, 1)], "a process called syncfs"),
+    "unmounting": ([call("umount2", 10, 0.5)], "a process unmounted a file system"),
+    "several": (
+        [call("sync", 10, 2.5), call("umount2", 12.6, 0.1)],
+        "a process called sync or unmounted a file system",
+    ),
+    "a call that had returned": (
+        [call("sync", 10, 0.5)],
+        "a process called sync or syncfs, or unmounted a file system",
+    ),
+    "nobody known": ([], "a process called sync or syncfs, or unmounted a file system"),
+}
+"""Calls of the job, which asks for two write-backs, at 12 s and 13 s, and the cause named."""
+
+
+SYNCED = [
+    *({"ts": n * S, "tid": JOB, "event": "queue", "reason": "sync"} for n in (12, 13)),
+    *(start(14 + n, "sync") for n in range(20)),
+]
+
+
+@pytest.mark.parametrize(("calls", "named"), SYNCS.values(), ids=SYNCS)
+def test_the_call_that_asked_for_a_sync_is_that_of_the_thread_that_queued_it(found, calls, named):
+    tables = {"processes": PROCESSES, "writeback": SYNCED, "syscalls": calls}
+    sentence = found(tables)["write-back reasons"].sentence
+    assert sentence == f"100 % of write-backs are sync (20 of 20): {named}"
+
+
+def test_who_asked_for_a_sync_is_not_known_without_system_calls(found):
+    sentence = found({"writeback": SYNCED})["write-back reasons"].sentence
+    assert sentence.endswith(": a process called sync or syncfs, or unmounted a file system")
+
+
 def test_a_flusher_that_only_its_timer_wakes_has_no_other_reason(found):
     """The passes of a wake are close together, but the wakes are as far apart as the timer says."""
     rows = [row for n in range(40) for row in wake(2 * n, "periodic")]

@@ -24,6 +24,7 @@ from tracer.store.trace import Trace
 NO_EVENT = (
     "waits that other programs or a shortage of memory cause",
     "writes within a disk's own cache",
+    "what the kernel does after a call returned (a file's last close)",
 )
 """Waits that the ceiling never includes."""
 _FEW = 64

@@ -183,7 +183,7 @@ def _others_on_disk(trace: Trace, over: Window, device: object, own: str) -> tup
     (row,) = trace.rows(
         f"""
         WITH used AS (
-            SELECT coalesce(d.comm, f.comm) AS comm, f.pages * 8 AS sectors,
+            SELECT coalesce(d.comm, f.comm) AS comm, f.nr_sector AS sectors,
                 if(f.target IS NULL, f.whose IS NOT DISTINCT FROM 'other', NOT {own}) AS other
             FROM flushes f LEFT JOIN (
                 SELECT pid, any_value(comm) AS comm FROM threads WHERE pid = tid GROUP BY pid

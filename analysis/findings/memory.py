@@ -53,7 +53,7 @@ def _swap(trace: Trace, over: Window) -> list[Finding]:
 
 
 def reclaim(trace: Trace) -> list[Finding]:
-    """Returns the share of written pages that were written for memory reclaim.
+    """Returns the share of written data that was written for memory reclaim.
 
     Needs the tables block and writeback.
     """
@@ -63,8 +63,8 @@ def reclaim(trace: Trace) -> list[Finding]:
     flushes(trace)
     answer = ask(
         trace,
-        "SELECT 100 * sum(pages) FILTER (reason = 'vmscan') / sum(pages) AS value, count(*) AS bios"
-        " FROM flushes WHERE NOT own AND NOT below",
+        "SELECT 100 * sum(nr_sector) FILTER (reason = 'vmscan') / sum(nr_sector) AS value,"
+        " count(*) AS bios FROM flushes WHERE NOT own AND NOT below",
     )
     if answer is None:
         return []

@@ -16,23 +16,36 @@ from tracer.analysis.findings.finding import (
 )
 from tracer.analysis.findings.finding import name as named
 from tracer.analysis.findings.window import Scope, Window, whole
+from tracer.analysis.views.calls_around import make_calls_before
+from tracer.analysis.views.calls_by_kind import SYNC_ALL, UNMOUNT
 from tracer.analysis.views.flushes import flushes
 from tracer.analysis.views.passes import gaps, passes
 from tracer.analysis.views.whose import MINE, everybody_because
+from tracer.probes.block import SECTOR_BYTES
 from tracer.store.trace import Trace
 
 _MACHINE = (Scope.MACHINE,)
 _WAITED_FOR = ("fsync", "sync", "direct", "journal")
-_PAGE_BYTES = 4096
 _MINE = f"whose IN {MINE}"
 _UNCERTAIN = 1.0
 
 _WHY = {
     "periodic": "the timer found pages that were dirty for too long (vm.dirty_expire_centisecs)",
     "background": "more memory was dirty than vm.dirty_background_ratio allows",
-    "sync": "a process called sync",
+    "sync": "a process called sync or syncfs, or unmounted a file system",
     "vmscan": "memory was short",
 }
+_UNMOUNTED = "unmounted a file system"
+
+_QUEUED = """
+SELECT tid::BIGINT AS tid, ts FROM writeback WHERE event = 'queue' AND reason = 'sync'
+"""
+# An unmounting thread queues its write-backs after the call returned.
+_CALLS = f"""
+SELECT DISTINCT CASE WHEN c.call IN {UNMOUNT} THEN '{_UNMOUNTED}'
+    WHEN c.call IN {SYNC_ALL} AND q.ts <= c.returned THEN concat('called ', c.call) END AS did
+FROM ({_QUEUED}) q ASOF LEFT JOIN queueing_calls c ON q.tid = c.tid AND q.ts >= c.ts ORDER BY ALL
+"""
 
 
 def reasons(trace: Trace) -> list[Finding]:
@@ -56,13 +69,26 @@ def _reason(trace: Trace, over: Window) -> list[Finding]:
     if answer is None:
         return []
     reason = named(answer.row["reason"], "of an unknown reason")
-    why = f": {_WHY[reason]}" if reason in _WHY else ""
+    why = f": {_syncs(trace) if reason == 'sync' else _WHY[reason]}" if reason in _WHY else ""
     sentence = (
         f"{percent(answer.value)} of write-backs are {reason} ({answer.count('n'):,} of"
         f" {answer.count('of'):,}){why}"
     )
     weight = of_events(answer.value / 100, answer.number("of"))
     return [finding(trace, over, _MACHINE, "write-back reasons", answer, sentence, "%", weight)]
+
+
+def _syncs(trace: Trace) -> str:
+    """Returns who asked for syncs, by the calls of the threads that queued them if all are known.
+
+    Without the table syscalls, and for threads whose calls were not recorded, they are not.
+    """
+    trace.empty_if_missing("syscalls")
+    make_calls_before(trace, {"queueing_calls": _QUEUED})
+    did = [one for (one,) in trace.rows(_CALLS)]
+    trace.drop("queueing_calls")
+    known = did and None not in did
+    return f"a process {' or '.join(map(str, did))}" if known else _WHY["sync"]
 
 
 def _intervals(trace: Trace, over: Window) -> list[Finding]:
@@ -102,8 +128,8 @@ def _why_often(answer: Answer) -> str:
 def waited_for(trace: Trace) -> list[Finding]:
     """Returns the share of written data that a thread may have waited for, and the unknown share.
 
-    Nobody waits for the flusher's pages, unless the kernel throttles writers meanwhile (see the
-    stalls). Pages that are written for an unknown reason may be waited for. The recorder's own
+    Nobody waits for the flusher's writes, unless the kernel throttles writers meanwhile (see the
+    stalls). Data that are written for an unknown reason may be waited for. The recorder's own
     files do not count. The number is that of the whole machine; the sentence also gives the
     targets' share. Needs the table block.
     """
@@ -114,16 +140,18 @@ def waited_for(trace: Trace) -> list[Finding]:
     perhaps = f"(reason IN {_WAITED_FOR} OR certainty = 'unknown')"
     answer = ask(
         trace,
-        f"SELECT 100 * coalesce(sum(pages) FILTER ({perhaps}), 0) / sum(pages)"
-        " AS value, sum(pages) AS pages, count(*) AS bios, count(*) FILTER (certainty = 'unknown')"
-        f" AS unknown, count(*) FILTER (reason = 'other' AND NOT {perhaps}) AS by_calls,"
-        f" sum(pages) FILTER ({_MINE}) AS target_pages, 100 * coalesce(sum(pages) FILTER"
-        f" ({_MINE} AND {perhaps}), 0) / sum(pages) FILTER ({_MINE}) AS target_value"
+        f"SELECT 100 * coalesce(sum(nr_sector) FILTER ({perhaps}), 0) / sum(nr_sector)"
+        f" AS value, sum(nr_sector) * {SECTOR_BYTES} AS bytes, count(*) AS bios,"
+        f" count(*) FILTER (certainty = 'unknown') AS unknown,"
+        f" count(*) FILTER (reason = 'other' AND NOT {perhaps}) AS by_calls,"
+        f" sum(nr_sector) FILTER ({_MINE}) * {SECTOR_BYTES} AS target_bytes,"
+        f" 100 * coalesce(sum(nr_sector) FILTER ({_MINE} AND {perhaps}), 0)"
+        f" / sum(nr_sector) FILTER ({_MINE}) AS target_value"
         " FROM flushes WHERE NOT own AND NOT below",
     )
     if answer is None:
         return []
-    written = size(answer.number("pages") * _PAGE_BYTES)
+    written = size(answer.number("bytes"))
     unknown_too = ", or for an unknown reason" if answer.count("unknown") else ""
     by_calls = " or by calls that need not wait for it" if answer.count("by_calls") else ""
     sentence = (
@@ -136,7 +164,7 @@ def waited_for(trace: Trace) -> list[Finding]:
     found = [finding(trace, over, _MACHINE, "waited for", answer, sentence, "%", weight, certainty)]
     unknown = ask(
         trace,
-        "SELECT 100 * sum(pages) FILTER (certainty = 'unknown') / sum(pages) AS value,"
+        "SELECT 100 * sum(nr_sector) FILTER (certainty = 'unknown') / sum(nr_sector) AS value,"
         " count(*) AS bios FROM flushes WHERE NOT own AND NOT below",
     )
     if unknown is not None and unknown.value >= _UNCERTAIN:
@@ -151,10 +179,10 @@ def waited_for(trace: Trace) -> list[Finding]:
 def _of_targets(trace: Trace, answer: Answer) -> str:
     if everybody_because(trace, all_writers=False):
         return ""
-    pages = answer.number("target_pages")
-    if not pages:
+    written = answer.number("target_bytes")
+    if not written:
         return "; none of the data is known to be the targets'"
     return (
-        f"; of the targets' {size(pages * _PAGE_BYTES)}, up to"
+        f"; of the targets' {size(written)}, up to"
         f" {percent(answer.number('target_value'))} was waited for"
     )

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
-from tracer.analysis.flushlayer.curves.every_capacity import PAGE_BYTES
 from tracer.analysis.report.calls import syscalls_of_jobs
 from tracer.analysis.report.faults import fault_causes
 from tracer.analysis.report.step_times import step_times
@@ -35,6 +34,7 @@ from tracer.analysis.studies.flush_layer import layer_curve, most_saved, run_wri
 from tracer.analysis.views.energy import all_of, energy, why_none
 from tracer.analysis.views.faults import FAULTS
 from tracer.analysis.views.threads import make_threads, owns
+from tracer.probes.block import SECTOR_BYTES
 from tracer.probes.errors import BadTrace
 from tracer.store.checked import STRICT
 from tracer.store.trace import Trace
@@ -253,8 +253,9 @@ def _writebacks(trace: Trace, dev: str | None) -> dict[str, Any]:
 
 
 def _written(trace: Trace, dev: str | None) -> dict[str, Any]:
-    pages = len(run_writebacks(trace, dev).page)
-    return {"written_mib": pages * PAGE_BYTES / (1 << 20)}
+    bios = run_writebacks(trace, dev).bios
+    sectors = 0 if bios is None else int(bios.sectors.sum())
+    return {"written_mib": sectors * SECTOR_BYTES / (1 << 20)}
 
 
 def _causes(trace: Trace, dev: str | None) -> dict[str, Any]:

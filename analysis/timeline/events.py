@@ -9,10 +9,10 @@ from tracer.analysis.views.flushes import flushes
 from tracer.analysis.views.stalls import STALLS
 from tracer.analysis.views.steps import steps
 from tracer.analysis.views.threads import make_threads, owns
+from tracer.probes.block import SECTOR_BYTES
 from tracer.store.trace import Trace
 
 MIB = 1 << 20
-PAGE_BYTES = 4096
 
 _STARTS = "SELECT ts, reason AS series, 1 AS amount FROM writeback WHERE event = 'start'"
 _FAULTS = (
@@ -52,8 +52,8 @@ def written(trace: Trace, axis: Axis) -> Lane:
     The data are those of the view `flushes`; the frame is that of `counted`. Needs the table block.
     """
     rows = (
-        f"SELECT ts, reason AS series, pages::DOUBLE * {PAGE_BYTES} AS amount"
-        f" FROM {flushes(trace)} WHERE NOT own AND NOT below AND pages > 0"
+        f"SELECT ts, reason AS series, nr_sector::DOUBLE * {SECTOR_BYTES} AS amount"
+        f" FROM {flushes(trace)} WHERE NOT own AND NOT below"
     )
     return Lane(
         "Write-back",

@@ -41,6 +41,12 @@ SYNC_ALL = ("sync", "syncfs")
 SYNC = (*SYNC_FILE, *SYNC_ALL)
 """Calls that wait until data are on the disk: SYNC_FILE for one file, SYNC_ALL for all files."""
 
+UNMOUNT = ("umount", "umount2")
+"""Calls that unmount. The kernel writes out a file system after its last such call returned.
+
+It does so before the thread runs on in user mode (kernel: cleanup_mnt as task work).
+"""
+
 AIO = _calls("io_getevents", "io_pgetevents")
 """Calls that wait for asynchronous transfers of disks."""
 URING = "io_uring_enter"

@@ -29,10 +29,7 @@ EVENT = np.dtype(
         ("kind", "i8"),  # code of KINDS
         ("pid", "i4"),
         ("tid", "i4"),
-        (
-            "file",
-            "i4",
-        ),  # number of the file; from the kind bio on, only of a bio held back, or dirty
+        ("file", "i4"),  # its number; from bio on, only of a bio held back, and of kind dirty
         ("index", "i8"),  # first page; return: ns, time at which the call began
         ("pages", "i8"),  # bio, return: bytes; wait: ns
         (

@@ -163,7 +163,8 @@ class Sleeps:
 
         - since: end of the thread's interval before (ns); null: there is none;
         - entered: time of entry of its last call up to `ts` (ns), and call: that call's code; null:
-          it had returned by then, or there was none; returned: when it had (ns);
+          it had returned by then, or there was none; returned: when it had (ns), and call_before:
+          its code then;
         - open: true if it is in a call whose return is not known; zero: if that call returned 0;
         - the columns of each of `marks` for the thread's last moment up to `ts`, and those of
           `of_calls` for the moment at which the call that it is in was entered, and those of
@@ -203,6 +204,7 @@ class Sleeps:
             "entered": pa.array(edge, mask=~inside),
             "returned": pa.array(edge, mask=place != _AFTER),
             "call": pa.array(call, mask=~inside | (call < 0)),
+            "call_before": pa.array(call, mask=(place != _AFTER) | (call < 0)),
             "open": pa.array(place == _OPEN),
             "zero": pa.array(result == 1, mask=~inside | (result < 0)),
             "life": pa.array((life + 1).astype(np.int32)),

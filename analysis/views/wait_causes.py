@@ -30,7 +30,7 @@ CASE
     WHEN pauses THEN 'dirty'
     WHEN reclaims THEN 'reclaim'
     WHEN of_gpu AND NOT (deep AND faults) THEN 'gpu'
-    WHEN is_sync OR syncs THEN 'sync'
+    WHEN is_sync OR syncs OR deep AND unmounted AND NOT faults THEN 'sync'
     -- A fault that writes to a mapped file waits for the journal, too.
     WHEN deep AND waker_role = 'journal' AND (interrupt = false OR reads IS NOT TRUE) THEN 'sync'
     WHEN name IS NULL THEN
@@ -112,7 +112,7 @@ FROM kinds ORDER BY "case"
 _FLAGS = (
     *("reads", "syncs", "flushes", "on_ext4", "commits", "faults", "pauses", "reclaims"),
     *("in_doubt", "zero", "calls_known", "cpu_known", "of_gpu", "sent", "received"),
-    "call_in_doubt",
+    *("call_in_doubt", "unmounted"),
 )
 """Columns of intervals that are true or false."""
 _GIVEN = ["zero", "sent", "received"]
@@ -162,6 +162,8 @@ class Causes:
         self._trace = trace
         names = trace.arrow("SELECT name, code FROM wait_names").combine_chunks()
         self._gaps = _Gaps(trace, _OF_RECLAIM), _Gaps(trace, _OF_CALLS)
+        unmounts = trace.arrow("SELECT code FROM wait_calls WHERE unmounts")
+        self._unmounts = unmounts["code"].combine_chunks()
         self._names, self._codes = names["name"].combine_chunks(), names["code"].combine_chunks()
         self._calls, self._lives = (
             int(trace.rows(f"SELECT count(*) FROM {table}")[0][0])
@@ -181,7 +183,7 @@ class Causes:
         which the thread of a wait for a CPU ran in the end; null: it was idle before, or it is not
         known. `in_doubt`: true if the thread may have waited for another CPU before.
         """
-        rows = _with_flags(rows.combine_chunks(), self._gaps)
+        rows = _with_flags(rows.combine_chunks(), self._gaps, self._unmounts)
         state = self._codes.take(pc.index_in(rows["state"].combine_chunks(), self._names))
         return _parts(rows, state, self._answered(rows, state))
 
@@ -241,8 +243,11 @@ def _ints(column: pa.Array | pa.ChunkedArray) -> Ints:
     return np.asarray(pc.fill_null(pc.add(column.cast(pa.int64()), 1), 0).to_numpy())
 
 
-def _with_flags(rows: pa.Table, gaps: tuple[_Gaps, _Gaps]) -> pa.Table:
-    """Adds the columns `_FLAGS`. `gaps`: in events of reclaim, and in system calls."""
+def _with_flags(rows: pa.Table, gaps: tuple[_Gaps, _Gaps], unmounts: pa.Array) -> pa.Table:
+    """Adds the columns `_FLAGS`.
+
+    `gaps`: in events of reclaim, and in system calls. `unmounts`: codes of calls that unmount.
+    """
     flags = {flag: pc.less_equal(rows[column], rows["ts"]) for flag, column in _EVIDENCE.items()}
     entered, returned, since = (rows[name] for name in ("entered", "returned", "since"))
     # A fault lasts until the call that it happened in returns, or until the next call.
@@ -256,6 +261,8 @@ def _with_flags(rows: pa.Table, gaps: tuple[_Gaps, _Gaps]) -> pa.Table:
         rows["open"],
         pa.array(gaps[1].between(pc.fill_null(entered, _NEVER).to_numpy(), rows["ts"].to_numpy())),
     )
+    # The file system is written out after the call returned, before the thread runs on.
+    flags["unmounted"] = pc.is_in(rows["call_before"], unmounts)
     flags |= {name: rows[name] for name in _GIVEN}
     flags["of_gpu"] = pc.greater(rows["gpu_until"], rows["ts"])
     stayed, idle = pc.invert(_moved(rows)), pc.equal(rows["ran_tid"], 0)

@@ -19,6 +19,7 @@ from tracer.analysis.views.calls_by_kind import (
     SENDING,
     SYNC,
     TIMER,
+    UNMOUNT,
 )
 from tracer.analysis.views.sync_parts import AWAITED, DATA, JOURNAL, split
 from tracer.analysis.views.threads import owns
@@ -56,6 +57,7 @@ SELECT name, (row_number() OVER () + {len(CODES)} - 1)::INTEGER FROM (
 _CALLS = f"""
 CREATE OR REPLACE TEMP TABLE wait_calls AS
 SELECT (row_number() OVER () - 1)::INTEGER AS code, name, name IN {SYNC} AS is_sync,
+    name IN {UNMOUNT} AS unmounts,
     name IN {LOCK} AS is_lock, name IN {TIMER} AS is_timer, name IN {CHILD} AS is_child,
     name IN {POLL} AS is_poll, name IN {IPC} AS is_ipc, name IN {MAYBE_LOCK} AS may_lock,
     name IN {AIO} AS is_aio, name IN {MAYBE_IPC} AS may_be_ipc,

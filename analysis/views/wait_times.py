@@ -18,7 +18,7 @@ from tracer.analysis.views.stretches import (
 
 KINDS = {
     "throttle": "asleep for having dirtied pages",
-    "sync": "in calls that make data durable",
+    "sync": "in calls that make data durable or unmount",
     "write": "in calls that write, close, rename, truncate or remove files or await transfers",
     "async": "with asynchronous transfers under way, while a disk had writes to do",
     "disk": "in other calls and page faults, while a disk had writes or reads behind writes to do",

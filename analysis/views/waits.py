@@ -19,9 +19,11 @@ own context up to that moment, and whoever woke it:
   it happened. If events were lost since it, it counts only if an end is the thread's next event of
   reclaim, and the wait is inferred.
 - sync: a call that makes data durable, another call in which a file system syncs (a write to an
-  O_SYNC file), or another call that waited for the journal's thread. A wait for the journal's
-  thread is several rows, by what that thread did meanwhile (`analysis/views/sync_parts.py`), and a
-  wait for data by whose data it was (`analysis/views/data_owners.py`).
+  O_SYNC file), or another call that waited for the journal's thread; or, after a call that unmounts
+  returned, an uninterruptible sleep in no call without a fault's event (inferred), since the kernel
+  writes out the file system before the thread runs on. A wait for the journal's thread is several
+  rows, by what that thread did meanwhile (`analysis/views/sync_parts.py`), and a wait for data by
+  whose data it was (`analysis/views/data_owners.py`).
 - fault: a major page fault; in user mode without a fault's event, an uninterruptible sleep that an
   interrupt ended.
 - lock: futex, flock, fcntl (inferred, since it has other uses); or an uninterruptible sleep in

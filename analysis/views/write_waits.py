@@ -4,7 +4,9 @@ A write that nobody waits for costs a job nothing. So a layer can only save time
 of the job may have waited for writes. `write_waits` has all of these times:
 
 - throttle: the kernel put a thread to sleep that had dirtied pages.
-- sync: a call that makes data durable.
+- sync: a call that makes data durable, or that unmounts. After the latter returned, the kernel
+  writes out the file system, before the thread runs on. The call lasts until its thread's next call
+  or end.
 - write: a call that writes, closes, renames, truncates or removes files, or that begins or awaits
   asynchronous transfers (libaio, io_uring). A call of less than 0.1 ms counts only if a disk had
   writes to do meanwhile.
@@ -30,7 +32,9 @@ which notes the file's access time; for a bio that a cgroup's limit held back be
 (except in calls of the kinds write and sync); in calls of less than 0.1 ms that write to a device
 without a request queue (a network file system, persistent memory); for a disk that writes out its
 own cache while it reads; for requests that were under way when the recording began; in a call whose
-entry was lost; and of threads that made no call while they were recorded.
+entry was lost; for the kernel's work after another call returned or a thread exited (the last close
+of a file by dup2, munmap or an exit, and before Linux 6.6 by close); and of threads that made no
+call while they were recorded.
 """
 
 from __future__ import annotations
@@ -42,7 +46,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tracer.analysis.views.calls_around import LATEST, CallsAround, calls_of
-from tracer.analysis.views.calls_by_kind import ENDINGS, IDLE, READ, SUBMIT, SYNC, WRITE
+from tracer.analysis.views.calls_by_kind import ENDINGS, IDLE, READ, SUBMIT, SYNC, UNMOUNT, WRITE
 from tracer.analysis.views.cuts import Cuts
 from tracer.analysis.views.disk_writing import NOTHING, DiskUse, disk_use
 from tracer.analysis.views.job_threads import JobThreads, job_threads, make_job_threads
@@ -67,7 +71,7 @@ _SCOPES = (Scope.TARGET.value, Scope.MACHINE.value)
 _OTHER_CALL, _SYNC_CALL, _WRITE_CALL, _SUBMIT_CALL, _SETUP_CALL, _READ_CALL, _IDLE_CALL = range(7)
 """Kinds of calls, by the waits in them. The kernel may throttle a submitting call like a write."""
 _CALLS = {
-    _SYNC_CALL: SYNC,
+    _SYNC_CALL: (*SYNC, *UNMOUNT),
     _WRITE_CALL: (*WRITE, *ENDINGS),
     _SUBMIT_CALL: SUBMIT,
     _SETUP_CALL: ("io_uring_setup",),
@@ -84,14 +88,20 @@ _NUMBER = (
 """SQL for the place of a call's name in _KINDS_OF_NAMES."""
 _KIND_OF = {_SYNC_CALL: "sync", _WRITE_CALL: "write", _SUBMIT_CALL: "write", _READ_CALL: READ_TIMES}
 _KIND_OF |= {_SETUP_CALL: "disk", _OTHER_CALL: "disk"}
-_FAULT, _BEGUN, _TRANSFER, _BY_WORKER = range(-4, 0)
+_UNMOUNTED, _FAULT, _BEGUN, _TRANSFER, _BY_WORKER = range(-5, 0)
 """Kinds of moments other than calls."""
-_KIND_OF |= {_FAULT: "disk", _BEGUN: "begun"}
+_KIND_OF |= {_UNMOUNTED: "sync", _FAULT: "disk", _BEGUN: "begun"}
 _TRANSFER_KINDS = np.array([_TRANSFER, _BY_WORKER], np.int8)
+_UNMOUNT_KINDS = np.array([_UNMOUNTED], np.int8)
 
 _NOT_RETURNED = (
     f"SELECT tid::BIGINT AS tid, ts, {_NUMBER} AS kind FROM syscalls WHERE dur_ns IS NULL"
 )
+
+_UNMOUNTS = f"""
+SELECT tid::BIGINT AS tid, least(ts::HUGEINT + dur_ns, {LATEST})::BIGINT AS ts, 0::TINYINT AS kind
+FROM syscalls WHERE name IN {UNMOUNT} AND dur_ns >= 0
+"""
 
 _FAULTS = """
 SELECT tid::BIGINT AS tid, ts FROM page_faults
@@ -121,7 +131,7 @@ class _Moments(NamedTuple):
     ts: Ints
     """ns."""
     kind: NDArray[np.int8]
-    """The kind of a call that did not return; _FAULT, _BEGUN, _TRANSFER or _BY_WORKER."""
+    """Kind of a call that did not return; _UNMOUNTED, _FAULT, _BEGUN, _TRANSFER or _BY_WORKER."""
 
 
 def _build(trace: Trace) -> None:
@@ -235,7 +245,11 @@ def _moments(trace: Trace, threads: JobThreads, disks: Cuts, begun: int) -> _Mom
         gap = disks.last(np.zeros(len(ts), np.int64), ts)
         chosen = _last_in_gaps(lane, ts, gap, len(threads.tid))
         found.append(_Moments(lane[chosen], ts[chosen], np.full(len(chosen), _FAULT)))
-    for query, kinds in ((_NOT_RETURNED, _KINDS_OF_NAMES), (_TRANSFERS, _TRANSFER_KINDS)):
+    for query, kinds in (
+        (_NOT_RETURNED, _KINDS_OF_NAMES),
+        (_UNMOUNTS, _UNMOUNT_KINDS),
+        (_TRANSFERS, _TRANSFER_KINDS),
+    ):
         rows = trace.arrow(query)
         tid, ts, kind = (rows[name].to_numpy() for name in ("tid", "ts", "kind"))
         found.append(_Moments(threads.of(tid, ts), ts, kinds[kind]))
@@ -254,7 +268,7 @@ def _add_kinds(waits: Waits, jobs: Ints, begin: Ints, end: Ints, kinds: NDArray[
 
 
 def _add_unfinished(waits: Waits, threads: JobThreads, moments: _Moments, next_call: Ints) -> None:
-    """Adds faults, calls that did not return, and calls from before the recording."""
+    """Adds faults, calls that did not return or went on, and those from before the recording."""
     until = next_call.copy()
     faults = np.flatnonzero(moments.kind == _FAULT)
     again = np.flatnonzero(moments.lane[faults[1:]] == moments.lane[faults[:-1]])

@@ -228,6 +228,13 @@ def test_written_back_pages_have_their_reason_and_exclude_the_recorders_files(tm
     assert named[["row", "file", "pages"]].to_numpy().tolist() == [[0, "inode 7 of 254:0", 256]]
 
 
+def test_written_data_count_by_their_length_not_by_the_pages_that_they_touch(tmp_path):
+    rows = [row | {"sector": 6, "nr_sector": 4} for row in requests((110, 111, 112, 0, 1))]
+    with made(tmp_path, block=rows) as trace:
+        frame = written(trace, TENTHS).frame
+    assert by_bin(frame, "other") == pytest.approx({1: 4 * 512 * 10 / (1 << 20)})
+
+
 def test_folios_are_made_dirty_by_threads_of_a_role(tmp_path):
     with made(
         tmp_path,

@@ -8,7 +8,7 @@ from tests.support.traces import make_trace
 from tracer.analysis.views import sleeps, wait_causes
 from tracer.analysis.views.waits import waits
 
-CALLS = ("read", "futex", "fsync", "poll")
+CALLS = ("read", "futex", "fsync", "poll", "umount2")
 STATES = ("S", "D", "R", "new", None)
 THREADS = range(1, 7)
 END = 8000

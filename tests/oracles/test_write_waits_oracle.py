@@ -14,7 +14,7 @@ TENANTS = 10
 """Cases in a trace: the jobs of all have one machine, so that each one's writes are everybody's."""
 TICK = 10_000
 LENGTH = 400
-NAMES = ("fsync", "write", "close", "getppid", "openat", "futex", "read", "ftruncate")
+NAMES = ("fsync", "write", "close", "getppid", "openat", "futex", "read", "ftruncate", "umount2")
 
 
 def case_of(tables: dict, case: int, numbers: random.Random) -> None:

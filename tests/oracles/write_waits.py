@@ -9,7 +9,15 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from tracer.analysis.views.calls_by_kind import ENDINGS, IDLE, READ, SUBMIT, SYNC, WRITE
+from tracer.analysis.views.calls_by_kind import (
+    ENDINGS,
+    IDLE,
+    READ,
+    SUBMIT,
+    SYNC,
+    UNMOUNT,
+    WRITE,
+)
 
 Row = dict[str, Any]
 Span = tuple[int, int]
@@ -80,13 +88,13 @@ def when_its_number(thread: Row, processes: list[Row]) -> Span:
 
 
 def end_of(call: Row, after: Row | None, gone: int) -> int:
-    if call["dur_ns"] is not None:
+    if call["dur_ns"] is not None and call["name"] not in UNMOUNT:
         return call["ts"] + call["dur_ns"]
     return after["ts"] if after is not None else gone
 
 
 def kind_of(name: str) -> str | None:
-    if name in SYNC:
+    if name in (*SYNC, *UNMOUNT):
         return "sync"
     if name in WRITING:
         return "write"

@@ -85,6 +85,14 @@ def chain(tid, dirtier, ino, at, page, pages):
     }  # fmt: skip
 
 
+def small(tables, sectors):
+    """The same rows with bios of fewer sectors, one after the other on the disk."""
+    first = tables["block"][0]["sector"]
+    for n, row in enumerate(tables["block"]):
+        row |= {"sector": first + n * sectors, "nr_sector": sectors}
+    return tables
+
+
 def merged(*parts):
     """The rows of several traces as those of one, in order of time."""
     tables = {}

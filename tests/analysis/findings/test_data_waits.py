@@ -20,6 +20,7 @@ from tests.support.findings import (
     merged,
     off,
     phase,
+    small,
 )
 
 pytestmark = pytest.mark.slow
@@ -112,6 +113,17 @@ def test_reads_beside_others_name_them(found):
     written = sorted([*own, bio(11, 99, 10, FLUSHER)], key=lambda row: row["ts"])
     sentence = said(found, syscalls=calls, off_cpu=waits, block=written)
     assert "others" not in sentence
+
+
+def test_writes_beside_reads_count_by_their_length(found):
+    """Each of the ten writes of 1 KiB touches a page."""
+    tables = merged(
+        {"block": read(10.9, WORKER), "syscalls": [call("read", 10.8, 3.5, WORKER)]},
+        small(chain(FLUSHER, DB["tid"], 77, 11, 9000, 10), 2),
+    )
+    waits = [WAITS, off(11, 3, WORKER, "D", waker=0)]
+    sentence = said(found, off_cpu=waits, **tables)
+    assert "; 71 % of what the disk did was for others (postgres): give" in sentence
 
 
 def test_reads_that_a_limit_holds_back_are_of_the_thread_that_asked(found):

@@ -24,6 +24,7 @@ from tests.support.findings import (
     merged,
     phase,
     request,
+    small,
     start,
 )
 
@@ -56,6 +57,41 @@ def test_reasons_and_intervals_of_write_backs(found):
     )
 
 
+SYNCS = {
+    "sync": ([call("sync", 10, 3)], "a process called sync"),
+    "syncfs": ([call("syncfs", 10, 3), call("getpid", 20, 1)], "a process called syncfs"),
+    "unmounting": ([call("umount2", 10, 0.5)], "a process unmounted a file system"),
+    "several": (
+        [call("sync", 10, 2.5), call("umount2", 12.6, 0.1)],
+        "a process called sync or unmounted a file system",
+    ),
+    "a call that had returned": (
+        [call("sync", 10, 0.5)],
+        "a process called sync or syncfs, or unmounted a file system",
+    ),
+    "nobody known": ([], "a process called sync or syncfs, or unmounted a file system"),
+}
+"""Calls of the job, which asks for two write-backs, at 12 s and 13 s, and the cause named."""
+
+
+SYNCED = [
+    *({"ts": n * S, "tid": JOB, "event": "queue", "reason": "sync"} for n in (12, 13)),
+    *(start(14 + n, "sync") for n in range(20)),
+]
+
+
+@pytest.mark.parametrize(("calls", "named"), SYNCS.values(), ids=SYNCS)
+def test_the_call_that_asked_for_a_sync_is_that_of_the_thread_that_queued_it(found, calls, named):
+    tables = {"processes": PROCESSES, "writeback": SYNCED, "syscalls": calls}
+    sentence = found(tables)["write-back reasons"].sentence
+    assert sentence == f"100 % of write-backs are sync (20 of 20): {named}"
+
+
+def test_who_asked_for_a_sync_is_not_known_without_system_calls(found):
+    sentence = found({"writeback": SYNCED})["write-back reasons"].sentence
+    assert sentence.endswith(": a process called sync or syncfs, or unmounted a file system")
+
+
 def test_a_flusher_that_only_its_timer_wakes_has_no_other_reason(found):
     """The passes of a wake are close together, but the wakes are as far apart as the timer says."""
     rows = [row for n in range(40) for row in wake(2 * n, "periodic")]
@@ -85,7 +121,8 @@ def test_the_share_of_one_containers_pages_in_anothers_fsync_is_found(found):
     tenants = by_topic["tenants"]
     assert tenants.value == 63
     assert tenants.sentence.startswith(
-        "container B dirtied 63 % of the pages written for container A's fsync (63 of 100)"
+        "container B dirtied 63 % of the data written for container A's fsync (252.0 KiB of"
+        " 400.0 KiB)"
     )
     assert tenants.certainty == "inferred"
     assert by_topic["writers"].value == pytest.approx(100 * 563 / 600)
@@ -113,7 +150,7 @@ def test_a_short_sync_hides_no_pages_of_a_longer_one(found, query_again, short):
         chain(JBD2, B, 200, 14, 1000, 63),
     )
     tenants = found(tables, targets=CONTAINERS)["tenants"]
-    assert "container B dirtied 63 % of the pages written for container A" in tenants.sentence
+    assert "container B dirtied 63 % of the data written for container A" in tenants.sentence
     query_again(tenants)
 
 
@@ -128,7 +165,7 @@ def test_pages_count_for_each_target_that_waits_for_them(found):
     )
     tenants = found(tables, targets=CONTAINERS)["tenants"]
     assert tenants.value == 100 * 210 / 240
-    assert "written for container A's fsync (210 of 240)" in tenants.sentence
+    assert "written for container A's fsync (840.0 KiB of 960.0 KiB)" in tenants.sentence
 
 
 def test_nobody_waits_between_two_syncs(found):
@@ -154,6 +191,37 @@ def test_pages_with_several_possible_dirtiers_make_the_share_a_lower_bound(found
     tenants = found(tables, targets=CONTAINERS)["tenants"]
     assert (tenants.value, tenants.certainty) == (50, "at least")
     assert "dirtied at least 50 %" in tenants.sentence
+
+
+def test_data_smaller_than_a_page_count_by_their_length(found, query_again):
+    """A file system with blocks of 1 KiB: four writes touch the same page."""
+    tables = merged(
+        {"processes": [*OF_CONTAINERS, *PROCESSES[2:]]},
+        {"syscalls": [call("fsync", 10, 10, A)]},
+        small(chain(A, A, 100, 12, 0, 40), 2),
+        chain(JBD2, B, 200, 14, 1000, 30),
+        {"writeback": [start(39, "vmscan"), {**start(42, "vmscan"), "event": "written"}]},
+        chain(FLUSHER, A, 300, 40, 5000, 40),
+    )
+    by_topic = found(tables, targets=CONTAINERS)
+    for topic, value in (("tenants", 75), ("waited for", 50), ("writers", 62.5), ("reclaim", 50)):
+        assert by_topic[topic].value == value, topic
+        query_again(by_topic[topic])
+    assert "(120.0 KiB of 160.0 KiB)" in by_topic["tenants"].sentence
+    assert "dirtied at least 62 % of the data written to disks (200.0 KiB of 320.0 KiB)" in (
+        by_topic["writers"].sentence
+    )
+    assert "50 % of the 320.0 KiB written to disks" in by_topic["waited for"].sentence
+    assert "of the targets' 320.0 KiB, up to 50 %" in by_topic["waited for"].sentence
+
+
+def test_data_of_an_unknown_reason_count_by_their_length(found):
+    tables = merged(
+        {"processes": PROCESSES, "syscalls": [call("fsync", 10, 10)]},
+        small(chain(JOB, JOB, 100, 12, 1000, 30), 2),
+        chain(FLUSHER, JOB, 200, 40, 5000, 30),
+    )
+    assert found(tables)["unknown"].value == 80
 
 
 def test_one_target_has_no_tenants(found):

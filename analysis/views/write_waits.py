@@ -99,7 +99,8 @@ _NOT_RETURNED = (
 )
 
 _UNMOUNTS = f"""
-SELECT tid::BIGINT AS tid, least(ts::HUGEINT + dur_ns, {LATEST})::BIGINT AS ts, 0::TINYINT AS kind
+SELECT tid::BIGINT AS tid, ts, least(ts::HUGEINT + dur_ns, {LATEST})::BIGINT AS until,
+    0::TINYINT AS kind
 FROM syscalls WHERE name IN {UNMOUNT} AND dur_ns >= 0
 """
 
@@ -245,14 +246,14 @@ def _moments(trace: Trace, threads: JobThreads, disks: Cuts, begun: int) -> _Mom
         gap = disks.last(np.zeros(len(ts), np.int64), ts)
         chosen = _last_in_gaps(lane, ts, gap, len(threads.tid))
         found.append(_Moments(lane[chosen], ts[chosen], np.full(len(chosen), _FAULT)))
-    for query, kinds in (
-        (_NOT_RETURNED, _KINDS_OF_NAMES),
-        (_UNMOUNTS, _UNMOUNT_KINDS),
-        (_TRANSFERS, _TRANSFER_KINDS),
+    for query, kinds, moment in (
+        (_NOT_RETURNED, _KINDS_OF_NAMES, "ts"),
+        (_UNMOUNTS, _UNMOUNT_KINDS, "until"),
+        (_TRANSFERS, _TRANSFER_KINDS, "ts"),
     ):
         rows = trace.arrow(query)
         tid, ts, kind = (rows[name].to_numpy() for name in ("tid", "ts", "kind"))
-        found.append(_Moments(threads.of(tid, ts), ts, kinds[kind]))
+        found.append(_Moments(threads.of(tid, ts), rows[moment].to_numpy(), kinds[kind]))
     there = threads.was_there
     found.append(_Moments(there, np.full(len(there), begun - 1), np.full(len(there), _BEGUN)))
     lane, ts, kind = (np.concatenate(parts) for parts in zip(*found, strict=True))

@@ -87,7 +87,7 @@ def test_the_call_that_asked_for_a_sync_is_that_of_the_thread_that_queued_it(fou
     assert sentence == f"100 % of write-backs are sync (20 of 20): {named}"
 
 
-def test_who_asked_for_a_sync_is_not_known_without_system_calls(found):
+def test_nobody_knows_who_asked_for_a_sync_without_system_calls(found):
     sentence = found({"writeback": SYNCED})["write-back reasons"].sentence
     assert sentence.endswith(": a process called sync or syncfs, or unmounted a file system")
 

@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 from tests.support.figure_pages import CUT, write_figures
+from tracer.analysis.figures.blame import blame
 from tracer.analysis.figures.critical_path import threads_of_step
 from tracer.analysis.figures.prashanthi2022 import epoch_bars, epoch_violins
 
@@ -13,6 +14,12 @@ LABELS = """[...document.querySelectorAll('.ytick text')]
   .map(one => [one.getBoundingClientRect().top, one.textContent])
   .sort(([a], [b]) => a - b).map(([, name]) => name.replaceAll(" ", ""))"""
 """Names of rows, downwards, without spaces."""
+UNDER = """(() => {
+  const title = document.querySelector('.g-xtitle').getBoundingClientRect();
+  return [...document.querySelectorAll('.xtick text')].filter(
+    one => one.getBoundingClientRect().bottom > title.top + 5).length; })()"""
+"""The number of names that the title covers; their boxes end some pixels below the letters."""
+CELLS = "[...document.querySelectorAll('.heatmap-label text')].map(one => one.textContent)"
 SETTINGS = [f"dataset cifar10, cache kept, medium sd-card-{n}" for n in range(3)]
 
 
@@ -29,6 +36,31 @@ def shown(tab, tmp_path):
             return page
 
         yield show
+
+
+def waits(name, blamed, targets=("job",)):
+    rows = [
+        (target, "lock", "process", f"{name}-{n}", 30.0 - n, None)
+        for target in targets
+        for n in range(blamed)
+    ]
+    columns = ["target", "kind", "whose", "blamed", "total_s", "path_s"]
+    return blame(pd.DataFrame(rows, columns=columns).astype({"path_s": "Float64"}))
+
+
+@pytest.mark.parametrize("width", [400, 1200])
+@pytest.mark.parametrize("name", ["p", "a-process-with-a-long-name"])
+def test_names_below_the_heat_map_of_blame_are_whole_and_above_its_title(shown, width, name):
+    page = shown(width, waits(name, 13))
+    assert len(page.js("[...document.querySelectorAll('.xtick text')].map(() => 1)")) == 13
+    assert page.js(CUT) == [] and page.js(UNDER) == 0
+
+
+@pytest.mark.parametrize("targets", [("job",), ("job", "peer", "third")])
+def test_cells_have_their_percentage_if_it_fits(shown, targets):
+    for width, blamed, texts in ((1200, 12, 12), (400, 12, 0), (400, 2, 2)):
+        page = shown(width, waits("p", blamed, targets))
+        assert len([said for said in page.js(CELLS) if said]) == texts * len(targets)
 
 
 def epochs():

@@ -150,6 +150,17 @@
     });
   }
 
+  // Leaves out the texts of a heat map's cells if the longest is wider than a cell.
+  const DIGIT_PX = 7;
+  function fit(place) {
+    place._fullData.forEach((one, number) => {
+      if (one.type !== "heatmap" || !one.texttemplate) return;
+      const room = place._fullLayout.xaxis._length / one.x.length;
+      const longest = Math.max(...one.text.flat().map(words => words.length));
+      if (room < DIGIT_PX * longest) Plotly.restyle(place, {texttemplate: ""}, [number]);
+    });
+  }
+
   const coarse = matchMedia("(pointer: coarse)").matches;
   function draw(place) {
     const told = JSON.parse(place.querySelector("script").textContent);
@@ -170,6 +181,7 @@
       responsive: true, displayModeBar: false, showTips: false, doubleClickDelay: 400, doubleClick: lane ? false : "reset+autosize",
     });
     drawn.push(place);
+    fit(place);
     if (told.layout.meta && told.layout.meta.piled)
       piles.set(place, place._fullData.map(one => Float32Array.from(one.customdata)));
     if (lane && timeline) timeline.added(place);

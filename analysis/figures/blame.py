@@ -13,6 +13,8 @@ OTHERS = "others"
 """The column of everything that is blamed for less than what has a column of its own."""
 _CHARACTERS = 32
 _ROW_PX = 40
+_SLANT_PX, _TITLE_PX = 5.5, 50
+"""Height of a slanted name, per character, and of the ticks and the title beside the names."""
 
 
 def blame(frame: pd.DataFrame) -> go.Figure | None:
@@ -56,11 +58,15 @@ def blame(frame: pd.DataFrame) -> go.Figure | None:
         )
     )
     look(figure, plot_px=max(2, len(names)) * _ROW_PX)
+    columns = [_cut(name) for name in shares.columns]
+    below = _TITLE_PX + round(_SLANT_PX * max(map(len, columns)))
+    figure.layout.height += below - figure.layout.margin.b
+    figure.layout.margin.b = below
     which = "steps" if on_path else "threads"
     figure.update_xaxes(
-        tickvals=list(range(len(shares.columns))),
-        ticktext=[text(_cut(name)) for name in shares.columns],
-        title=f"for whom or what: share of its {which}' waits", showgrid=False,
+        tickvals=list(range(len(columns))), ticktext=[text(name) for name in columns],
+        tickangle=-45, ticklabeloverflow="allow", showgrid=False,
+        title={"text": f"for whom or what: share of its {which}' waits", "standoff": 8},
     )  # fmt: skip
     figure.update_yaxes(
         tickvals=list(range(len(names))), ticktext=names, title="who waits",
@@ -73,7 +79,7 @@ def blame_shares(frame: pd.DataFrame) -> pd.DataFrame:
     """Returns the share of each target's waiting time `s` by whom it is charged to.
 
     Rows: the targets that waited longest ("": threads of no target). Columns: who is blamed, the
-    one blamed for most first, and `OTHERS` for the rest.
+    one blamed for most first, and `OTHERS` for the rest. One to whom no time is charged has none.
     """
     named = frame.assign(
         target=frame["target"].fillna(""),
@@ -84,7 +90,7 @@ def blame_shares(frame: pd.DataFrame) -> pd.DataFrame:
     )
     waited = named.groupby("target")["s"].sum().sort_values(ascending=False, kind="stable")
     targets = waited[waited > 0].index[:MOST_TARGETS]
-    named = named[named["target"].isin(targets)]
+    named = named[named["target"].isin(targets) & (named["s"] > 0)]
     blamed = named.groupby("by")["s"].sum().sort_values(ascending=False, kind="stable")
     own = set(blamed.index[:MOST_BLAMED])
     named["by"] = [by if by in own else OTHERS for by in named["by"]]

@@ -82,17 +82,19 @@ def _is_in_legend(trace: Any) -> bool:
     return trace.name is not None and trace.showlegend is not False
 
 
-def log_axis(values: Iterable[float]) -> dict[str, Any]:
+def log_axis(values: Iterable[float], room: float = 1) -> dict[str, Any]:
     """Returns the settings of a logarithmic axis whose labels are whole numbers, such as 0.2.
 
-    Plotly itself labels steps within a power of ten by their first digit.
+    Plotly itself labels steps within a power of ten by their first digit. `room`: how many labels
+    fit, as a share of those of a figure of its own.
     """
     known = [value for value in values if 0 < value < math.inf]
     if not known:
         return {"type": "log"}
     low, high = math.log10(min(known)), math.log10(max(known))
     apart = high - low
-    factors = (1,) if apart > _MANY_POWERS else (1, 2, 5) if apart > _FEW_POWERS else range(1, 10)
+    few, many = room * _FEW_POWERS, room * _MANY_POWERS
+    factors = (1,) if apart > many else (1, 2, 5) if apart > few else range(1, 10)
     ticks = [n * 10.0**power for power in range(math.floor(low) - 1, math.ceil(high) + 2)
              for n in factors]  # fmt: skip
     axis = {"type": "log", "tickvals": ticks, "ticktext": [f"{tick:,.15g}" for tick in ticks]}

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from tracer.analysis.figures.style import COLOURS, NEUTRAL, colour, look, text
+from tracer.analysis.figures.style import COLOURS, NEUTRAL, colour, log_axis, look, text
 
 LANE_PX = 110
 _LATENCY_PX = 150
@@ -124,7 +124,8 @@ def latencies(frame: pd.DataFrame, unit: str, end_s: float, lost: pd.DataFrame) 
                 )
             )  # fmt: skip
     made = _lane(figure, unit, end_s, lost, _LATENCY_PX)
-    return made.update_yaxes(type="log", dtick=1, tickformat=",~g", exponentformat="none")
+    drawn = frame[["p50_ms", "p99_ms"]].to_numpy(float).ravel()
+    return made.update_yaxes(log_axis(drawn.tolist(), room=0.5))
 
 
 def spans(frame: pd.DataFrame, unit: str, end_s: float, lost: pd.DataFrame) -> go.Figure:

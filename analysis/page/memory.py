@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 
@@ -19,10 +21,10 @@ from tracer.analysis.memory.words import (
     uses_no_page_twice,
 )
 from tracer.analysis.page.base import TEMPLATES, render
-from tracer.analysis.page.cells import cell
+from tracer.analysis.page.cells import NOTHING, cell
 from tracer.analysis.page.explanation import Section
 from tracer.analysis.page.summary import Tile
-from tracer.analysis.page.tables import page_table
+from tracer.analysis.page.tables import Cell, PageTable, page_table
 
 _TEMPLATE = "memory.html.j2"
 _MIB = 1 << 20
@@ -85,7 +87,19 @@ def _section(
     ranged = table[f"{_SHOWN}_low"].notna().any()
     note = f"{NOTE} In brackets, and as bars: {LEAST_AND_MOST}" if ranged else NOTE
     figure = by_memory(means, HEADINGS, of_an_epoch)
-    return Section(ids[0], title, drawn + note, figure, page_table(ids[1], table, "", note))
+    shown = _with_names(page_table(ids[1], table, "", note))
+    return Section(ids[0], title, drawn + note, figure, shown)
+
+
+def _with_names(table: PageTable) -> PageTable:
+    """Returns the table with a name for no epoch, which is sorted before epoch 0."""
+    at = [column.label for column in table.columns].index("epoch")
+    none = Cell(_NO_EPOCHS, -1.0)
+    rows = [
+        [*row[:at], none if row[at].text == NOTHING else row[at], *row[at + 1 :]]
+        for row in table.rows
+    ]
+    return replace(table, rows=rows)
 
 
 def _tiles(found: MemoryAnswer) -> list[Tile]:

@@ -59,6 +59,15 @@ def test_the_rest_has_one_column():
     )
 
 
+def test_one_to_whom_no_time_is_charged_has_no_column():
+    rows = [("job", "lock", "process", f"p{n:02}", 1.0, 0.0) for n in range(30)]
+    rows += [("job", "lock", "itself", None, 1.0, 1.0), ("peer", "disk", "device", "8:0", 1.0, 2.0)]
+    shares = blame_shares(table(*rows).assign(s=lambda frame: frame["path_s"]))
+    assert list(shares.columns) == ["device 8:0", "itself"]
+    assert list(shares.index) == ["peer", "job"]
+    assert shares.to_numpy().tolist() == [[1, 0], [0, 1]]
+
+
 def test_nothing_is_drawn_if_nobody_waited():
     assert blame(table()) is None
     assert blame(table(("job", "lock", "itself", None, 0.0, 0.0))) is None

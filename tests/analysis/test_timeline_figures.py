@@ -94,6 +94,16 @@ def test_a_latency_of_0_has_no_place_on_a_logarithmic_axis():
     assert median.marker.symbol != high.marker.symbol
 
 
+@pytest.mark.parametrize("ends", [(0.019, 0.083), (0.019, 0.019), (0.2, 0.9), (0.01, 900.0)])
+def test_an_axis_of_latencies_has_numbers_but_not_too_many(ends):
+    known = LATENCIES.assign(p50_ms=min(ends), p99_ms=max(ends))
+    axis = timeline.latencies(known, "ms", 2.0, NONE_LOST).layout.yaxis
+    low, high = (axis.range and [10**end for end in axis.range]) or ends
+    shown = [said for at, said in zip(axis.tickvals, axis.ticktext, strict=True)
+             if low <= at <= high]  # fmt: skip
+    assert 1 <= len(shown) <= 6 and all(float(said) for said in shown)
+
+
 def test_phases_are_bars_below_their_thread_and_inner_ones_below_outer_ones():
     rows = [{"name": "train"}, {"name": "step", "depth": 1, "step": 3, "to_s": 0.5},
             {"name": "fetch", "depth": 2, "to_s": 0.001},

@@ -48,6 +48,16 @@ def test_a_narrow_page_draws_all_figures_and_loads_nothing(made, drawn_narrow):
     assert no_element_of_an_enemy(drawn_narrow(*made))
 
 
+def test_the_verdicts_on_claims_are_in_sight_without_scrolling(made, tab):
+    with tab() as page:
+        page.size(1200)
+        page.open(made[0])
+        table = "document.querySelector('#claims + .wide')"
+        assert page.js(f"[...{table}.querySelectorAll('th')].at(-1).innerText") == "verdict"
+        assert page.js(f"{table}.querySelectorAll('tbody tr').length") > 5
+        assert page.js(f"{table}.scrollWidth - {table}.clientWidth") == 0
+
+
 def test_the_policy_of_the_page_forbids_requests(made, tmp_path):
     text = made[0].read_text().replace("</body>", "<img src='http://evil.example/b.png'></body>")
     (tmp_path / "x.html").write_text(text)

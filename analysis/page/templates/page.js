@@ -43,24 +43,43 @@
     return spaces.length ? `${name.slice(0, spaces[0])}<br>${name.slice(spaces[0] + 1)}` : name;
   }
 
-  // On a narrow screen, shortens the names of axes, and makes room for a legend with one line per
-  // entry.
+  // The names along an axis that plotly would take from the data, as they are.
+  function named(data, axis) {
+    const own = data.filter(one => (one.yaxis || "y") === axis.replace("axis", ""));
+    const names = own.flatMap(one => one.type === "violin" ? one.name : one.y || []);
+    return [...new Set(names)].filter(name => typeof name === "string");
+  }
+
+  // On a narrow screen, folds the names and titles of axes, and makes room for a legend with one
+  // line per entry.
+  const SMALL = {size: 10}, LINE_PX = 16;
   function narrow(told) {
     if (innerWidth >= 700) return;
+    const {margin, height} = told.layout;
     let long = false;
     for (const key of Object.keys(told.layout)) {
       const axis = told.layout[key];
-      if (/^xaxis\d*$/.test(key) && axis.type === "log") axis.nticks = 4;
-      if (!/^yaxis\d*$/.test(key) || !axis.ticktext) continue;
+      if (/^xaxis\d*$/.test(key)) {
+        if (axis.type === "log") axis.nticks = 4;
+        if (axis.ticktext) axis.tickfont = SMALL;
+        if (!axis.title || !axis.title.text) continue;
+        const title = folded(axis.title.text);
+        if (title !== axis.title.text) told.layout.height += LINE_PX;
+        axis.title.text = title;
+      }
+      if (!/^yaxis\d*$/.test(key)) continue;
+      const names = axis.ticktext ? [] : named(told.data, key);
+      if (names.length) Object.assign(axis, {tickvals: names, ticktext: names});
+      if (!axis.ticktext) continue;
       long = long || axis.ticktext.some(name => name.length > LONG);
       axis.ticktext = axis.ticktext.map(folded);
-      axis.tickfont = {size: 10};
+      axis.tickfont = SMALL;
     }
-    if (long) told.layout.height += 0.4 * (told.layout.height - told.layout.margin.t - told.layout.margin.b);
+    if (long) told.layout.height += 0.4 * (height - margin.t - margin.b);
     if (told.layout.showlegend === false) return;
     const lines = told.data.filter(one => one.name && one.showlegend !== false).length;
     const more = Math.max(0, 20 * lines - 40);
-    told.layout.margin.t += more;
+    margin.t += more;
     told.layout.height += more;
   }
 
@@ -131,6 +150,17 @@
     });
   }
 
+  // Leaves out the texts of a heat map's cells if the longest is wider than a cell.
+  const DIGIT_PX = 7;
+  function fit(place) {
+    place._fullData.forEach((one, number) => {
+      if (one.type !== "heatmap" || !one.texttemplate) return;
+      const room = place._fullLayout.xaxis._length / one.x.length;
+      const longest = Math.max(...one.text.flat().map(words => words.length));
+      if (room < DIGIT_PX * longest) Plotly.restyle(place, {texttemplate: ""}, [number]);
+    });
+  }
+
   const coarse = matchMedia("(pointer: coarse)").matches;
   function draw(place) {
     const told = JSON.parse(place.querySelector("script").textContent);
@@ -151,6 +181,7 @@
       responsive: true, displayModeBar: false, showTips: false, doubleClickDelay: 400, doubleClick: lane ? false : "reset+autosize",
     });
     drawn.push(place);
+    fit(place);
     if (told.layout.meta && told.layout.meta.piled)
       piles.set(place, place._fullData.map(one => Float32Array.from(one.customdata)));
     if (lane && timeline) timeline.added(place);

@@ -46,3 +46,14 @@ def test_the_caption_of_a_figure_explains_later_epochs_once(page):
     assert "Later epochs. MiB" in said
     assert said.count("mean of the whole epochs after the first") == 1
     assert "Mean of the whole" not in said
+
+
+def test_reads_outside_of_epochs_have_the_epoch_none_which_sorts_before_0(page):
+    found = {}
+    for number in (0, 1):
+        table = page[page.index(f'id="target-{number}"') :]
+        head, body = re.search(r"<thead>(.*?)</thead>.*?<tbody>(.*?)</tbody>", table, re.S).groups()
+        at = [words(one) for one in re.findall(r"<th .*?</th>", head, re.S)].index("epoch")
+        rows = [re.findall(r"<td.*?</td>", row) for row in body.split("</tr>") if "<td" in row]
+        found[number] = {(words(row[at]), re.search(r'data-v="(.*?)"', row[at])[1]) for row in rows}
+    assert found == {0: {("0", "0.0"), ("1", "1.0"), ("2", "2.0")}, 1: {("none", "-1.0")}}

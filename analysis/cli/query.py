@@ -333,8 +333,16 @@ def _failed(trace: Trace, error: Exception) -> UsageError:
 def _unknown(trace: Trace, name: str) -> UsageError:
     """Returns the error for a table that is not there. BadTrace if the trace might have it."""
     from tracer.analysis.cli.columns import unknown_table
+    from tracer.analysis.views.catalogue import needed
+    from tracer.probes.errors import UsageError
     from tracer.store.trace import ALL_TABLES
 
     if name in ALL_TABLES:
         trace.require(name)
+    if (needs := needed(name)) is not None:
+        trace.require(*needs)
+        return UsageError(
+            f"the view {name} is not in the catalogue that the query names",
+            f"name it alone: FROM {name}",
+        )
     return unknown_table(name, trace.tables)

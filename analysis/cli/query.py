@@ -158,7 +158,7 @@ def query(
 
         from tracer.cli.output import print_table, wide_console
 
-        rows = [list(row.values()) for row in records(frame.head(1000))]
+        rows = [[_cell(value) for value in row.values()] for row in records(frame.head(1000))]
         numbers = set(frame.select_dtypes("number").columns)
         large = {name for name, column in frame.items() if infer_dtype(column) == "integer"}
         left = [c for c in frame.columns if c not in numbers | large]
@@ -170,23 +170,32 @@ _INTERVAL = re.compile(r"(-?\d+ (years?|months?|days?) ?)*(-?\d+:\d\d:\d\d(\.\d+
 """An interval as DuckDB writes it. A negative one begins as a formula does, and is none."""
 
 
+def _cell(value: object) -> object:
+    """Returns a value of a row of --json for a table: a list or object as the text in the JSON."""
+    from tracer.store.trace import dump
+
+    return dump(value) if isinstance(value, list | dict) else value
+
+
 def _print_csv(frame: pd.DataFrame) -> None:
     """Prints CSV. A text that would be a formula gets an apostrophe, as in `tracer export`.
 
-    On a terminal, characters that are not printable are escaped.
+    Lists and structures are JSON. On a terminal, characters that are not printable are escaped.
     """
     from tracer.analysis.exchange.tables_out import inert
+    from tracer.analysis.report.tables import plain
     from tracer.probes.text import printable
 
     def shown(value: object) -> object:
-        if not isinstance(value, str):
-            return value
-        text = value if _INTERVAL.fullmatch(value) else inert(value)
+        cell = _cell(plain(value))
+        if not isinstance(cell, str):
+            return cell
+        text = cell if _INTERVAL.fullmatch(cell) else inert(cell)
         return printable(text) if sys.stdout.isatty() else text
 
     safe = frame.rename(columns=shown)
     for name in safe.select_dtypes(exclude=["number", "bool"]).columns:
-        safe[name] = safe[name].map(shown)
+        safe[name] = safe[name].map(shown, na_action="ignore")
     safe.to_csv(_Lines(), index=False, lineterminator="\r\n")
 
 
@@ -324,8 +333,16 @@ def _failed(trace: Trace, error: Exception) -> UsageError:
 def _unknown(trace: Trace, name: str) -> UsageError:
     """Returns the error for a table that is not there. BadTrace if the trace might have it."""
     from tracer.analysis.cli.columns import unknown_table
+    from tracer.analysis.views.catalogue import needed
+    from tracer.probes.errors import UsageError
     from tracer.store.trace import ALL_TABLES
 
     if name in ALL_TABLES:
         trace.require(name)
+    if (needs := needed(name)) is not None:
+        trace.require(*needs)
+        return UsageError(
+            f"the view {name} is not in the catalogue that the query names",
+            f"name it alone: FROM {name}",
+        )
     return unknown_table(name, trace.tables)

@@ -52,6 +52,7 @@ __all__ = [
     "loss",
     "page_faults",
     "phases",
+    "plain",
     "records",
     "syscalls",
     "writeback_interval_quantiles",
@@ -228,26 +229,29 @@ def all_tables(trace: Trace) -> dict[str, pd.DataFrame]:
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """Returns a frame as plain rows, with None for missing values.
 
-    Values are numbers, strings, booleans, and lists and objects of these. Any other value of a
-    query (a date, bytes) becomes a string.
+    Values are as `plain` returns them.
     """
     there = frame.astype(object).where(frame.notna(), None)
     return [
-        {str(name): _plain(value) for name, value in row.items()}
+        {str(name): plain(value) for name, value in row.items()}
         for row in there.to_dict(orient="records")
     ]
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Returns a value as number, string, boolean, None, or a list or object of these.
+
+    Any other value of a query (a date, bytes) becomes a string.
+    """
     match value:
         case None | bool() | int() | float() | str():
             return value
         case np.generic() | np.ndarray():
-            return _plain(value.tolist())
+            return plain(value.tolist())
         case list() | tuple():
-            return [_plain(one) for one in value]
+            return [plain(one) for one in value]
         case dict():
-            return {str(name): _plain(one) for name, one in value.items()}
+            return {str(name): plain(one) for name, one in value.items()}
         case bytes() | bytearray():
             return value.decode("utf-8", "backslashreplace")
     return str(value)

@@ -62,6 +62,19 @@ def answer(trace: Trace, query: str) -> pd.DataFrame:
     return trace.sql(query)
 
 
+def needed(name: str) -> tuple[str, ...] | None:
+    """Returns the tables that a view or a TABLE_in_phase view needs; None if there is no such view.
+
+    `name` is in lower case.
+    """
+    if name in VIEWS:
+        return VIEWS[name].needs
+    table = name.removesuffix(SUFFIX)
+    if table == name or table not in IN_PHASE:
+        return None
+    return ("phases", *(VIEWS[table].needs if table in VIEWS else (table,)))
+
+
 def make_named(trace: Trace, query: str) -> None:
     """Makes the views and the TABLE_in_phase views that a query names.
 
@@ -70,13 +83,14 @@ def make_named(trace: Trace, query: str) -> None:
     import duckdb
 
     try:
-        asked = {name.lower() for name in trace.connection.get_table_names(query)}
+        # Another connection does not see the views that were made, and so not what these name.
+        asked = {name.lower() for name in trace.connection.cursor().get_table_names(query)}
     except duckdb.Error:
         # DuckDB cannot parse the query without the tables, so any word may be a view's name.
         asked = {
             word
             for word in re.findall(r"\w+", query.lower())
-            if word not in VIEWS or all(need in trace.tables for need in VIEWS[word].needs)
+            if all(need in trace.tables for need in needed(word) or ())
         }
     for name in sorted(asked & VIEWS.keys()):
         VIEWS[name].make(trace)

@@ -1,4 +1,10 @@
-"""`tracer query --json`: values of all types, also within lists and structures."""
+"""`tracer query`: values of all types, also within lists and structures."""
+
+import csv
+import io
+import json
+
+import pytest
 
 from tests.support.traces import make_trace
 
@@ -23,4 +29,47 @@ def test_values_in_lists_and_structures_are_as_exact_as_others(tracer, tmp_path)
         "g": [{"n": [None], "t": "10:11:12"}],
         "h": None,
     }
-    assert "['2020-01-02', None]" in tracer("query", "t", query, "--csv").out
+
+
+def test_a_list_in_a_csv_has_all_its_values(tracer, tmp_path):
+    make_trace(tmp_path / "t", {"syscalls": []}).close()
+    query = "SELECT list(i ORDER BY i) AS l FROM range(3000) t(i)"
+    name, cell = cells(tracer("query", "t", query, "--csv").out)
+    assert name == ["l"] and json.loads(*cell) == list(range(3000))
+
+
+@pytest.mark.parametrize(
+    ("sql", "cell"),
+    [
+        ("['x', 'y']", '["x", "y"]'),
+        ("['=1', 'say \"a\"']", r'["=1", "say \"a\""]'),
+        ("[[1, 2], [3]]", "[[1, 2], [3]]"),
+        ("[1, NULL]", "[1, null]"),
+        ("[9007199254740993, NULL]", "[9007199254740993, null]"),
+        ("['nan'::DOUBLE, 1, 'inf'::DOUBLE]", "[null, 1.0, null]"),
+        ("{'a': [1, 2], 'b': 'é'}", '{"a": [1, 2], "b": "é"}'),
+        ("[{'a': NULL}]", '[{"a": null}]'),
+        ("MAP {'k': [1.5], 'l': []}", '{"k": [1.5], "l": []}'),
+        ("[DATE '2020-01-02', NULL]", '["2020-01-02", null]'),
+        ("[TIMESTAMP '2020-01-02 03:04:05.6']", '["2020-01-02 03:04:05.6"]'),
+        ("['a'::BLOB]", '["a"]'),
+        ("'a'::BLOB", "a"),
+        ("'=1'::BLOB", "'=1"),
+        ("[1, 2]::INT[2]", "[1, 2]"),
+        ("[]", "[]"),
+        ("NULL::INT[]", ""),
+        ("['a' || chr(27) || chr(13)]", r'["a\u001b\r"]'),
+    ],
+)
+def test_a_list_or_a_structure_is_json_in_a_csv_and_a_table(tracer, tmp_path, sql, cell):
+    make_trace(tmp_path / "t", {"syscalls": []}).close()
+    query = f"SELECT {sql} AS a, 23 AS b"
+    assert cells(tracer("query", "t", query, "--csv").out) == [["a", "b"], [cell, "23"]]
+    shown = tracer("query", "t", query).out.splitlines()[3]
+    assert shown.rsplit("23", 1)[0].strip() == (cell.removeprefix("'") or "-")
+    if "[" in cell or "{" in cell:
+        assert tracer("query", "t", query, "--json").json == [{"a": json.loads(cell), "b": 23}]
+
+
+def cells(out):
+    return list(csv.reader(io.StringIO(out)))

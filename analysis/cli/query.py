@@ -25,6 +25,8 @@ _MOST_BYTES = 1 << 30
 """Largest result in bytes, or 1/16 of the available memory if that is less."""
 _VECTORS = 50
 """Vectors of 2,048 rows that are fetched at once."""
+_ROWS = 10_000
+"""Rows that become text at once."""
 
 
 def _examples() -> str:
@@ -172,31 +174,43 @@ _INTERVAL = re.compile(r"(-?\d+ (years?|months?|days?) ?)*(-?\d+:\d\d:\d\d(\.\d+
 
 def _cell(value: object) -> object:
     """Returns a value of a row of --json for a table: a list or object as the text in the JSON."""
+    if not isinstance(value, list | dict):
+        return value
     from tracer.store.trace import dump
 
-    return dump(value) if isinstance(value, list | dict) else value
+    return dump(value)
 
 
 def _print_csv(frame: pd.DataFrame) -> None:
     """Prints CSV. A text that would be a formula gets an apostrophe, as in `tracer export`.
 
     Lists and structures are JSON. On a terminal, characters that are not printable are escaped.
+    Rows become text as they are printed: if nobody reads them any more, the rest does not.
     """
+    import pandas as pd
+    from pandas.api.types import is_numeric_dtype
+
     from tracer.analysis.exchange.tables_out import inert
     from tracer.analysis.report.tables import plain
     from tracer.probes.text import printable
 
+    escaped = sys.stdout.isatty()
+
     def shown(value: object) -> object:
-        cell = _cell(plain(value))
+        cell = value if isinstance(value, str) else _cell(plain(value))
         if not isinstance(cell, str):
             return cell
         text = cell if _INTERVAL.fullmatch(cell) else inert(cell)
-        return printable(text) if sys.stdout.isatty() else text
+        return printable(text) if escaped else text
 
-    safe = frame.rename(columns=shown)
-    for name in safe.select_dtypes(exclude=["number", "bool"]).columns:
-        safe[name] = safe[name].map(shown, na_action="ignore")
-    safe.to_csv(_Lines(), index=False, lineterminator="\r\n")
+    for start in range(0, max(len(frame), 1), _ROWS):
+        part = frame.iloc[start : start + _ROWS].rename(columns=shown)
+        for place, kind in enumerate(part.dtypes):
+            if not is_numeric_dtype(kind):
+                column = part.iloc[:, place]
+                there = column.astype(object).where(column.notna(), None)
+                part.isetitem(place, pd.array([shown(value) for value in there], dtype=object))
+        part.to_csv(_Lines(), index=False, header=start == 0, lineterminator="\r\n")
 
 
 class _Lines(io.TextIOBase):

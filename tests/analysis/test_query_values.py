@@ -3,10 +3,15 @@
 import csv
 import io
 import json
+import os
+import sys
+from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from tests.support.traces import make_trace
+from tracer.analysis.cli.query import _print_csv
 
 
 def test_values_in_lists_and_structures_are_as_exact_as_others(tracer, tmp_path):
@@ -69,6 +74,42 @@ def test_a_list_or_a_structure_is_json_in_a_csv_and_a_table(tracer, tmp_path, sq
     assert shown.rsplit("23", 1)[0].strip() == (cell.removeprefix("'") or "-")
     if "[" in cell or "{" in cell:
         assert tracer("query", "t", query, "--json").json == [{"a": json.loads(cell), "b": 23}]
+
+
+def test_a_long_csv_has_each_row_once(tracer, tmp_path):
+    make_trace(tmp_path / "t", {"syscalls": []}).close()
+    rows = range(20_001)
+    query = "SELECT i, [i] AS l, CASE WHEN i % 2 = 0 THEN 'x' || i END AS t FROM range(20001) r(i)"
+    out = tracer("query", "t", query + " ORDER BY i", "--csv").out
+    texts = (f"x{i}" if i % 2 == 0 else "" for i in rows)
+    assert out == "i,l,t\n" + "".join(f"{i},[{i}],{t}\n" for i, t in zip(rows, texts, strict=True))
+    assert tracer("query", "t", query + " WHERE i < 0", "--csv").out == "i,l,t\n"
+
+
+def test_numbers_of_a_union_are_the_same_in_csv_and_json(tracer, tmp_path):
+    make_trace(tmp_path / "t", {"syscalls": []}).close()
+    query = "SELECT unnest([2::UNION(i INT, d DOUBLE), 2.5::DOUBLE, NULL]) AS u, 1 AS n"
+    out = tracer("query", "t", query, "--csv").out
+    assert out == "u,n\n2,1\n2.5,1\n,1\n"
+
+
+def test_a_closed_pipe_ends_a_csv_before_the_rest_is_made(monkeypatch):
+    class Value:
+        made = 0
+
+        def __str__(self):
+            Value.made += 1
+            return "value"
+
+    there, here = os.pipe()
+    os.close(there)
+    with monkeypatch.context() as patch, os.fdopen(here, "w", 1) as closed:
+        patch.setattr(sys, "stdout", closed)
+        with pytest.raises(BrokenPipeError):
+            _print_csv(pd.DataFrame({"a": [Value() for _ in range(50_000)]}))
+        with Path(os.devnull).open("w") as nowhere:  # for the text that was not written
+            os.dup2(nowhere.fileno(), here)
+    assert 0 < Value.made < 50_000
 
 
 def cells(out):

@@ -34,24 +34,28 @@ def folios_mapped(folder: Path) -> Kernel:
         with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
             if file.write(bytes(_BYTES)) < _BYTES or file.write(bytes(mmap.PAGESIZE)) == 0:
                 return found
-            with mmap.mmap(file.fileno(), _BYTES, mmap.MAP_PRIVATE) as mapped:
-                mapped[0]
-                if _mapped_bytes(mapped) > _AROUND:
-                    found["maps_folios"] = True
-            # A folio that lies in two page tables is not mapped as a whole. If one mapping has it
-            # so, another one beside it has not.
-            with _shared(file.fileno()) as one, _shared(file.fileno()) as other:
-                for mapped in (one, other):
-                    mapped[0] = 1
-                    if _mapped_bytes(mapped) > mmap.PAGESIZE:
-                        found["maps_written_folios"] = True
+            if _most_mapped(file.fileno(), mmap.MAP_PRIVATE, writes=False) > _AROUND:
+                found["maps_folios"] = True
+            if _most_mapped(file.fileno(), mmap.MAP_SHARED, writes=True) > mmap.PAGESIZE:
+                found["maps_written_folios"] = True
     except OSError:
         pass
     return found
 
 
-def _shared(fd: int) -> mmap.mmap:
-    return mmap.mmap(fd, _BYTES, mmap.MAP_SHARED)
+def _most_mapped(fd: int, flags: int, writes: bool) -> int:
+    """Returns how many bytes of a file are mapped if its first page is touched. Raises OSError.
+
+    A folio that lies in two page tables is not mapped as a whole. So there are two mappings, one
+    beside the other: at most one of them lies so.
+    """
+    with mmap.mmap(fd, _BYTES, flags) as one, mmap.mmap(fd, _BYTES, flags) as other:
+        for mapped in (one, other):
+            if writes:
+                mapped[0] = 1
+            else:
+                mapped[0]
+        return max(_mapped_bytes(one), _mapped_bytes(other))
 
 
 def _mapped_bytes(mapped: mmap.mmap) -> int:

@@ -44,8 +44,6 @@ _SEE_DOCTOR = (
     "run `tracer doctor` to check kernel headers, bcc and privileges, or use --backend ftrace"
 )
 _SMALL = """
-#include <uapi/linux/bpf_perf_event.h>
-#include <uapi/linux/ptrace.h>
 BPF_ARRAY(places, u32, 1);
 BPF_RINGBUF_OUTPUT(small_ring, 1);
 int nothing(void *ctx) { return 1; }

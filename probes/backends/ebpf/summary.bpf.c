@@ -140,7 +140,7 @@ static __always_inline int thread_executes(void *ctx, int old_at)
     return PASS_ON;
 }
 
-static __always_inline int count_fault(struct bpf_perf_event_data *ctx, u64 major)
+static __always_inline int count_fault(u64 major)
 {
     u64 who = bpf_get_current_pid_tgid();
     if (is_open(TARGET, who))

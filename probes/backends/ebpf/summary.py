@@ -73,7 +73,7 @@ def body(hook: Hook, parsed: EventFormat) -> str:
 
 def fault_body(major: int) -> str:
     """Returns the C statement that is the body of a fault event's function."""
-    return f"return count_fault((struct bpf_perf_event_data *)ctx, {major});"
+    return f"return count_fault({major});"
 
 
 Sum = tuple[Literal[1, 2, 3, 4], int, int, int, int, int, int]

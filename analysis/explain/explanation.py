@@ -13,11 +13,11 @@ from typing import Any
 
 import pandas as pd
 
+from tracer.analysis.explain.losses import lossy_steps, lost, lost_in
 from tracer.analysis.explain.segments import longest_segments
 from tracer.analysis.findings.cpu_holders import holder_or_waker
 from tracer.analysis.findings.finding import Finding
 from tracer.analysis.findings.waits import waits
-from tracer.analysis.findings.window import Scope, lossy, whole
 from tracer.analysis.views.critical_path import main_steps, path_sums
 from tracer.analysis.views.epoch_passes import has_passes, with_passes
 from tracer.probes.errors import BadTrace, UsageError
@@ -145,6 +145,8 @@ class SlowStep:
     storage: dict[str, Any] | None
     """The longest sleep for storage on the path, with `meanwhile`; None: there is none. It may have
     waited for several things, one after the other."""
+    lossy: bool
+    """True if events were lost during the step."""
 
     @property
     def alone(self) -> bool:
@@ -175,6 +177,7 @@ class Explanation:
     inferred_share: float
     lossy: bool
     """True if events were lost during the recording."""
+    lossy_steps: int
     findings: list[Finding]
     """Sentences about the waits that take much of the steps' time, the greatest first."""
     parts: list[Part]
@@ -239,7 +242,8 @@ def explain(
         typical_ns=all_typical[1],
         unknown_share=certainty.get("unknown", 0.0) / float(told["total"]),
         inferred_share=certainty.get("inferred", 0.0) / float(told["total"]),
-        lossy=_lossy(trace),
+        lossy=lost(trace),
+        lossy_steps=lossy_steps(trace),
         findings=sorted(waits(trace), key=lambda one: -one.weight),
         parts=_parts(trace, columns, float(told["total"]), means, main),
         slowest=[
@@ -259,16 +263,12 @@ def explain(
                 longest,
                 more,
                 storage,
+                lost_in(trace, row),
             )
             for row in chosen
             for longest, more, storage in [longest_segments(trace, _of_step(row), segments)]
         ],
     )
-
-
-def _lossy(trace: Trace) -> bool:
-    recording = whole(trace)
-    return recording is not None and lossy(trace, recording, tuple(Scope))
 
 
 def _optional(value: Any) -> int | None:

@@ -8,9 +8,11 @@ from typing import Any
 from tracer.analysis.explain.explanation import Explanation, Part, SlowStep
 from tracer.analysis.explain.words import (
     ALONE,
+    LOST,
     compared,
     duration,
     kernel_function,
+    lost,
     meanwhile,
     step_called,
     steps_name,
@@ -43,7 +45,7 @@ def print_explanation(title: str, found: Explanation) -> None:
     if (said := together(found)) is not None:
         out.print(safe(said))
     if found.lossy:
-        out.print("Events were lost, so waits may be missing or too short.", style="red")
+        out.print(safe(lost(found)), style="red")
     if found.unknown_share or found.inferred_share:
         out.print(
             safe(
@@ -80,6 +82,8 @@ def _print_step(out: Any, step: SlowStep, found: Explanation) -> None:
     head = f"{called} took {duration(step.total_ns)}, {times:.1f} times the median."
     more = [p for p in step.parts if p.more_ns > _LEAST_MORE * step.total_ns][:_MOST_MORE]
     out.print(safe(head), style="bold")
+    if step.lossy:
+        out.print(LOST, style="red")
     if more:
         out.print(safe(compared(step, more[0], found.targets)))
     _print_longest_storage(out, step)

@@ -44,6 +44,7 @@ _GENERIC = re.compile(
 _UNTOLD = (UNKNOWN, TRUNCATED)
 
 ALONE = "There is no other typical step to compare it with."
+LOST = "Events were lost during it."
 
 
 def duration(ns: float) -> str:
@@ -115,6 +116,13 @@ def steps_name(stage: str | None, steps: int) -> str:
     """Returns the name of a stage's steps: "training steps"; in the singular if there is one."""
     which = {"train": "training ", "inference": "inference "}.get(stage or "", "")
     return f"{which}{'step' if steps == 1 else 'steps'}"
+
+
+def lost(found: Explanation) -> str:
+    """Returns a sentence on the events that were lost, and the steps during which they were."""
+    said = "Events were lost, so waits may be missing or too short"
+    steps = steps_name(None, found.steps)
+    return f"{said}: during {found.lossy_steps:,} of the {found.steps:,} {steps}."
 
 
 def together(found: Explanation) -> str | None:

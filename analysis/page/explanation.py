@@ -12,7 +12,9 @@ from tracer.analysis.explain.explanation import Explanation, Part, SlowStep
 from tracer.analysis.explain.waiting import Waiting
 from tracer.analysis.explain.words import (
     ALONE,
+    LOST,
     duration,
+    lost,
     meanwhile,
     step_called,
     steps_name,
@@ -64,7 +66,7 @@ def explanation_page(title: str, found: Explanation, times: pd.DataFrame, waitin
         figures=True,
         name=title,
         tiles=_tiles(found),
-        lossy=found.lossy,
+        lost=lost(found) if found.lossy else None,
         sections=sections,
         findings=[one.sentence[:1].upper() + one.sentence[1:] for one in found.findings],
     )
@@ -102,6 +104,8 @@ def _of_step(number: int, step: SlowStep, found: Explanation) -> Section:
     called = step_called(step, found)
     more = [part for part in step.parts if part.more_ns > 0]
     about = f"{step.total_ns / found.median_ns:.1f} times the median."
+    if step.lossy:
+        about += f" {LOST}"
     if step.alone:
         about += f" {ALONE}"
     elif more:

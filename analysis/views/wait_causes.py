@@ -71,6 +71,9 @@ CASE
     WHEN kind IN ('cpu', 'dirty', 'reclaim', 'gpu') THEN 'exact'
     WHEN kind = 'fault' AND faults THEN 'exact'
     WHEN call_in_doubt THEN 'inferred'
+    -- The timer did not end the sleep, nor did a signal: the thread was frozen until it was thawed.
+    WHEN kind = 'timer' AND is_timer AND zero AND interrupt = false AND NOT by_kernel
+        THEN 'inferred'
     WHEN kind IN ('timer', 'child') THEN 'exact'
     WHEN kind = 'sync' AND (is_sync OR syncs) THEN 'exact'
     WHEN kind = 'disk' AND reads AND deep THEN 'exact'

@@ -23,8 +23,10 @@ TABLES = ("processes", "phases", "syscalls", "off_cpu", "block", "dirty", "inode
 MS, MIB = 10**6, 1 << 20
 SECTORS = MIB // 512
 JOB, WORKER, COPY, SYNC, FLUSHER, INSIDE, BESIDE = 100, 101, 300, 301, 50, 302, 303
+KBLOCKD = 51
+"""The thread of the kernel that issues what the block layer could not issue at once."""
 COMMS = {JOB: "train", WORKER: "loader", COPY: "cp", SYNC: "rsync", FLUSHER: "kworker/u8:1"}
-COMMS |= {INSIDE: "dd", BESIDE: "tar"}
+COMMS |= {INSIDE: "dd", BESIDE: "tar", KBLOCKD: "kworker/1:1H"}
 CONTAINER = "3f2a" + 60 * "0"
 OWNERS: tuple[tuple[tuple[int, ...], str | None], ...] = (
     ((SYNC,), "rsync"),
@@ -98,7 +100,10 @@ class Steps:
         for tid, comm in COMMS.items():
             mine = tid in (JOB, WORKER)
             row = {"pid": JOB if mine else tid, "tid": tid, "comm": comm}
-            row |= {"ppid": 2 if tid == FLUSHER else 1, "target": "job" if mine else None}
+            row |= {
+                "ppid": 2 if tid in (FLUSHER, KBLOCKD) else 1,
+                "target": "job" if mine else None,
+            }
             row["container_id"] = CONTAINER if tid in (INSIDE, BESIDE) else None
             row["role"] = "target" if mine else "flusher" if tid == FLUSHER else "other"
             self.tables["processes"].append(row)
@@ -171,9 +176,13 @@ class Steps:
             lower = place | {"dev": PARTS.get(below_it, (below_it,))[0]}
             self._log(tid, at + 2, "remap", lower | {"from_dev": dev, "from_sector": sector})
             dev, at = below_it, at + 3
-        self._log(tid, at + 2, "issue", place)
-        self._log(0, until, "complete", place)
+        self._serve(tid, at + 2, until, place)
         return dev
+
+    def _serve(self, tid: int, at: int, until: int | None, place: Row) -> None:
+        """A thread issues the request of a bio, and the disk completes it."""
+        self._log(tid, at, "issue", place)
+        self._log(0, until, "complete", place)
 
     def _log(self, tid: int, ts: int | None, event: str, place: Row) -> None:
         if ts is not None:
@@ -208,6 +217,15 @@ class Edges(Steps):
         if counts:
             count(served, disk, "W", COPY, 3)
         return served
+
+
+class Handed(Steps):
+    """Requests that a thread of the kernel issues for all others, two for each bio."""
+
+    def _serve(self, tid: int, at: int, until: int | None, place: Row) -> None:
+        half = place["nr_sector"] // 2
+        for sector in (place["sector"], place["sector"] + half):
+            super()._serve(KBLOCKD, at, until, place | {"sector": sector, "nr_sector": half})
 
 
 class Owned(Steps):
@@ -275,6 +293,17 @@ def test_a_request_that_overlaps_a_wait_counts_as_a_whole(tmp_path):
     made = Edges(SEED, 6)
     found = meanwhile(tmp_path / "t", made)
     assert {ts: served_by(said) for ts, said in found.items()} == made.waits
+
+
+def test_requests_that_kblockd_issues_are_those_of_the_threads_that_queued_them(tmp_path):
+    made = Handed(SEED, STEPS)
+    found = meanwhile(tmp_path / "t", made)
+    assert found.keys() == made.waits.keys()
+    for begin, said in found.items():
+        twice = {key: (2 * count, size) for key, (count, size) in made.waits[begin].items()}
+        assert served_by(said).items() <= twice.items()
+        assert len(said) == min(len(twice), MOST)
+        assert all(one["own"] == (one["comm"] == COMMS[JOB]) for one in said)
 
 
 def test_the_writes_of_the_flusher_are_for_the_one_who_dirtied_the_file(tmp_path):

@@ -260,3 +260,32 @@ def test_a_call_is_inferred_if_events_may_be_lost_since_it_was_entered(tmp_path)
         720 | 10 | 7 | sync  | fsync           | -     | -   | exact
         """,
     )
+
+
+def test_a_sleep_that_a_thread_ended_is_not_exact_if_the_call_did_not_fail(tmp_path):
+    """Its cgroup was frozen: it sleeps until another program thaws it. A signal fails the call."""
+    check(
+        tmp_path,
+        {
+            "processes": PROCESSES,
+            "syscalls": """
+                ts  | tid | name            | dur_ns | ret
+                100 | 7   | clock_nanosleep | 100    | 0
+                300 | 7   | clock_nanosleep | 100    | -516
+                500 | 7   | clock_nanosleep | 100    | 0
+            """,
+            "off_cpu": """
+                ts  | dur_ns | pid | tid | state | wake_ns | waker_tid | interrupt | run_delay_ns
+                110 | 80     | 7   | 7   | S     | 190     | 30        | false     | 0
+                310 | 80     | 7   | 7   | S     | 390     | 30        | false     | 0
+                510 | 80     | 7   | 7   | S     | 590     | 0         | true      | 0
+            """,
+        },
+        QUERY,
+        f"""
+        {HEADER}
+        110 | 80 | 7 | timer | clock_nanosleep | - | postgres | inferred
+        310 | 80 | 7 | timer | clock_nanosleep | - | postgres | exact
+        510 | 80 | 7 | timer | clock_nanosleep | - | -        | exact
+        """,
+    )

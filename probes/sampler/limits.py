@@ -258,6 +258,11 @@ class Place:
         return 2 if self._has("cgroup.controllers") else 1
 
     @property
+    def exists(self) -> bool:
+        """False once the cgroup is removed."""
+        return self._has("")
+
+    @property
     def is_root(self) -> bool:
         """True for the root of the machine's cgroups, which nothing limits."""
         if self.version == 2:
@@ -341,7 +346,11 @@ class Limits:
         lacking = [s for s in part.series if s not in values]
         if lacking and version == 2 and not _is_on(place):
             why = f"the controller {place.controller} is off in {place.folder}"
-        self._lacking.setdefault(place.controller, {}).update({s.name: why for s in lacking})
+        known = self._lacking.setdefault(place.controller, {})
+        is_gone = not place.exists
+        for series in lacking:
+            if not is_gone or series.name not in known:
+                known[series.name] = why
         return values
 
 

@@ -263,6 +263,20 @@ def test_a_cgroup_that_is_removed_gives_nothing_and_no_reason_for_what_it_gave(c
     assert limits.missing == {}
 
 
+def test_a_cgroup_that_is_removed_keeps_the_reasons_for_what_it_did_not_give(cgroup):
+    folder = cgroup(VERSION_1_CPU | VERSION_1_MEMORY | {"cpu.cfs_quota_us": "-1\n"})
+    limits = Limits()
+    limits.at(own(folder), {})
+    assert limits.read()
+    missing = limits.missing
+    assert missing["cgroup_cpu_quota"] == "no quota is set"
+    for path in folder.iterdir():
+        path.unlink()
+    folder.rmdir()
+    assert limits.read() == []
+    assert limits.missing == missing
+
+
 def test_a_number_beyond_64_bits_is_refused(tmp_path):
     path = tmp_path / "memory.stat"
     path.write_text(f"pgfault {1 << 64}\n")

@@ -27,6 +27,19 @@ main()
 """Presses Ctrl-C at the import of a module."""
 
 
+ENDS = """
+import atexit, importlib, signal, sys
+main = importlib.import_module("tracer.cli.main")
+again = int(sys.argv[1])
+if again:
+    atexit.register(signal.raise_signal, again)
+main._run = lambda: exec("import signal; signal.raise_signal(signal.SIGINT)")
+main.main()
+"""
+"""Presses Ctrl-C in code that is made at run time, as that of a dataclass is. Then a signal comes
+while Python ends."""
+
+
 def pressed(entry, module, *words, ignored=False):
     """Runs `tracer` from its module `entry`. Ctrl-C is pressed as it imports `module`."""
     handler = signal.SIG_IGN if ignored else signal.SIG_DFL
@@ -45,6 +58,20 @@ def pressed(entry, module, *words, ignored=False):
 def test_ctrl_c_while_a_verb_is_imported_is_said(entry, module):
     words = ("list",) if module.endswith("list") else ("info", "x.trace")
     assert pressed(entry, module, *words) == INTERRUPTED
+
+
+@pytest.mark.parametrize("again", [0, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupted_verb_exits_with_130_wherever_the_signal_met_it(tmp_path, again):
+    (tmp_path / "ends.py").write_text(ENDS)
+    ran = subprocess.run(
+        [sys.executable, "-m", "ends", str(int(again))],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == INTERRUPTED
 
 
 @pytest.mark.parametrize("module", ["tracer.cli.main", "typer", "tracer.store.names"])

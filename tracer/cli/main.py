@@ -251,8 +251,11 @@ def main() -> None:
         with terminable():
             _run()
     except TracerError as error:
+        if isinstance(error, Interrupted):
+            _end_by_status()
         _complain(error.exit_code, str(error))
     except KeyboardInterrupt:
+        _end_by_status()
         _complain(ExitCode.ABORTED, str(Interrupted()))
     except OSError as error:
         if isinstance(error, BrokenPipeError) and error.filename == STDOUT:
@@ -321,6 +324,15 @@ def terminable() -> Iterator[None]:
     finally:
         for number in ours:
             signal.signal(number, before[number])
+
+
+def _end_by_status() -> None:
+    """Lets an interrupted process end with its exit status, and by no signal."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # the second one of two
+    # If Ctrl-C came while a text was executed (as dataclasses do), `python -m` would end by SIGINT.
+    # The next executed text takes back Python's note of that (run_eval_code_obj in pythonrun.c).
+    eval("0")
 
 
 def _complain(code: int, text: str) -> None:

@@ -8,6 +8,7 @@ rows of artificial processes, whose numbers are above any real one.
 from __future__ import annotations
 
 import json
+from collections.abc import Set
 from typing import BinaryIO
 
 from tracer.analysis.exchange.marks import Kind, Marks, Track, What
@@ -92,6 +93,10 @@ class ChromeWriter:
             self._line(
                 f'{{{kind},"cat":{category},"name":{name},{place},"args":{{{",".join(said)}}}}}'
             )
+
+    def lines(self, tracks: Set[int]) -> int:
+        """Returns the number of rows on which the marks of some tracks lie."""
+        return len({self._rows[track] for track in tracks})
 
     def close(self) -> None:
         """Ends the JSON."""

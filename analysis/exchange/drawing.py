@@ -61,7 +61,7 @@ class Window:
 def draw(trace: Trace, window: Window) -> Iterator[Track | Marks]:
     """Yields the tracks and marks of a trace within a window, each track before its marks.
 
-    Tables that the trace lacks are left out. Raises BadTrace if a table is damaged.
+    A track without marks, and without tracks below it that have some, is not yielded. Tables that the trace lacks are left out. Raises BadTrace if a table is damaged.
     """
     names: dict[int, str] = {}
     if "processes" in trace.tables:
@@ -84,9 +84,10 @@ def draw(trace: Trace, window: Window) -> Iterator[Track | Marks]:
         if table not in trace.tables:
             continue
         for marks in part(trace, tracks, window):
-            yield from tracks.taken()
-            if len(marks):
-                yield marks.possible().within(window.start, window.end)
+            shown = marks.possible().within(window.start, window.end)
+            if len(shown):
+                yield from tracks.taken(shown)
+                yield shown
 
 
 def _tracks_by_row(pids: pa.Array, tids: pa.Array, make: Any) -> Any:

@@ -10,6 +10,8 @@ import shutil
 from pathlib import Path
 from typing import BinaryIO, cast
 
+import numpy as np
+
 from tracer.analysis.exchange.chrome import ChromeWriter
 from tracer.analysis.exchange.drawing import Window, draw
 from tracer.analysis.exchange.folded import write_folded
@@ -38,7 +40,7 @@ def export(
 
     Writes only what lies between `start_s` and `end_s`, in seconds since the start of the
     recording: rows of tables are whole, slices and waits are cut. A file of any format is
-    compressed if its name ends in .gz. Returns {"tracks", "marks"} for a file, {"stacks", "waits"}
+    compressed if its name ends in .gz. Returns {"tracks" that have marks, "marks"} for a file, {"stacks", "waits"}
     for a folded one, rows by table for a folder. Raises UsageError if the output exists and `force`
     is not given. If writing fails, the partial output is removed. The files are made and put in
     place with the rights of the caller of sudo; the rows are made with this process's own, because
@@ -101,7 +103,7 @@ def _window(trace: Trace, start_s: float | None, end_s: float | None) -> Window 
 def _write_file(
     trace: Trace, format: str, file: BinaryIO, packed: bool, window: Window | None
 ) -> dict[str, int]:
-    counts = {"tracks": 0, "marks": 0}
+    marks, used = 0, set[int]()
     clock = trace.manifest["clock"]
     with contextlib.ExitStack() as stack:
         out = file
@@ -119,12 +121,12 @@ def _write_file(
         for item in draw(trace, window or Window(0, LATEST_NS, last)):
             if isinstance(item, Track):
                 writer.track(item)
-                counts["tracks"] += 1
             else:
                 writer.marks(item)
-                counts["marks"] += len(item)
+                marks += len(item)
+                used.update(np.unique(item.track).tolist())
         writer.close()
-    return counts
+    return {"tracks": writer.lines(used), "marks": marks}
 
 
 def _check(output: Path, format: str, force: bool) -> None:

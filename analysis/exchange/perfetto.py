@@ -9,7 +9,7 @@ Field numbers: protos/perfetto/trace in its sources.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -152,6 +152,10 @@ class PerfettoWriter:
             self._packet(names, number(_FLAGS, perfetto_events.NEEDS_STATE))
         self._declared.clear()
         self._declared_bytes = 0
+
+    def lines(self, tracks: Set[int]) -> int:
+        """Returns the number of lines on which the marks of some tracks lie."""
+        return len(tracks)
 
     def close(self) -> None:
         """Writes nothing: all packets are already written."""

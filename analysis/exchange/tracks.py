@@ -20,10 +20,10 @@ MOST_LANES = 1 << 14
 
 @dataclass
 class Tracks:
-    """The tracks made so far, by their subjects; those not yet returned are in `new`."""
+    """The tracks made so far, by their subjects; those without marks yet are in `new`."""
 
     names: dict[int, str]
-    new: list[Track] = field(default_factory=list)
+    new: dict[int, Track] = field(default_factory=dict)
     _made: dict[Any, int] = field(default_factory=dict)
 
     def track(self, kind: Kind, key: Any, name: str, **more: Any) -> int:
@@ -31,7 +31,7 @@ class Tracks:
         number = self._made.get(key)
         if number is None:
             number = self._made[key] = len(self._made) + 1
-            self.new.append(Track(number, kind, name, **more))
+            self.new[number] = Track(number, kind, name, **more)
         return number
 
     def thread(self, pid: int | None, tid: int) -> int:
@@ -53,10 +53,21 @@ class Tracks:
         parent = self.track(Kind.GROUP, ("device", dev), f"block device {dev}")
         return self.track(Kind.SLICES, (name, parent, lane), name, parent=parent)
 
-    def taken(self) -> Iterator[Track]:
-        """Yields the new tracks, which must come before the marks on them."""
-        yield from self.new
-        self.new.clear()
+    def taken(self, marks: Marks) -> Iterator[Track]:
+        """Yields the new tracks that have some of the marks, each after those that it is below."""
+        if self.new:
+            for number in np.unique(marks.track).tolist():
+                yield from self._taken(number)
+
+    def _taken(self, number: int) -> Iterator[Track]:
+        track = self.new.pop(number, None)
+        if track is None:
+            return
+        if track.kind is Kind.THREAD:
+            yield from self._taken(self._made["process", track.pid])
+        if track.parent is not None:
+            yield from self._taken(track.parent)
+        yield track
 
 
 def nested(lanes: list[list[int]], start: int, stop: int) -> int:

@@ -20,11 +20,15 @@ of the whole, which the Python package brings."""
 
 
 def render(
-    template: str, folder: Path, figures: bool, script: str = "page.js", **content: Any
+    template: str,
+    folder: Path,
+    figures: bool,
+    own: tuple[str, ...] = ("parts.js", "page.js"),
+    **content: Any,
 ) -> str:
     """Returns the HTML of a page: a template of `folder` that extends `base.html.j2`.
 
-    `figures`: the page has figures, and so needs plotly. `script`: the page's own script. The
+    `figures`: the page has figures, and so needs plotly. `own`: the page's own scripts. The
     page's content security policy forbids it to load anything and to run any script other than
     those included here.
     """
@@ -38,7 +42,7 @@ def render(
     environment.filters["figure"] = figure_json
     environment.filters["cell"] = cell
     scripts = [_PLOTLY.read_text(encoding="utf-8")] if figures else []
-    scripts.append((TEMPLATES / script).read_text(encoding="utf-8"))
+    scripts += [(TEMPLATES / name).read_text(encoding="utf-8") for name in own]
     scripts = [one.replace("\r\n", "\n").replace("\r", "\n") for one in scripts]
     return environment.get_template(template).render(
         scripts=[Markup(one) for one in scripts],

@@ -64,7 +64,7 @@ def pictures(figures: Sequence[go.Figure], most_bytes: int = MOST_BYTES) -> list
         raise FeatureMissing("there is no Chromium to draw figures", MEND)
     page = render(
         "pictures.html.j2", Path(__file__).with_name("templates"), figures=True,
-        script="pictures.js", drawn=figures, width=_WIDTH_PX, most=most_bytes,
+        own=("pictures.js",), drawn=figures, width=_WIDTH_PX, most=most_bytes,
     )  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="traintrace-figures-") as folder:
         seen = _open(command, page, Path(folder))

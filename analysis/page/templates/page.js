@@ -4,7 +4,6 @@
   const all = (selector, within) => [...(within || document).querySelectorAll(selector)];
   const drawn = [];
   const piles = new Map();
-  root.classList.add("scripted");
 
   // The page's colours for text, axes and grid, which figures do not set.
   function colours(layout) {
@@ -50,11 +49,14 @@
     return [...new Set(names)].filter(name => typeof name === "string");
   }
 
+  const NARROW_PX = 700;
+  const isNarrow = () => innerWidth < NARROW_PX;
+
   // On a narrow screen, folds the names and titles of axes, and makes room for a legend with one
   // line per entry.
   const SMALL = {size: 10}, LINE_PX = 16;
   function narrow(told) {
-    if (innerWidth >= 700) return;
+    if (!isNarrow()) return;
     const {margin, height} = told.layout;
     let long = false;
     for (const key of Object.keys(told.layout)) {
@@ -128,6 +130,7 @@
   function legend(place, told) {
     const piled = told.layout.meta && told.layout.meta.piled;
     const box = place.closest(".lane").querySelector(".legend");
+    box.textContent = "";
     told.layout.showlegend = false;
     if (told.layout.margin.t === 26) {
       told.layout.margin.t = 6;
@@ -153,21 +156,30 @@
   // Leaves out the texts of a heat map's cells if the longest is wider than a cell.
   const DIGIT_PX = 7;
   function fit(place) {
-    place._fullData.forEach((one, number) => {
+    source(place).data.forEach((one, number) => {
       if (one.type !== "heatmap" || !one.texttemplate) return;
       const room = place._fullLayout.xaxis._length / one.x.length;
       const longest = Math.max(...one.text.flat().map(words => words.length));
-      if (room < DIGIT_PX * longest) Plotly.restyle(place, {texttemplate: ""}, [number]);
+      const texttemplate = room < DIGIT_PX * longest ? "" : one.texttemplate;
+      if (place._fullData[number].texttemplate !== texttemplate)
+        Plotly.restyle(place, {texttemplate}, [number]);
     });
+  }
+
+  // A figure as the page tells it.
+  const sources = new Map();
+  function source(place) {
+    if (!sources.has(place)) sources.set(place, place.querySelector("script").textContent);
+    return JSON.parse(sources.get(place));
   }
 
   const coarse = matchMedia("(pointer: coarse)").matches;
   function draw(place) {
-    const told = JSON.parse(place.querySelector("script").textContent);
+    const told = source(place);
     const lane = place.closest(".lane");
     if (lane) {
       legend(place, told);
-      if (innerWidth < 700) {
+      if (isNarrow()) {
         told.layout.margin.l = 62;
         told.layout.margin.r = 6;
         told.layout.xaxis.nticks = 5;
@@ -178,7 +190,7 @@
     paint(told.layout);
     place.textContent = "";
     Plotly.newPlot(place, told.data, told.layout, {
-      responsive: true, displayModeBar: false, showTips: false, doubleClickDelay: 400, doubleClick: lane ? false : "reset+autosize",
+      displayModeBar: false, showTips: false, doubleClickDelay: 400, doubleClick: lane ? false : "reset+autosize",
     });
     drawn.push(place);
     fit(place);
@@ -186,6 +198,33 @@
       piles.set(place, place._fullData.map(one => Float32Array.from(one.customdata)));
     if (lane && timeline) timeline.added(place);
   }
+
+  // A lane that is drawn again keeps hidden the series that a reader has hidden.
+  function again(place) {
+    const shown = pressed => all(`.legend [aria-pressed="${pressed}"]`, place.closest(".lane"));
+    const hidden = place.closest(".lane") ? shown("false").map(one => one.textContent) : [];
+    Plotly.purge(place);
+    attempt(place);
+    for (const name of hidden) shown("true").find(one => one.textContent === name).click();
+  }
+
+  // Figures have the width of the window. Whether it is narrow decides their layout, too.
+  const SETTLED_MS = 100;
+  let narrowly = isNarrow(), settling;
+  function resize() {
+    if (root.dataset.print !== undefined) return;
+    if (isNarrow() !== narrowly) {
+      narrowly = isNarrow();
+      drawn.splice(0).forEach(again);
+      return;
+    }
+    for (const place of drawn)
+      if (place.offsetParent) Plotly.Plots.resize(place).then(() => fit(place));
+  }
+  addEventListener("resize", () => {
+    clearTimeout(settling);
+    settling = setTimeout(resize, SETTLED_MS);
+  });
 
   // A figure that cannot be drawn says so; the others are drawn.
   function attempt(place) {
@@ -196,69 +235,6 @@
       place.textContent = "This figure could not be drawn.";
       place.classList.remove("js-plotly-plot");
     }
-  }
-
-  // Tabs: arrow keys move between them, as in the ARIA practices.
-  function tabs() {
-    const list = document.querySelector("[role=tablist]");
-    if (!list) return;
-    const buttons = all("[role=tab]", list);
-    const panel = button => document.getElementById(button.getAttribute("aria-controls"));
-    function show(chosen, focus) {
-      for (const button of buttons) {
-        const on = button === chosen;
-        button.setAttribute("aria-selected", String(on));
-        button.tabIndex = on ? 0 : -1;
-        panel(button).hidden = !on;
-      }
-      if (focus) chosen.focus();
-    }
-    list.hidden = false;
-    buttons.forEach((button, number) => {
-      panel(button).tabIndex = 0;
-      button.addEventListener("click", () => show(button));
-      button.addEventListener("keydown", event => {
-        const to = {ArrowRight: number + 1, ArrowLeft: number - 1, Home: 0, End: -1}[event.key];
-        if (to === undefined) return;
-        event.preventDefault();
-        show(buttons.at(to % buttons.length), true);
-      });
-    });
-    function follow() {
-      const aim = location.hash && document.getElementById(location.hash.slice(1));
-      const inside = aim && buttons.find(button => panel(button).contains(aim));
-      if (!inside) return;
-      show(inside);
-      aim.scrollIntoView();
-    }
-    addEventListener("hashchange", follow);
-    show(buttons[0]);
-    follow();
-  }
-
-  // Sorts numbers from the largest and names from A; a second click reverses. Dashes come last.
-  function sortable(table) {
-    const heads = all("thead th", table);
-    const body = table.tBodies[0];
-    heads.forEach((head, column) => head.querySelector("button").addEventListener("click", () => {
-      const number = head.classList.contains("number");
-      const before = head.getAttribute("aria-sort");
-      const down = before ? before === "ascending" : number;
-      for (const other of heads) other.removeAttribute("aria-sort");
-      head.setAttribute("aria-sort", down ? "descending" : "ascending");
-      const key = row => {
-        const cell = row.cells[column];
-        if (cell.dataset.v !== undefined) return Number(cell.dataset.v);
-        return cell.textContent === "-" ? null : cell.textContent;
-      };
-      const rows = [...body.rows].map(row => [key(row), row]);
-      rows.sort(([a], [b]) => {
-        if (a === null || b === null) return (a === null) - (b === null);
-        const order = typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b));
-        return down ? -order : order;
-      });
-      body.append(...rows.map(([, row]) => row));
-    }));
   }
 
   // All lanes show the same interval of time.
@@ -297,7 +273,7 @@
       if (what === "all") zoom(0, end);
     }
     function added(place) {
-      places.push(place);
+      if (!places.includes(place)) places.push(place);
       apply(place);
       place.on("plotly_relayout", change => {
         const a = change["xaxis.range[0]"], b = change["xaxis.range[1]"];
@@ -371,8 +347,6 @@
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", recolour);
 
-  all("table.sortable").forEach(sortable);
-  tabs();
   const timeline = makeTimeline();
   // Draws one figure at a time, visible ones first, so that the page stays responsive.
   const waiting = all(".figure");

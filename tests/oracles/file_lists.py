@@ -111,10 +111,10 @@ class FileLists:
         return self._counted(limit) if self.exact else limit.known
 
     def _counted(self, limit: Limit) -> Statistics:
-        inactive, active = (
-            sum(len(its[tenant]) for tenant in limit.tenants)
-            for its in (self.inactive, self.active)
-        )
+        inactive = active = 0
+        for tenant in limit.tenants:
+            inactive += len(self.inactive[tenant])
+            active += len(self.active[tenant])
         return Statistics(inactive, active, limit.activated)
 
     # Pages that come: mm/filemap.c, mm/workingset.c, mm/swap.c
@@ -176,7 +176,10 @@ class FileLists:
         reclaim = Reclaim()
         while True:
             for priority in range(FIRST_PRIORITY, -1, -1):
-                self._shrink_all(limit, priority, reclaim)
+                if limit.cached >> priority:
+                    self._shrink_all(limit, priority, reclaim)
+                elif not reclaim.whole:
+                    limit.turn = 0  # all tenants had their turns, with no page to scan
                 if reclaim.reclaimed >= BATCH:
                     break
             limit.seen = self._statistics(limit).activated
@@ -206,7 +209,8 @@ class FileLists:
 
     def _shrink(self, tenant: int, priority: int, reclaim: Reclaim, deactivates: bool) -> None:
         """Scans a part of a tenant's lists (shrink_lruvec)."""
-        inactive, active = (len(its[tenant]) >> priority for its in (self.inactive, self.active))
+        inactive = len(self.inactive[tenant]) >> priority
+        active = len(self.active[tenant]) >> priority
         reclaimed = 0
         while (inactive or active) and reclaimed < BATCH:
             scanned = min(inactive, BATCH)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +14,10 @@ from tracer.probes.errors import BadTrace, UsageError
 
 Pages = NDArray[np.int32]
 Operations = NDArray[np.uint8]
+
+_NO_OPERATIONS = np.empty(0, np.uint8)
+_NO_FOUND = np.empty(0, np.uint8)
+_NO_VICTIM = np.empty(0, np.int32)
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,7 @@ def simulate(
     check(page, unique, op)
     shown = seen(page, op)
     counts = run(chosen, shown[0], unique, capacity, shown[1])
-    return replace(counts, past=counts.past + len(page) - len(shown[0]))
+    return _with_parts(counts, len(page) - len(shown[0]))
 
 
 def outcomes(
@@ -91,13 +94,19 @@ def outcomes(
     check(page, unique, op)
     found = np.zeros(len(page), np.uint8)
     victim = np.full(len(page), -1, np.int32)
-    shown = seen(page, op)
-    some: Any = slice(None) if op is None else op != PAST_PART
-    copies, victims = found[some], victim[some]
-    counts = run(chosen, shown[0], unique, capacity, shown[1], copies, victims)
-    found[some], victim[some] = copies, victims
-    counts = replace(counts, past=counts.past + len(page) - len(shown[0]))
-    return Outcomes(found, victim, counts)
+    shown, operations = seen(page, op)
+    if shown is page:
+        return Outcomes(found, victim, run(chosen, page, unique, capacity, op, found, victim))
+    whole = op != PAST_PART
+    copies, victims = found[whole], victim[whole]
+    counts = run(chosen, shown, unique, capacity, operations, copies, victims)
+    found[whole], victim[whole] = copies, victims
+    return Outcomes(found, victim, _with_parts(counts, len(page) - len(shown)))
+
+
+def _with_parts(counts: Counts, parts: int) -> Counts:
+    """Returns the counts with so many more writes past the layer."""
+    return replace(counts, past=counts.past + parts) if parts else counts
 
 
 def seen(page: Pages, op: Operations | None) -> tuple[Pages, Operations | None]:
@@ -137,24 +146,26 @@ def run(
     else:
         state = policy.kernel(
             page.view(np.uint32),  # numba tests every signed index for negative values
-            np.empty(0, np.uint8) if op is None else op,
+            _NO_OPERATIONS if op is None else op,
             unique,
             min(capacity, unique),  # more slots than pages are never used
             tally,
-            np.empty(0, np.uint8) if found is None else found,
-            np.empty(0, np.int32) if victim is None else victim,
+            _NO_FOUND if found is None else found,
+            _NO_VICTIM if victim is None else victim,
         )
         resident = int(np.count_nonzero(state & DIRTY))
     clean, dirty = RESIDENT, RESIDENT | DIRTY
+    by_state: list[list[int]] = tally.tolist()
+    write, read, past, look = (by_state[kind] for kind in (WRITE, READ, PAST, LOOK))
     return Counts(
-        writes=int(tally[WRITE].sum()),
-        reads=int(tally[READ].sum() + tally[LOOK].sum()),
-        write_hits=int(tally[WRITE, clean] + tally[WRITE, dirty]),
-        read_hits=int(tally[[READ, LOOK]][:, [clean, dirty]].sum()),
-        overwritten=int(tally[WRITE, dirty]),
-        destaged=int(tally[EVICTED, dirty]),
-        dropped=int(tally[PAST, dirty]),
-        past=int(tally[PAST].sum()),
+        writes=sum(write),
+        reads=sum(read) + sum(look),
+        write_hits=write[clean] + write[dirty],
+        read_hits=read[clean] + read[dirty] + look[clean] + look[dirty],
+        overwritten=write[dirty],
+        destaged=by_state[EVICTED][dirty],
+        dropped=past[dirty],
+        past=sum(past),
         resident=resident,
     )
 
@@ -166,7 +177,7 @@ def check(page: Pages, unique: int, op: Operations | None) -> None:
         raise BadTrace(
             f"page ids are {page.dtype}, not int32 in one dimension", "renumber the pages"
         )
-    if len(page) and not (page.min() >= 0 and page.max() < unique):
+    if len(page) and page.view(np.uint32).max() >= unique:  # a negative one is a large one
         raise BadTrace(f"page ids are not all in 0 .. {unique - 1}", "renumber the pages")
     if op is None:
         return

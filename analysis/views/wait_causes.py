@@ -34,7 +34,8 @@ CASE
     -- A fault that writes to a mapped file waits for the journal, too.
     WHEN deep AND waker_role = 'journal' AND (interrupt = false OR reads IS NOT TRUE) THEN 'sync'
     WHEN name IS NULL THEN
-        CASE WHEN faults THEN 'fault' WHEN NOT deep OR NOT calls_known THEN 'other'
+        CASE WHEN faults THEN 'fault' WHEN deep AND reads THEN 'disk'
+            WHEN NOT deep OR NOT calls_known THEN 'other'
             WHEN interrupt THEN 'fault' WHEN interrupt = false THEN 'lock' ELSE 'other' END
     WHEN is_lock THEN 'lock'
     WHEN is_timer THEN 'timer'
@@ -253,6 +254,9 @@ def _with_flags(rows: pa.Table, gaps: tuple[_Gaps, _Gaps], unmounts: pa.Array) -
     """
     flags = {flag: pc.less_equal(rows[column], rows["ts"]) for flag, column in _EVIDENCE.items()}
     entered, returned, since = (rows[name] for name in ("entered", "returned", "since"))
+    slept = pc.coalesce(rows["slept_ns"], pa.scalar(_NEVER))
+    own_read = pc.and_(pc.greater(rows["own_read_ns"], slept), pc.is_null(entered))
+    flags["reads"] = pc.or_kleene(flags["reads"], own_read)
     # A fault lasts until the call that it happened in returns, or until the next call.
     fault, pause = rows["fault_ns"], rows["pause_ns"]
     flags["faults"] = pc.greater_equal(fault, pc.coalesce(entered, returned, since, fault))
@@ -270,7 +274,8 @@ def _with_flags(rows: pa.Table, gaps: tuple[_Gaps, _Gaps], unmounts: pa.Array) -
     flags["of_gpu"] = pc.greater(rows["gpu_until"], rows["ts"])
     stayed, idle = pc.invert(_moved(rows)), pc.equal(rows["ran_tid"], 0)
     flags["cpu_known"] = pc.or_(idle, pc.and_(pc.is_valid(rows["ran_tid"]), stayed))
-    rows = rows.drop_columns([*_GIVEN, "open"])
+    device = pc.coalesce(rows["device"], rows["own_device"])
+    rows = rows.drop_columns([*_GIVEN, "open", "device"]).append_column("device", device)
     for name, flag in flags.items():
         rows = rows.append_column(name, pc.fill_null(flag, False))
     return rows

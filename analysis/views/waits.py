@@ -31,7 +31,8 @@ own context up to that moment, and whoever woke it:
   that a timer ended is inferred: it may have been a sleep.
 - timer: a sleep for a given time, or a poll or a wait for libaio that reached its time limit.
 - child: wait4, waitid, or a clone that waits until its child runs a program.
-- disk: an uninterruptible sleep in a call in which the thread queued a read at a device; without a
+- disk: an uninterruptible sleep in a call in which the thread queued a read at a device, or of a
+  thread of an io_uring that has queued one since it slept last; in a call without a
   read of its own, one that an interrupt or a kernel thread ended. Also a wait for transfers of
   libaio, and one of io_uring in a call in which the thread queued a read, unless a thread of a
   program ended it.
@@ -166,6 +167,12 @@ SELECT tid, ts, bool_or(sent) AS sent, bool_or(received) AS received FROM (
 ) WHERE sent OR received GROUP BY tid, ts ORDER BY tid, ts
 """
 
+# Kernel: io_wq_worker, io_sq_thread.
+_OF_URING = (
+    "(SELECT * FROM waiting_threads"
+    " WHERE starts_with(comm, 'iou-wrk-') OR starts_with(comm, 'iou-sqp-'))"
+)
+
 _MARKS = (
     "SELECT tid::BIGINT AS tid, ts, ts AS fault_ns, arg_max(n.code, ts) AS file FROM wait_evidence"
     " LEFT JOIN wait_names n ON detail = n.name WHERE what = 'fault' GROUP BY ALL ORDER BY 1, 2",
@@ -175,6 +182,13 @@ _MARKS = (
     " coalesce(lead(what) OVER (PARTITION BY tid ORDER BY ts) = 'reclaimed', false) AS ends"
     " FROM wait_evidence WHERE what IN ('reclaim', 'reclaimed') ORDER BY 1, 2",
     GPU_MARKS,
+    # A thread of an io_uring makes no calls. It waits for a read that it has queued since it slept.
+    f"SELECT e.tid::BIGINT AS tid, e.ts, e.ts AS own_read_ns, any_value(n.code) AS own_device"
+    f" FROM wait_evidence e JOIN {_OF_URING} o ON {owns('o', 'e')}"
+    " LEFT JOIN wait_names n ON detail = n.name WHERE what = 'read' GROUP BY ALL ORDER BY 1, 2",
+    f"SELECT s.tid::BIGINT AS tid, s.ts + s.dur_ns AS ts, s.ts + s.dur_ns AS slept_ns"
+    f" FROM off_cpu s JOIN {_OF_URING} o ON {owns('o', 's')}"
+    " WHERE s.dur_ns >= 0 AND NOT starts_with(s.state, 'R') GROUP BY ALL ORDER BY 1, 2",
 )
 """Evidence of which the last one up to a time counts."""
 

@@ -1,19 +1,23 @@
 """The kernel's threads that read for an io_uring belong to the job."""
 
 import json
+import os
 
 import pytest
 
 from tests.support.backends import every_backend
 from tests.support.binaries import compile_c, needs_binutils
+from tracer.analysis.views.catalogue import answer
 from tracer.store.trace import Trace
 
 PAGES = 211
+FAR = 1 << 20
 LOAD = (
     """
 #include <fcntl.h>
 #include <linux/io_uring.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -31,9 +35,10 @@ static long faults(void) {
     return usage.ru_minflt + usage.ru_majflt;
 }
 
-int main(void) {
+int main(int count, char **words) {
     struct io_uring_params told = {0};
-    int ring = syscall(SYS_io_uring_setup, 8, &told), zero = open("/dev/zero", O_RDONLY);
+    int ring = syscall(SYS_io_uring_setup, 8, &told), file = open(words[1], O_RDONLY);
+    posix_fadvise(file, 0, 0, POSIX_FADV_RANDOM);
     if (ring < 0) return 77;
     char *asked = map(ring, told.sq_off.array + 8 * 4, IORING_OFF_SQ_RING);
     char *done = map(ring, told.cq_off.cqes + 16 * 16, IORING_OFF_CQ_RING);
@@ -45,9 +50,10 @@ int main(void) {
     madvise(memory, PAGES * 4096L, MADV_NOHUGEPAGE);
     long before = faults();
     for (long n = 0; n < PAGES; n++) {
-        struct io_uring_sqe read = {.opcode = IORING_OP_READ, .flags = IOSQE_ASYNC, .fd = zero};
+        struct io_uring_sqe read = {.opcode = IORING_OP_READ, .flags = IOSQE_ASYNC, .fd = file};
         read.addr = (unsigned long)(memory + n * 4096);
-        read.len = 1;
+        read.len = atol(words[2]);
+        read.off = n * atol(words[3]);
         entry[*tail & mask] = read;
         array[*tail & mask] = *tail & mask;
         __atomic_store_n(tail, *tail + 1, __ATOMIC_RELEASE);
@@ -67,7 +73,7 @@ int main(void) {
 def test_faults_of_io_uring_s_threads_are_recorded(tracer, tmp_path, backend):
     load = compile_c(tmp_path, LOAD)
     options = ("-e", "page_faults", "--backend", backend)
-    ran = tracer("record", *options, "-o", "x.trace", "--", load, status=None)
+    ran = tracer("record", *options, "-o", "x.trace", "--", load, "/dev/zero", "1", "0", status=None)
     if ran.status == 77:
         pytest.skip("this machine allows no io_uring")
     begin, faults = json.loads(ran.out)
@@ -79,3 +85,32 @@ def test_faults_of_io_uring_s_threads_are_recorded(tracer, tmp_path, backend):
         )
     assert [(kind, user, count) for kind, user, _, count in found] == [("minor", False, PAGES)]
     assert found[0][2].startswith("iou-wrk-")
+
+
+@needs_binutils
+@pytest.mark.parametrize("backend", ["ebpf", "perf"])
+def test_a_worker_that_reads_a_file_waits_for_the_disk(tracer, tmp_path, backend):
+    """The job's own thread waits for the worker, as `waits` tells by its name."""
+    load, path = compile_c(tmp_path, LOAD), tmp_path / "data"
+    with path.open("wb") as file:
+        for page in range(PAGES):
+            file.seek(page * FAR)
+            file.write(b"x" * 4096)
+        file.flush()
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    options = ("-e", "default,sched,page_cache", "--backend", backend)
+    words = (load, path, "4096", str(FAR))
+    ran = tracer("record", *options, "-o", "x.trace", "--", *words, status=None)
+    if ran.status == 77:
+        pytest.skip("this machine allows no io_uring")
+    with Trace(tmp_path / "x.trace") as trace:
+        reads = answer(trace, f"SELECT missed, wait_ns FROM reads WHERE path = '{path}'")
+        waits = answer(
+            trace,
+            "SELECT kind, certainty, count(DISTINCT detail) AS devices, sum(dur_ns) AS ns FROM waits"
+            " WHERE starts_with(comm, 'iou-wrk-') AND contains(state, 'D') GROUP BY ALL",
+        )
+    assert [tuple(row) for row in waits.iloc[:, :3].to_numpy()] == [("disk", "exact", 1)]
+    assert list(reads["missed"]) == [PAGES]
+    assert list(reads["wait_ns"]) == list(waits["ns"])

@@ -15,6 +15,12 @@ from numba.core import event
 from numpy.typing import NDArray
 
 from tracer.probes.notice import notice
+from tracer.probes.unimported import unimported
+
+with unimported("scipy.linalg"):
+    # Numba imports SciPy's BLAS before it loads the first loop, which takes a third of a second.
+    # None of our loops multiplies matrices.
+    import numba.np.arraymath
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T", bound=np.generic)

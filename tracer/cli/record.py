@@ -343,10 +343,12 @@ def record(
 
     from tracer.cli.progress import RecordingProgress
     from tracer.probes.notice import show_notices
+    from tracer.probes.unimported import unimported
 
     if quiet:
         show_notices(None)
-    with RecordingProgress(quiet) as progress:
+    # Arrow imports pandas with the first array, which takes a second; no table is made with it.
+    with RecordingProgress(quiet) as progress, unimported("pandas"):
         outcome = run(options, progress)
     if not quiet:
         _say(outcome)

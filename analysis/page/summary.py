@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from tracer.probes.text import shortened
-from tracer.store.manifest import ENDS, Manifest, duration_s, why_no_events
+from tracer.store.manifest import Manifest, duration_s, end_said, why_no_events
 from tracer.store.own_cost import cost_said, headline
 
 _MOST_TARGETS = 12
@@ -65,7 +65,7 @@ def _tiles(manifest: Manifest) -> list[Tile]:
     else:
         tiles.append(Tile("Lost", "0", "events"))
     complete = manifest["complete"]
-    ended = ENDS.get(manifest.get("ended_by") or "", "")
+    ended = end_said(manifest)
     tiles.append(Tile("Complete", "yes" if complete else "no", ended, bad=not complete))
     cpu, what = headline(manifest["own_cost"])
     if cpu is not None:

@@ -11,6 +11,7 @@ from tests.support.waiting import wait_for
 from tracer.probes.errors import UsageError
 from tracer.probes.kernel import boot_id, process_start_time
 from tracer.store.files import is_held
+from tracer.store.manifest import why_early
 from tracer.store.trace import Trace
 
 GETPID, EXECVE, CLONE, EXIT_GROUP, SIGRETURN = 39, 59, 56, 231, 15
@@ -183,6 +184,9 @@ def test_the_trace_of_a_killed_recorder_is_readable_and_marked_as_cut(tmp_path):
     with Trace(tmp_path / "t") as trace:
         assert trace.manifest["complete"] is False
         assert trace.manifest["ended_by"] == "killed"
+        assert why_early(trace.manifest) == (
+            "the recording ended early: the recorder was killed or the disk was full"
+        )
         assert trace.manifest["clock"]["end_ns"] == 130
         assert trace.manifest["tables"]["syscalls"]["rows"] == 1
         loss = trace.sql("SELECT * FROM loss").to_dict("records")

@@ -1,9 +1,10 @@
-"""Tables in a terminal: text is wrapped, numbers are whole."""
+"""Tables and facts in a terminal: text is wrapped, numbers and reasons are whole."""
 
 import io
 
 from rich.console import Console
 
+from tests.support.traces import make_trace
 from tracer.cli.output import WIDTH, print_table, show
 from tracer.digits import show_digits
 
@@ -43,3 +44,12 @@ def test_a_number_in_a_sentence_has_three_digits_and_no_exponent():
     }  # fmt: skip
     assert {number: show_digits(number) for number in shown} == shown
     assert show_digits(12345.0, 4) == "12,345" and show_digits(999.96, 4) == "1,000"
+
+
+def test_info_gives_the_whole_reason_for_many_series_without_samples(tmp_path, tracer):
+    names = ", ".join(f"cgroup_series_{number}" for number in range(12))
+    why = f"the controller memory is off in /sys/fs/cgroup/unified/{'job/' * 10}end"
+    samples = {"hz": 1.0, "file": "x", "not_available": {names: why}, "facts": {}, "cpu_s": 0.1}
+    make_trace(tmp_path / "t", {"block": []}, samples=samples).close()
+    shown = "".join(tracer("info", tmp_path / "t").out.split())
+    assert f"{names}: {why}".replace(" ", "") in shown

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from tracer.store.manifest import Manifest
     from tracer.store.manifest_parts import TargetFacts
 
+_MOST = 400
+"""Most characters of the names of series that have no samples, and of the reason."""
+
 
 def info(trace: TracePath, json: AsJson = False) -> None:
     """Show what is in a trace: target, tables, clock, loss, the tracer's own cost.
@@ -101,7 +104,7 @@ def _print(name: str, facts: dict[str, Any]) -> None:
         out.print(safe(said[:300]))
     sampling = facts["samples"] or {}
     for what, why in sampling.get("not_available", {}).items():
-        out.print(safe(f"  no samples  {what}: {why}"[:300]))
+        out.print(safe(f"  no samples  {what[:_MOST]}: {why[:_MOST]}"))
     for what, found in sampling.get("facts", {}).items():
         out.print(safe(f"  {what:<11} {found}"[:200]))
     for target in facts["targets"]:

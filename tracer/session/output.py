@@ -125,6 +125,14 @@ class Output:
         """Returns the error with the user's name of the trace instead of the descriptor's path."""
         return error.replacing(str(self.place), str(self.path))
 
+    def found(self) -> Path:
+        """Returns the path of the folder now: it may have been renamed while it was recorded."""
+        try:
+            is_there = os.path.samestat(os.fstat(self._fd), self.path.stat())
+        except OSError:
+            is_there = False
+        return self.path if is_there else self.place.readlink()
+
     def hand_over(self) -> None:
         """Gives everything to the invoking user; removes the folder if it has no manifest.
 

@@ -167,7 +167,8 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
         status = 0
         if launch is not None and manifest["ended_by"] in ("command", "size", SPACE):
             status = let_end(launch, signals)
-    return Outcome(options.output, manifest, status)
+        folder = made.found()
+    return Outcome(folder, manifest, status)
 
 
 def _why(plan: Plan, capture: Capture) -> str:

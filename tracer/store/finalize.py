@@ -129,9 +129,8 @@ def finalize(
         if clock["end_ns"] is None:
             clock["end_ns"] = last_event
         manifest = {
-            **manifest,
+            **manifests.with_end(manifest),
             "state": "finalized",
-            "ended_by": manifest.get("ended_by") or "killed",
             "clock": clock,
             "tables": tables,
             "unmarked": read_notes(folder / RAW / MARKS),

@@ -67,10 +67,11 @@ class Manifest(TypedDict):
 
     `state`: recording, captured (raw only) or finalized (with tables). `complete`: the recording
     ended normally. `ended_by`: command, duration, signal, size, target, killed, import, space (the
-    disk had little left), disk (it was full), error (of a file; see `failure`). `containers`: all
-    that ran, from the Docker daemon; absent without one. `own_files`: inodes, by device, of the
-    recorder's own files. `command`: its first 64 KiB.
-    `vm`: the sysctls that control write-back. `backend_why`: the reason for the backend.
+    disk had little left), disk (it was full), error (of a file; see `failure`). If nothing tells
+    the end, it is killed, and `failure` says so. `containers`: all that ran, from the Docker
+    daemon; absent without one. `own_files`: inodes, by device, of the recorder's own files.
+    `command`: its first 64 KiB. `vm`: the sysctls that control write-back. `backend_why`: the
+    reason for the backend.
     `summed_up`: probes whose events the kernel counted. `unmarked`: parts of PyTorch that could
     not be marked, and why. `cuda_sync`: the command synchronized with the GPU at each automatic
     mark. `linger_s`: seconds for which the recording went on after its targets had ended, at most.
@@ -207,15 +208,31 @@ ENDS = {
 }
 """The values of `ended_by`, in words."""
 
+NOT_NOTED = "the end was not noted, which a full disk prevents, too"
+"""The `failure` of a recording that is "killed" because nothing says how it ended."""
+
 _EARLY = ("size", "space", "disk", "error", "killed")
+
+
+def with_end(manifest: Manifest) -> Manifest:
+    """Returns the manifest with an `ended_by`: killed, if nothing tells the end."""
+    if manifest.get("ended_by"):
+        return manifest
+    return {**manifest, "ended_by": "killed", "failure": NOT_NOTED}
+
+
+def end_said(manifest: Manifest) -> str:
+    """Returns how a recording ended, in words; an empty string if it goes on."""
+    ended_by = manifest.get("ended_by") or ""
+    or_full = f" or {ENDS['disk']}" if manifest.get("failure") == NOT_NOTED else ""
+    return f"{ENDS.get(ended_by, '')}{or_full}"
 
 
 def why_early(manifest: Manifest) -> str | None:
     """Returns the reason for which a recording ended before its targets; None if it did not."""
-    ended_by = manifest.get("ended_by")
-    if ended_by is None and manifest["state"] == "recording":
-        ended_by = "killed"
-    return f"the recording ended early: {ENDS[ended_by]}" if ended_by in _EARLY else None
+    ended = with_end(manifest) if manifest["state"] == "recording" else manifest
+    early = ended.get("ended_by") in _EARLY
+    return f"the recording ended early: {end_said(ended)}" if early else None
 
 
 def recording(manifest: Manifest) -> tuple[object, ...] | None:

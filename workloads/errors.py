@@ -45,7 +45,7 @@ def kind_of(status: int) -> type[JobError]:
 
 
 def require_torch() -> None:
-    """Raises MissingFeatureError without PyTorch, which makes the data of each job."""
+    """Raises MissingFeatureError without PyTorch, which each job needs; does not import it."""
     if find_spec("torch") is None:
         raise MissingFeatureError("PyTorch is not installed", MEND_EXTRA)
 

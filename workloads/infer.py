@@ -23,10 +23,9 @@ from tracer.workloads.job import (
     choose_device,
     load_checkpoint,
     make_batches,
-    make_output,
-    open_data,
     seed_torch,
 )
+from tracer.workloads.job_data import make_output, open_data
 from tracer.workloads.models.workload import Workload
 from tracer.workloads.options import InferOptions
 from tracer.workloads.progress import Progress
@@ -58,7 +57,7 @@ def infer(options: InferOptions) -> dict[str, object]:
     device = choose_device(options.device)
     seed_torch(options)
     with phases.phase("data_load"):
-        sets = open_data(options, workload)
+        sets = open_data(options)
         batches = make_batches(options, sets.test, device, shuffle=False)
     with phases.phase("model_load"):
         model = build_model(workload, sets, device)

@@ -1,4 +1,4 @@
-"""The setup of a job: its folder, its device, its data and its model."""
+"""The setup of a job in torch: its device, its batches and its model."""
 
 from __future__ import annotations
 
@@ -9,19 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from tracer.workloads import checkpoint
-from tracer.workloads.data import catalogue
 from tracer.workloads.data.loader import Batches
-from tracer.workloads.data.sets import DataRequest, DataSets, DataShape, SampleSet, SampleShape
-from tracer.workloads.errors import JobError, explained
+from tracer.workloads.data.sets import DataShape, SampleSet, SampleShape
+from tracer.workloads.errors import JobError
 from tracer.workloads.models.workload import Workload
 from tracer.workloads.options import Device, JobOptions
-
-
-def make_output(output: Path) -> Path:
-    """Makes the folder for the job's files and returns its absolute path. Raises JobError."""
-    with explained(f"cannot make the output folder {output}", "name another folder with --output"):
-        output.mkdir(parents=True, exist_ok=True)
-    return output.absolute()
 
 
 def choose_device(device: Device) -> torch.device:
@@ -50,22 +42,6 @@ def set_threads(threads: int | None) -> None:
     """Sets the number of torch's threads; None leaves torch's own choice."""
     if threads is not None:
         torch.set_num_threads(threads)
-
-
-def open_data(options: JobOptions, workload: Workload) -> DataSets:
-    """Opens the data sets of the job; makes a set that does not exist. Raises JobError."""
-    name = options.dataset or workload.datasets[0]
-    source = catalogue.find_source(name)
-    if name not in workload.datasets:
-        raise JobError(
-            f"{workload.name} cannot be trained on {name}",
-            f"use --dataset {' or '.join(workload.datasets)}",
-        )
-    samples = options.samples
-    if samples is None and options.scale is not None:
-        samples = max(1, round(source.samples * options.scale))
-    request = DataRequest(options.data, options.output, options.seed, samples)
-    return catalogue.open_sets(name, request)
 
 
 def make_batches(

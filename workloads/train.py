@@ -31,11 +31,10 @@ from tracer.workloads.job import (
     build_model,
     choose_device,
     make_batches,
-    make_output,
-    open_data,
     sample_shape,
     seed_torch,
 )
+from tracer.workloads.job_data import make_output, open_data
 from tracer.workloads.models.workload import Workload
 from tracer.workloads.options import AT_THE_END, EACH_EPOCH, CheckpointWay, TrainOptions
 from tracer.workloads.progress import Progress
@@ -69,7 +68,7 @@ def train(options: TrainOptions) -> dict[str, object]:
     seed_torch(options)
     with _open_log(output / LOG_NAME) as log:
         with phases.phase("data_load"):
-            sets = open_data(options, workload)
+            sets = open_data(options)
             batches = make_batches(options, sets.train, device, shuffle=options.shuffle)
             test = make_batches(options, sets.test, device, shuffle=False)
         with phases.phase("model_load"):

@@ -16,6 +16,7 @@ pytest.importorskip("torch", reason="PyTorch is not installed")
         ("training", "tracer.workloads.train"),
         ("training", "tracer.workloads.infer"),
         ("training", "tracer.workloads.prepare"),
+        ("training", "tracer.workloads.prepared_model"),
         ("training", "tracer.workloads.serving.server"),
         ("deployment", "tracer.workloads.cli"),
         ("deployment", "tracer.workloads.serving.server"),

@@ -21,7 +21,7 @@ from tracer.workloads.train import train
 pytestmark = pytest.mark.slow
 
 NAMES = ("squeezenet", "alexnet", "mobilenet", "resnet18", "resnet50", "vgg11")
-PAIRS = [(name, dataset) for name in NAMES for dataset in models.load(name).datasets]
+PAIRS = [(name, dataset) for name in NAMES for dataset in models.find_model(name).datasets]
 
 # Weights for the papers' numbers of classes; torchvision documents those with 1000 classes.
 WEIGHTS = {
@@ -100,7 +100,7 @@ def test_a_trained_model_and_its_checkpoint_predict_the_same(
     name: str, drawn: Callable[[str], Path], output: Path
 ):
     common = {"model": name, "workers": 0, "batch_size": 2}
-    common["data"] = drawn(models.load(name).datasets[0])
+    common["data"] = drawn(models.find_model(name).datasets[0])
     summary = train(TrainOptions(output=output / "train", steps=1, **common))
     written = losses(output / "train")
     assert len(written) == 1

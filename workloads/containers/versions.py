@@ -30,6 +30,8 @@ _NOT_DEPLOYED = (
         "tracer/workloads/train.py",
         "tracer/workloads/infer.py",
         "tracer/workloads/prepare.py",
+        "tracer/workloads/prepared_model.py",
+        "tracer/workloads/job_data.py",
         "tracer/workloads/launch.py",
     ),
     *("tracer/workloads/verb.py", "tracer/workloads/sessions.py", "tracer/workloads/studies/"),

@@ -15,7 +15,6 @@ from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from tracer.workloads.data.folder import MEND, UNFINISHED, alone, check_space, choose, open_regular
 from tracer.workloads.data.idx import Bytes
@@ -97,6 +96,8 @@ class Cifar10Split(SampleSet):
         return self._samples
 
     def __getitem__(self, index: int) -> Sample:
+        import torch
+
         number = bisect.bisect_right(self._ends, index)
         file = self._files[number]
         pixels, label = file.read(index - (self._ends[number] - file.records))

@@ -11,15 +11,17 @@ import struct
 import warnings
 import zlib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from PIL import Image
-from torch import Tensor
 
 from tracer.workloads.data.folder import MEND, open_regular
 from tracer.workloads.errors import JobError, explained
 from tracer.workloads.files import write_anew
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 FORMATS = ("JPEG", "PNG")
 MOST_BYTES = 64 << 20
@@ -43,8 +45,8 @@ _DAMAGED = (
 )
 
 # The usual mean and standard deviation of ImageNet's training pixels.
-_MEAN = torch.tensor([0.485, 0.456, 0.406]).view(3, 1, 1)
-_DEVIATION = torch.tensor([0.229, 0.224, 0.225]).view(3, 1, 1)
+_MEAN = np.array([0.485, 0.456, 0.406], dtype=np.float32).reshape(3, 1, 1)
+_DEVIATION = np.array([0.229, 0.224, 0.225], dtype=np.float32).reshape(3, 1, 1)
 
 # Imports the readers now; otherwise each DataLoader worker would do so in its first fetch.
 Image.preinit()
@@ -87,8 +89,11 @@ def write_jpeg(path: Path, image: Image.Image, quality: int) -> None:
 
 def to_tensor(image: Image.Image) -> Tensor:
     """Returns RGB pixels as float32 [3, height, width], scaled as ImageNet models expect them."""
+    from torch import from_numpy
+
     pixels = np.array(image).transpose(2, 0, 1).astype(np.float32, order="C")
-    return torch.from_numpy(pixels).div_(255).sub_(_MEAN).div_(_DEVIATION)
+    mean, deviation = from_numpy(_MEAN), from_numpy(_DEVIATION)
+    return from_numpy(pixels).div_(255).sub_(mean).div_(deviation)
 
 
 def _read(path: Path, mend: str) -> bytes:

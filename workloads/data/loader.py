@@ -7,11 +7,12 @@ import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import cast
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, RandomSampler
+from torch.utils.data import DataLoader, Dataset, RandomSampler
 
 from tracer.workloads.data.sets import Sample, SampleSet
 from tracer.workloads.errors import BrokenJobError, JobError
@@ -45,7 +46,7 @@ class Batches:
         self._order = torch.Generator()
         with _quiet():
             self._loader: DataLoader[Sample] = DataLoader(
-                samples,
+                cast(Dataset[Sample], samples),
                 batch_size=batch_size,
                 sampler=RandomSampler(samples, generator=self._order) if shuffle else None,
                 num_workers=workers,

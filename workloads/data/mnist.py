@@ -9,7 +9,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from tracer.free_space import room_bytes
 from tracer.workloads.data import digits, idx
@@ -47,6 +46,8 @@ class MnistSplit(SampleSet):
         return len(self.labels)
 
     def __getitem__(self, index: int) -> Sample:
+        import torch
+
         pixels = self.images.read(index).astype(np.float32) / np.float32(255)
         return torch.from_numpy((pixels - _MEAN) / _DEVIATION), int(self.labels[index])
 

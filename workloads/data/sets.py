@@ -1,24 +1,28 @@
-"""The interface of every data set to the training and inference loops."""
+"""The interface of every data set to the training and inference loops.
+
+A set is opened without torch; its samples need torch.
+"""
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-
-import torch
-from torch import Tensor
-from torch.utils.data import Dataset, get_worker_info
+from typing import TYPE_CHECKING, TypeAlias
 
 from tracer import phases
 
-Sample = tuple[Tensor, int]
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+Sample: TypeAlias = "tuple[Tensor, int]"
 
 
-class SampleSet(Dataset[Sample]):
-    """The samples of one split. Their number is known."""
+class SampleSet(ABC):
+    """The samples of one split, for a DataLoader. Their number is known."""
 
-    def prepare(self) -> None:
+    def prepare(self) -> None:  # noqa: B027 (most sets have no such work)
         """Does all remaining work before the first sample is read. Raises JobError."""
 
     @abstractmethod
@@ -29,6 +33,8 @@ class SampleSet(Dataset[Sample]):
 
     def __getitems__(self, indices: list[int]) -> list[Sample]:
         """Returns one batch. A DataLoader worker marks it; otherwise the loop's mark covers it."""
+        from torch.utils.data import get_worker_info
+
         if get_worker_info() is None:
             return [self[index] for index in indices]
         with phases.phase("fetch"):

@@ -12,7 +12,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from tracer.workloads.data import articles, idx, jsonl
 from tracer.workloads.data.folder import UNFINISHED, alone, check_space, choose, finish
@@ -41,6 +40,8 @@ class WikipediaSplit(SampleSet):
         return len(self.labels)
 
     def __getitem__(self, index: int) -> Sample:
+        import torch
+
         row = self.tokens.read(index)[0].astype(np.int64)
         if row.min() < 0 or row.max() >= self.vocabulary:
             # An embedding would fail on this token, on a GPU without a useful message.

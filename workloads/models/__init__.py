@@ -21,12 +21,14 @@ if TYPE_CHECKING:
 class Entry:
     """One model of the catalogue. `module` is imported when the model is used.
 
-    `ours`: the settings that no paper gives for this model, in words.
+    `datasets` names the data sets it can be trained on (`tracer.workloads.data.catalogue`), the
+    papers' own first. `ours`: the settings that no paper gives for this model, in words.
     """
 
     name: str
     about: str
     module: str
+    datasets: tuple[str, ...]
     ours: str
     attribute: str = "WORKLOAD"
 
@@ -35,10 +37,12 @@ class Entry:
 # momentum. Park & Bahn 2023 give the epochs only.
 _RATE = "learning rate"
 _ALL = "batch size, optimizer, learning rate"
+_LARGE = ("imagenet", "landmarks")
 
 
-def _classifier(name: str, about: str, ours: str = _RATE) -> Entry:
-    return Entry(name, about, "tracer.workloads.models.classifiers", ours, name.upper())
+def _classifier(name: str, about: str, datasets: tuple[str, ...], ours: str = _RATE) -> Entry:
+    module = "tracer.workloads.models.classifiers"
+    return Entry(name, about, module, datasets, ours, name.upper())
 
 
 CATALOGUE = {
@@ -48,24 +52,42 @@ CATALOGUE = {
             "lenet",
             "LeNet-5: 61,706 weights, 28x28 grey images (MNIST)",
             "tracer.workloads.models.lenet",
+            ("mnist",),
             _RATE,
         ),
-        _classifier("squeezenet", "SqueezeNet 1.1: 1.2 M weights, small (ImageNet)", _ALL),
-        _classifier("alexnet", "AlexNet: 61 M weights, large (ImageNet)", _ALL),
-        _classifier("mobilenet", "MobileNet v3 large: 5.5 M weights (Google Landmarks)"),
-        _classifier("resnet18", "ResNet-18: 11.7 M weights (ImageNet, CIFAR-10)"),
-        _classifier("resnet50", "ResNet-50: 25.6 M weights (ImageNet)"),
-        _classifier("vgg11", "VGG-11: 133 M weights, 1 GB per checkpoint (CIFAR-10)"),
+        _classifier(
+            "squeezenet",
+            "SqueezeNet 1.1: 1.2 M weights, small (ImageNet)",
+            (*_LARGE, "cifar10"),
+            _ALL,
+        ),
+        # Its pooling would reduce 32 x 32 pixels to none.
+        _classifier("alexnet", "AlexNet: 61 M weights, large (ImageNet)", _LARGE, _ALL),
+        # With 32 x 32 pixels its batch normalisation would see a single pixel.
+        _classifier(
+            "mobilenet",
+            "MobileNet v3 large: 5.5 M weights (Google Landmarks)",
+            ("landmarks", "imagenet"),
+        ),
+        _classifier(
+            "resnet18", "ResNet-18: 11.7 M weights (ImageNet, CIFAR-10)", (*_LARGE, "cifar10")
+        ),
+        _classifier("resnet50", "ResNet-50: 25.6 M weights (ImageNet)", (*_LARGE, "cifar10")),
+        _classifier(
+            "vgg11", "VGG-11: 133 M weights, 1 GB per checkpoint (CIFAR-10)", ("cifar10", *_LARGE)
+        ),
         Entry(
             "lstm",
             "LSTM of 750 cells: 27 M weights, large, texts (Wikipedia)",
             "tracer.workloads.models.lstm",
+            ("wikipedia",),
             f"cells and embedding, {_ALL}",
         ),
         Entry(
             "mobilebert",
             "MobileBERT: 25 M weights, small, texts (Wikipedia)",
             "tracer.workloads.models.mobilebert",
+            ("wikipedia",),
             _ALL,
         ),
     )

@@ -26,7 +26,6 @@ def _predict(scores: Tensor) -> Tensor:
 def _workload(
     name: str,
     network: str,
-    datasets: tuple[str, ...],
     *,
     lr: float = 0.01,
     adapt: Callable[[nn.Module, DataShape], None] | None = None,
@@ -40,7 +39,6 @@ def _workload(
     return Workload(
         name=name,
         build=build,
-        datasets=datasets,
         loss=functional.cross_entropy,
         predict=_predict,
         lr=lr,
@@ -73,13 +71,9 @@ def _start_wide(alexnet: nn.Module, _: DataShape) -> None:
                 nn.init.zeros_(layer.bias)
 
 
-_LARGE = ("imagenet", "landmarks")
-
-SQUEEZENET = _workload("squeezenet", "squeezenet1_1", (*_LARGE, "cifar10"), lr=0.003)
-# Its pooling would reduce 32 x 32 pixels to none.
-ALEXNET = _workload("alexnet", "alexnet", _LARGE, lr=0.001, adapt=_start_wide)
-# With 32 x 32 pixels its batch normalisation would see a single pixel.
-MOBILENET = _workload("mobilenet", "mobilenet_v3_large", ("landmarks", "imagenet"))
-RESNET18 = _workload("resnet18", "resnet18", (*_LARGE, "cifar10"), adapt=_fit_small_images)
-RESNET50 = _workload("resnet50", "resnet50", (*_LARGE, "cifar10"), adapt=_fit_small_images)
-VGG11 = _workload("vgg11", "vgg11", ("cifar10", *_LARGE))
+SQUEEZENET = _workload("squeezenet", "squeezenet1_1", lr=0.003)
+ALEXNET = _workload("alexnet", "alexnet", lr=0.001, adapt=_start_wide)
+MOBILENET = _workload("mobilenet", "mobilenet_v3_large")
+RESNET18 = _workload("resnet18", "resnet18", adapt=_fit_small_images)
+RESNET50 = _workload("resnet50", "resnet50", adapt=_fit_small_images)
+VGG11 = _workload("vgg11", "vgg11")

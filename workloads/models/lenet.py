@@ -46,7 +46,6 @@ def _predict(scores: Tensor) -> Tensor:
 WORKLOAD = Workload(
     name="lenet",
     build=lambda sets: LeNet5(sets.classes),
-    datasets=("mnist",),
     loss=functional.cross_entropy,
     predict=_predict,
     lr=0.01,

@@ -43,7 +43,6 @@ def _predict(scores: Tensor) -> Tensor:
 WORKLOAD = Workload(
     name="lstm",
     build=lambda sets: LstmClassifier(sets.vocabulary, sets.classes),
-    datasets=("wikipedia",),
     loss=functional.cross_entropy,
     predict=_predict,
     lr=0.1,

@@ -58,7 +58,6 @@ def _predict(scores: Tensor) -> Tensor:
 WORKLOAD = Workload(
     name="mobilebert",
     build=lambda sets: MobileBert(sets.vocabulary, sets.classes),
-    datasets=("wikipedia",),
     loss=functional.cross_entropy,
     predict=_predict,
     # MobileBERT has no layer norms for stability. Twice this rate was stable for 228 steps of

@@ -12,17 +12,15 @@ from tracer.workloads.data.sets import DataShape
 
 @dataclass(frozen=True)
 class Workload:
-    """A model with its data sets and its training parameters.
+    """A model with its training parameters.
 
     `build` makes the model for data of a shape, with fresh weights from torch's seeded generator.
-    `datasets` names the data sets it can be trained on (`tracer.workloads.data.catalogue`), the
-    papers' own first. `loss` maps the model's outputs and the targets of a batch to a scalar.
-    `predict` maps the outputs to one class per sample.
+    `loss` maps the model's outputs and the targets of a batch to a scalar. `predict` maps the
+    outputs to one class per sample.
     """
 
     name: str
     build: Callable[[DataShape], nn.Module]
-    datasets: tuple[str, ...]
     loss: Callable[[Tensor, Tensor], Tensor]
     predict: Callable[[Tensor], Tensor]
     lr: float

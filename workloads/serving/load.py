@@ -26,10 +26,10 @@ import torch
 from numpy.typing import NDArray
 
 from tracer import phases
-from tracer.workloads import models
 from tracer.workloads.data.loader import Batch
 from tracer.workloads.errors import JobError
-from tracer.workloads.job import make_batches, open_data
+from tracer.workloads.job import make_batches
+from tracer.workloads.job_data import open_data
 from tracer.workloads.options import Arrivals, RequestOptions
 from tracer.workloads.progress import Progress
 from tracer.workloads.serving.endpoint import AnswerError, Endpoint
@@ -82,7 +82,7 @@ def request(options: RequestOptions) -> dict[str, object]:
     endpoint = Endpoint(options.url, options.connections)
     endpoint.check(options.model)
     with phases.phase("data_load"):
-        sets = open_data(options, models.load(options.model))
+        sets = open_data(options)
         batches = make_batches(options, sets.test, torch.device("cpu"), shuffle=True)
         calls = draw_calls(batches)
     try:

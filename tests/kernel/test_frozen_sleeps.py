@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.cgroups import own_cgroup
 from tests.support.planted import CHARGED, MS, during, load, windows
+from tracer.analysis.views.critical_path import critical_path
 from tracer.probes.cgroups import UNIFIED
 from tracer.targets.cgroups import hierarchies
 
@@ -32,6 +33,7 @@ def freeze(ms):
     told = os.pipe()
     child = os.fork()
     if child == 0:
+        write("../cgroup.procs", str(os.getpid()))
         write("cgroup.procs", str(job))
         os.write(told[1], b"x")
         time.sleep({sleep} / 2000)
@@ -58,7 +60,9 @@ def recorded(request, record_loads):
         state = ("cgroup.freeze", "1", "0") if version2 else ("freezer.state", "FROZEN", "THAWED")
         names = (str(folder), *state)
         source = FROZEN.format(names=names, sleep=SLEEP_MS, sizes=FROZEN_MS)
-        yield record_loads({"frozen": load(source)}, "-e", "default,sched")
+        found = record_loads({"frozen": load(source)}, "-e", "default,sched")
+        critical_path(found.trace)
+        yield found
 
 
 def test_a_sleep_that_a_freeze_made_longer_is_not_exact(recorded):

@@ -33,7 +33,7 @@ _SELDOM = {
     "distributed.admin.tick.interval": "1s",
     "distributed.admin.system-monitor.interval": "5s",
 }
-"""Settings with which Dask's processes seldom look at themselves: by its own, 50 times a second."""
+"""Settings with which Dask's processes seldom look at themselves. They would 50 times a second."""
 _CONNECT_S = 10
 _NEEDS = "pip install 'traintrace[cluster]'"
 

@@ -68,7 +68,7 @@ def test_hover_texts_tell_lengths_and_steps(made, tab):
 
 
 def test_a_long_name_of_a_target_makes_no_page_wider_than_the_screen(tab, tmp_path):
-    """With several targets, the heading of a step names its target."""
+    """The heading of a step names its target if there are several."""
     names = {JOB: "m" * 200, JOB + 1: "n" * 200}
     of_both = [{"pid": pid, "name": name, "role": "target"} for pid, name in names.items()]
     threads = [

@@ -53,7 +53,7 @@ print(json.dumps(told))
 
 @pytest.fixture(scope="module")
 def written(backend, tmp_path_factory):
-    """By file: its processes, and its write-backs as (reason, dirtier, certainty, dirtiers, pages).
+    """Processes and write-backs of each file: (reason, dirtier, certainty, dirtiers, pages).
 
     Pages are bytes in units of 4096.
     """

@@ -6,6 +6,7 @@ import io
 import json as json_text
 import re
 import sys
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -119,7 +120,6 @@ def query(
     from tracer.analysis.scale.mapping import results
     from tracer.analysis.scale.sources import find_traces
     from tracer.probes.errors import UsageError
-    from tracer.store.trace import dump
 
     if json and csv:
         raise UsageError("--json and --csv cannot be combined", "give one of them")
@@ -152,7 +152,7 @@ def query(
         with opened_here(sources[0]) as opened:
             frame = _answer(opened, text)
     if json:
-        typer.echo(dump(records(frame)))
+        _print_json(frame)
     elif csv:
         _print_csv(frame)
     else:
@@ -181,6 +181,22 @@ def _cell(value: object) -> object:
     return dump(value)
 
 
+def _parts(frame: pd.DataFrame) -> Iterator[pd.DataFrame]:
+    """Yields the rows of a frame that become text at once; at least one part."""
+    for start in range(0, max(len(frame), 1), _ROWS):
+        yield frame.iloc[start : start + _ROWS]
+
+
+def _print_json(frame: pd.DataFrame) -> None:
+    """Prints one JSON list. Rows become text as they are printed, as those of CSV do."""
+    from tracer.analysis.report.tables import records
+    from tracer.store.trace import dump
+
+    for number, rows in enumerate(_parts(frame)):
+        sys.stdout.write((", " if number else "[") + dump(records(rows))[1:-1])
+    sys.stdout.write("]\n")
+
+
 def _print_csv(frame: pd.DataFrame) -> None:
     """Prints CSV. A text that would be a formula gets an apostrophe, as in `tracer export`.
 
@@ -203,14 +219,14 @@ def _print_csv(frame: pd.DataFrame) -> None:
         text = cell if _INTERVAL.fullmatch(cell) else inert(cell)
         return printable(text) if escaped else text
 
-    for start in range(0, max(len(frame), 1), _ROWS):
-        part = frame.iloc[start : start + _ROWS].rename(columns=shown)
+    for number, rows in enumerate(_parts(frame)):
+        part = rows.rename(columns=shown)
         for place, kind in enumerate(part.dtypes):
             if not is_numeric_dtype(kind):
                 column = part.iloc[:, place]
                 there = column.astype(object).where(column.notna(), None)
                 part.isetitem(place, pd.array([shown(value) for value in there], dtype=object))
-        part.to_csv(_Lines(), index=False, header=start == 0, lineterminator="\r\n")
+        part.to_csv(_Lines(), index=False, header=number == 0, lineterminator="\r\n")
 
 
 class _Lines(io.TextIOBase):

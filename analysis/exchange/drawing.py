@@ -61,7 +61,8 @@ class Window:
 def draw(trace: Trace, window: Window) -> Iterator[Track | Marks]:
     """Yields the tracks and marks of a trace within a window, each track before its marks.
 
-    A track without marks, and without tracks below it that have some, is not yielded. Tables that the trace lacks are left out. Raises BadTrace if a table is damaged.
+    A track without marks, and without tracks below it that have some, is not yielded. Tables that
+    the trace lacks are left out. Raises BadTrace if a table is damaged.
     """
     names: dict[int, str] = {}
     if "processes" in trace.tables:

@@ -40,11 +40,12 @@ def export(
 
     Writes only what lies between `start_s` and `end_s`, in seconds since the start of the
     recording: rows of tables are whole, slices and waits are cut. A file of any format is
-    compressed if its name ends in .gz. Returns {"tracks" that have marks, "marks"} for a file, {"stacks", "waits"}
-    for a folded one, rows by table for a folder. Raises UsageError if the output exists and `force`
-    is not given. If writing fails, the partial output is removed. The files are made and put in
-    place with the rights of the caller of sudo; the rows are made with this process's own, because
-    the user need not be able to read the modules of Python that this takes.
+    compressed if its name ends in .gz. Returns {"tracks" that have marks, "marks"} for a file,
+    {"stacks", "waits"} for a folded one, rows by table for a folder. Raises UsageError if the
+    output exists and `force` is not given. If writing fails, the partial output is removed. The
+    files are made and put in place with the rights of the caller of sudo; the rows are made with
+    this process's own, because the user need not be able to read the modules of Python that this
+    takes.
     """
     if format not in FORMATS:
         raise UsageError(f"there is no format {format!r}", f"known: {', '.join(FORMATS)}")

@@ -28,6 +28,12 @@ Each = Callable[[Trace], Result] | Sequence[Callable[[Trace], Result]]
 
 _LOCAL = re.compile(r"local(?::(?P<workers>[1-9]\d{0,3}))?")
 _ADDRESS = re.compile(r"(tcp|tls|wss?|ucx)://(\[[\da-fA-F:.]+\]|[\w.-]+)(:\d{1,5})?")
+_SELDOM = {
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.tick.interval": "1s",
+    "distributed.admin.system-monitor.interval": "5s",
+}
+"""Settings with which Dask's processes seldom look at themselves. They would 50 times a second."""
 _CONNECT_S = 10
 _NEEDS = "pip install 'traintrace[cluster]'"
 
@@ -164,6 +170,7 @@ def _cluster(workers: int) -> Iterator[LocalCluster]:
     that the workers write to disk lies in one folder, which is removed however they end. The folder
     is private, because Dask imports modules from it.
     """
+    import dask
     import distributed
 
     try:
@@ -172,6 +179,7 @@ def _cluster(workers: int) -> Iterator[LocalCluster]:
         raise FeatureMissing("workers need the package cryptography", _NEEDS) from None
     with (
         tempfile.TemporaryDirectory(prefix="tracer-", ignore_cleanup_errors=True) as folder,
+        dask.config.set(_SELDOM),
         distributed.LocalCluster(
             n_workers=workers,
             threads_per_worker=1,
@@ -183,7 +191,7 @@ def _cluster(workers: int) -> Iterator[LocalCluster]:
             local_directory=folder,
             env={"TMPDIR": folder},
             preload=["tracer.analysis.scale.worker"],
-            config={"distributed.worker.profile.enabled": False},
+            config=_SELDOM,
         ) as cluster,
     ):
         try:

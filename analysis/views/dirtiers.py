@@ -1,12 +1,15 @@
 """The processes that dirtied an inode's pages since all of its pages were last clean.
 
-A write to a page that is already dirty leaves no event of its own; it marks the inode, at most once
-a tick. So every process that dirtied a page of the inode, or marked the inode while it had dirty
-pages, since its last complete write-out may have a part in the next one. These write-outs are
-complete: a flusher's bracket after which no page of the inode is dirty, ext4's write-out of a whole
-file that waits, and the system calls fsync and fdatasync on xfs and btrfs. A removed file has no
-dirty pages, either. Kernel threads, and a process that marks a file during ext4's write-out of it,
-dirty no page of their own and have no part.
+A write to a page that is already dirty leaves no event of its own. On ext4 it marks the inode if it
+changes the file's times: once a tick, whichever process is the first to write in it. On xfs and
+btrfs it does not. So a process that writes only to dirty pages may not be seen.
+
+Every process that dirtied a page of the inode, or marked the inode while it had dirty pages, since
+its last complete write-out may have a part in the next one. These write-outs are complete: a
+flusher's bracket after which no page of the inode is dirty, ext4's write-out of a whole file that
+waits, and the system calls fsync and fdatasync on xfs and btrfs. A removed file has no dirty pages,
+either. Kernel threads, and a process that marks a file during ext4's write-out of it, dirty no page
+of their own and have no part.
 
 A flusher's bracket names the disk. On a disk that several file systems share, it belongs to the
 file systems that it wrote to. If it wrote nothing, or if their places on the disk are not known, it

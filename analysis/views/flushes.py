@@ -7,7 +7,7 @@ dirtier is the process that last dirtied a page of the inode (`dirtiers`).
 
 `certainty` says which parts of a row are facts:
 
-- exact: recorded events name the reason and the inode, and only the dirtier dirtied the pages. If
+- exact: recorded events name the reason and the inode, and only the dirtier made pages dirty. If
   the dirtier is null (the journal's writes; no event of dirtying), only reason and inode are facts;
 - ambiguous: recorded events name the reason and the inode, but other processes may have dirtied
   pages of the inode, too, since it was last clean. The column `dirtiers` counts those seen;
@@ -253,7 +253,7 @@ FLUSHES = View(
         ),
         COLUMN,
         Column("certainty", Type.TEXT, "exact, ambiguous, inferred or unknown"),
-        Column("dirtiers", Type.INT32, "processes that dirtied the inode since it was last clean"),
+        Column("dirtiers", Type.INT32, "processes seen to dirty the inode since it was last clean"),
         Column("own", Type.BOOL, "belongs to a file of the recorder"),
         Column("row", Type.INT64, "row of its event in the table block"),
         Column(

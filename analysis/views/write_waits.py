@@ -33,8 +33,9 @@ which notes the file's access time; for a bio that a cgroup's limit held back be
 without a request queue (a network file system, persistent memory); for a disk that writes out its
 own cache while it reads; for requests that were under way when the recording began; in a call whose
 entry was lost; for the kernel's work after another call returned or a thread exited (the last close
-of a file by dup2, munmap or an exit, and before Linux 6.6 by close); and of threads that made no
-call while they were recorded.
+of a file by dup2, munmap or an exit, and before Linux 6.6 by close; the end of a file system that
+was unmounted while it was in use, by the close of its last file); and of threads that made no call
+while they were recorded.
 """
 
 from __future__ import annotations

@@ -11,7 +11,9 @@ import pandas as pd
 import pytest
 
 from tests.support.traces import make_trace
-from tracer.analysis.cli.query import _print_csv
+from tracer.analysis.cli.query import _print_csv, _print_json
+from tracer.analysis.report.tables import records
+from tracer.store.trace import dump
 
 
 def test_values_in_lists_and_structures_are_as_exact_as_others(tracer, tmp_path):
@@ -93,7 +95,17 @@ def test_numbers_of_a_union_are_the_same_in_csv_and_json(tracer, tmp_path):
     assert out == "u,n\n2,1\n2.5,1\n,1\n"
 
 
-def test_a_closed_pipe_ends_a_csv_before_the_rest_is_made(monkeypatch):
+@pytest.mark.parametrize("rows", [0, 1, 10_000, 10_001])
+def test_rows_of_json_are_one_list_in_however_many_parts_they_are_made(capsys, rows):
+    frame = pd.DataFrame({"n": pd.array(range(rows), "Int64"), "t": ["\x1b], [é"] * rows})
+    _print_json(frame)
+    out = capsys.readouterr().out
+    assert out == dump(records(frame)) + "\n"
+    assert json.loads(out) == [{"n": n, "t": "\x1b], [é"} for n in range(rows)]
+
+
+@pytest.mark.parametrize("print_rows", [_print_csv, _print_json])
+def test_a_closed_pipe_ends_the_output_before_the_rest_is_made(monkeypatch, print_rows):
     class Value:
         made = 0
 
@@ -106,7 +118,7 @@ def test_a_closed_pipe_ends_a_csv_before_the_rest_is_made(monkeypatch):
     with monkeypatch.context() as patch, os.fdopen(here, "w", 1) as closed:
         patch.setattr(sys, "stdout", closed)
         with pytest.raises(BrokenPipeError):
-            _print_csv(pd.DataFrame({"a": [Value() for _ in range(50_000)]}))
+            print_rows(pd.DataFrame({"a": [Value() for _ in range(50_000)]}))
         with Path(os.devnull).open("w") as nowhere:  # for the text that was not written
             os.dup2(nowhere.fileno(), here)
     assert 0 < Value.made < 50_000

@@ -65,3 +65,27 @@ def test_hover_texts_tell_lengths_and_steps(made, tab):
         lengths = sorted(float(said.split(": ")[1].split(" ms")[0]) for said in waits)
         assert lengths == sorted(WAITS_MS.values())
         assert page.console == [] and page.asked == []
+
+
+def test_a_long_name_of_a_target_makes_no_page_wider_than_the_screen(tab, tmp_path):
+    """The heading of a step names its target if there are several."""
+    names = {JOB: "m" * 200, JOB + 1: "n" * 200}
+    of_both = [{"pid": pid, "name": name, "role": "target"} for pid, name in names.items()]
+    threads = [
+        {"pid": pid, "tid": pid, "role": "target", "target": name} for pid, name in names.items()
+    ]
+    tables = {"processes": threads, "syscalls": [], "off_cpu": [], "phases": []}
+    for thread in threads:
+        of = {"pid": thread["pid"], "tid": thread["tid"], "start": MS, "end": 9 * MS}
+        step = {**of, "name": "step", "epoch": 0, "step": 0}
+        tables["phases"] += [{**of, "name": "train"}, step]
+    targets = [{**one, "kind": "pid"} for one in of_both]
+    with make_trace(tmp_path / "t", tables, targets=targets) as trace:
+        html = explanation_page("t", explain(trace), over_time(trace), waiting_boxes(trace))
+    (tmp_path / "why.html").write_text(html)
+    with tab() as page:
+        page.size(400)
+        page.open(tmp_path / "why.html")
+        heads = page.js("[...document.querySelectorAll('h2')].map(one => one.textContent)")
+        assert any("mmm" in head for head in heads) and any("nnn" in head for head in heads)
+        assert page.js("document.documentElement.scrollWidth") <= 400

@@ -9,8 +9,8 @@ from tracer.analysis.figures.blame import blame
 from tracer.analysis.figures.prashanthi2022 import epoch_violins
 
 LOOKS = """JSON.stringify([...document.querySelectorAll('.figure')].map(one => [
-  one.offsetWidth, one.offsetHeight, one.layout.margin, one.layout.xaxis.nticks, one.layout.dragmode,
-  one.querySelector('.main-svg').getBoundingClientRect().width,
+  one.offsetWidth, one.offsetHeight, one.layout.margin, one.layout.xaxis.nticks,
+  one.layout.dragmode, one.querySelector('.main-svg').getBoundingClientRect().width,
   [...one.querySelectorAll('.xtick text, .ytick text, .g-xtitle text, .heatmap-label text')]
     .map(text => text.textContent)]))"""
 """Sizes, margins and words of all figures."""

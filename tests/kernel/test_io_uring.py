@@ -73,7 +73,9 @@ int main(int count, char **words) {
 def test_faults_of_io_uring_s_threads_are_recorded(tracer, tmp_path, backend):
     load = compile_c(tmp_path, LOAD)
     options = ("-e", "page_faults", "--backend", backend)
-    ran = tracer("record", *options, "-o", "x.trace", "--", load, "/dev/zero", "1", "0", status=None)
+    ran = tracer(
+        "record", *options, "-o", "x.trace", "--", load, "/dev/zero", "1", "0", status=None
+    )
     if ran.status == 77:
         pytest.skip("this machine allows no io_uring")
     begin, faults = json.loads(ran.out)
@@ -108,8 +110,8 @@ def test_a_worker_that_reads_a_file_waits_for_the_disk(tracer, tmp_path, backend
         reads = answer(trace, f"SELECT missed, wait_ns FROM reads WHERE path = '{path}'")
         waits = answer(
             trace,
-            "SELECT kind, certainty, count(DISTINCT detail) AS devices, sum(dur_ns) AS ns FROM waits"
-            " WHERE starts_with(comm, 'iou-wrk-') AND contains(state, 'D') GROUP BY ALL",
+            "SELECT kind, certainty, count(DISTINCT detail) AS devices, sum(dur_ns) AS ns"
+            " FROM waits WHERE starts_with(comm, 'iou-wrk-') AND contains(state, 'D') GROUP BY ALL",
         )
     assert [tuple(row) for row in waits.iloc[:, :3].to_numpy()] == [("disk", "exact", 1)]
     assert list(reads["missed"]) == [PAGES]

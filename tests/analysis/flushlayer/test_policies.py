@@ -44,6 +44,10 @@ def assert_same(policy, page, unique, capacity, op=None):
         slow.dropped,
         slow.resident,
     )
+    kinds = [WRITE] * len(page) if op is None else op.tolist()
+    hits = [kind for kind, found in zip(kinds, slow.found, strict=True) if found & 1]
+    assert counts.write_hits == hits.count(WRITE)
+    assert counts.read_hits == hits.count(READ) + hits.count(LOOK)
     assert simulate(policy, page, unique, capacity, op) == counts
 
 

@@ -263,7 +263,7 @@ def test_a_call_is_inferred_if_events_may_be_lost_since_it_was_entered(tmp_path)
 
 
 def test_a_sleep_that_a_thread_ended_is_not_exact_if_the_call_did_not_fail(tmp_path):
-    """Its cgroup was frozen: it sleeps until another program thaws it. A signal fails the call."""
+    """A thread of a frozen cgroup sleeps until it is thawed. A signal lets the call fail."""
     check(
         tmp_path,
         {

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from tracer.analysis.findings.window import Scope, Window, lossy, whole
+from tracer.analysis.findings.window import Scope, Window, lossy, lost_between, whole
 from tracer.probes.loss import OF_EVENTS
 from tracer.store.trace import Trace
 
-_FOREVER = (1 << 63) - 1
-
 _STEPS = f"""
-SELECT count(*) FROM explained_steps s SEMI JOIN (
-    SELECT coalesce("from", 0) AS since, coalesce("to", {_FOREVER}) AS upto FROM loss
-    WHERE {OF_EVENTS}
-) l ON l.since <= s."end" AND l.upto >= s.start
+SELECT count(*) FROM explained_steps s SEMI JOIN (FROM loss WHERE {OF_EVENTS}) l
+    ON {lost_between("s.start", 's."end"')}
 """
 
 

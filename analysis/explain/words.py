@@ -120,9 +120,11 @@ def steps_name(stage: str | None, steps: int) -> str:
 
 def lost(found: Explanation) -> str:
     """Returns a sentence on the events that were lost, and the steps during which they were."""
-    said = "Events were lost, so waits may be missing or too short"
-    steps = steps_name(None, found.steps)
-    return f"{said}: during {found.lossy_steps:,} of the {found.steps:,} {steps}."
+    steps = f"the {found.steps:,} {steps_name(None, found.steps)}"
+    if not found.lossy_steps:
+        return f"Events were lost, but during none of {steps}."
+    during = f"during {found.lossy_steps:,} of {steps}"
+    return f"Events were lost {during}, so waits may be missing or too short."
 
 
 def together(found: Explanation) -> str | None:

@@ -10,7 +10,7 @@ from tracer.probes.loss import OF_EVENTS
 from tracer.probes.schema import Scope
 from tracer.store.trace import Trace
 
-__all__ = ["Scope", "Window", "joined", "lossy", "of_jobs", "whole", "window"]
+__all__ = ["Scope", "Window", "joined", "lossy", "lost_between", "of_jobs", "whole", "window"]
 
 _STAGES = {"train": "training time", "inference": "inference time"}
 _FOREVER = (1 << 63) - 1
@@ -177,7 +177,11 @@ def lossy(trace: Trace, window: Window, scopes: tuple[Scope, ...]) -> bool:
     elsewhere = "".join(f" AND NOT contains(stream, '{other}')" for other in others)
     frame = trace.sql(
         f"SELECT count(*) AS gaps FROM loss WHERE {OF_EVENTS}"
-        f' AND coalesce("from", 0) <= {window.end}'
-        f' AND coalesce("to", {_FOREVER}) >= {window.start}{elsewhere}'
+        f" AND {lost_between(str(window.start), str(window.end))}{elsewhere}"
     )
     return bool(frame["gaps"].iloc[0])
+
+
+def lost_between(start: str, end: str) -> str:
+    """Returns an SQL condition: a row of the table `loss` lasts at a time from start to end."""
+    return f'coalesce("from", 0) <= {end} AND coalesce("to", {_FOREVER}) >= {start}'

@@ -38,7 +38,7 @@ def test_json_says_which_steps_lost_events(lossy, tracer):
 
 def test_the_terminal_says_which_steps_lost_events(lossy, tracer):
     said = " ".join(tracer("explain", lossy, "--slowest", "2").out.split())
-    assert "waits may be missing or too short: during 1 of the 5 steps." in said
+    assert "lost during 1 of the 5 steps, so waits may be missing or too short." in said
     first, second = said.split("Step 0:")[1:]
     assert first.startswith("1 took") and "Events were lost during it." in first
     assert second.startswith("3 took") and "lost" not in second
@@ -49,3 +49,14 @@ def test_the_page_says_which_steps_lost_events(lossy, tracer, tmp_path):
     page = (tmp_path / "page.html").read_text()
     assert "during 1 of the 5 steps" in page
     assert page.count("Events were lost during it.") == 1
+
+
+def test_a_loss_between_steps_is_that_of_none(tracer, tmp_path):
+    """The warm-up before the first step loses events."""
+    tables = steps_of(WAITS)
+    first = min(one["start"] for one in tables["phases"] if one["name"] == "step")
+    tables["loss"] = [{"stream": "target-cpu0", "cpu": 0, "from": first - 9, "to": first - 1}]
+    make_trace(tmp_path / "t", tables, targets=TARGETS).close()
+    said = " ".join(tracer("explain", tmp_path / "t").out.split())
+    assert "Events were lost, but during none of the 5 steps." in said
+    assert "lost during" not in said

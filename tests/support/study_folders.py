@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.dockerd import Dockerd
-from tests.support.waiting import wait_for
 
 
 def results(folder: Path) -> dict[str, dict[str, Any]]:
@@ -30,12 +29,8 @@ def loops(folder: Path) -> list[str]:
 
 
 def assert_nothing_is_left(folder: Path, dockerd: Dockerd) -> None:
-    """Fails if a study that has ended left a mount, a loop device or a container.
-
-    The kernel keeps a loop device until the last copy of its mount is gone. A process of another
-    test that was put into a mount namespace of its own meanwhile has one until it ends.
-    """
+    """Fails if a study that has ended left a mount, a loop device or a container."""
     for name in ("scratch", "memory"):
         assert not os.path.ismount(folder / name)
-    wait_for(lambda: not loops(folder), "the loop devices of the study to go", 60)
+    assert loops(folder) == []
     assert dockerd.client.containers.list(all=True, ignore_removed=True) == []

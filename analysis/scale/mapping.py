@@ -28,7 +28,7 @@ Each = Callable[[Trace], Result] | Sequence[Callable[[Trace], Result]]
 
 _LOCAL = re.compile(r"local(?::(?P<workers>[1-9]\d{0,3}))?")
 _ADDRESS = re.compile(r"(tcp|tls|wss?|ucx)://(\[[\da-fA-F:.]+\]|[\w.-]+)(:\d{1,5})?")
-_SELDOM = {
+SELDOM = {
     "distributed.worker.profile.enabled": False,
     "distributed.admin.tick.interval": "1s",
     "distributed.admin.system-monitor.interval": "5s",
@@ -179,7 +179,7 @@ def _cluster(workers: int) -> Iterator[LocalCluster]:
         raise FeatureMissing("workers need the package cryptography", _NEEDS) from None
     with (
         tempfile.TemporaryDirectory(prefix="tracer-", ignore_cleanup_errors=True) as folder,
-        dask.config.set(_SELDOM),
+        dask.config.set(SELDOM),
         distributed.LocalCluster(
             n_workers=workers,
             threads_per_worker=1,
@@ -191,7 +191,7 @@ def _cluster(workers: int) -> Iterator[LocalCluster]:
             local_directory=folder,
             env={"TMPDIR": folder},
             preload=["tracer.analysis.scale.worker"],
-            config=_SELDOM,
+            config=SELDOM,
         ) as cluster,
     ):
         try:

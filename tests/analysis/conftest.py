@@ -7,14 +7,7 @@ import distributed
 import pytest
 
 from tests.support.in_memory import tmp_path, tmp_path_factory  # noqa: F401
-
-_IDLE = {
-    "distributed.worker.profile.enabled": False,
-    "distributed.admin.tick.interval": "1s",
-    "distributed.admin.system-monitor.interval": "5s",
-}
-"""Settings of Dask for workers that do nothing most of the time. With its own, they take 13 % of a
-CPU until the last test of the session has ended, because they look at themselves."""
+from tracer.analysis.scale.mapping import SELDOM
 
 
 @pytest.fixture(scope="session")
@@ -22,7 +15,7 @@ def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:  # noqa:
     """The address of a Dask scheduler with two workers; `local:N` would start some a test."""
     folder = str(tmp_path_factory.mktemp("workers"))
     with (
-        dask.config.set(_IDLE),
+        dask.config.set(SELDOM),
         distributed.LocalCluster(
             n_workers=2,
             threads_per_worker=1,

@@ -11,10 +11,10 @@ import pytest
 pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("PIL", reason="pillow is not installed")
 
+from tests.conftest import ROOT
 from tracer.workloads import models
 from tracer.workloads.data import catalogue
 
-ROOT = Path(__file__).parents[2]
 UNUSED = ("torch", "torchvision", "transformers", "pandas", "scipy", "sklearn", "numba")
 PROGRAM = f"""
 import sys

@@ -159,7 +159,8 @@ def run(
         raise JobError("a training makes its checkpoint", "give --mode serve or --mode infer")
     if not containers and (image or limits != Limits() or engine is not EngineName.DOCKER):
         raise JobError("images, limits and engines are only for containers", "give --containers 1")
-    from tracer.workloads.launch import Job, check_engine, prepare, run_in_containers, run_on_host
+    from tracer.workloads.launch import check_engine, prepare, run_in_containers, run_on_host
+    from tracer.workloads.whole_job import Job
 
     job = Job(
         model,

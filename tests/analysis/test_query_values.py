@@ -11,9 +11,15 @@ import pandas as pd
 import pytest
 
 from tests.support.traces import make_trace
-from tracer.analysis.cli.query import _print_csv, _print_json
+from tracer.analysis.cli.query import _answer, _print_csv, _print_json
 from tracer.analysis.report.tables import records
 from tracer.store.trace import dump
+
+
+@pytest.fixture
+def trace(tmp_path):
+    """The trace `t` without rows."""
+    make_trace(tmp_path / "t", {"syscalls": []}).close()
 
 
 def test_values_in_lists_and_structures_are_as_exact_as_others(tracer, tmp_path):
@@ -126,3 +132,75 @@ def test_a_closed_pipe_ends_the_output_before_the_rest_is_made(monkeypatch, prin
 
 def cells(out):
     return list(csv.reader(io.StringIO(out)))
+
+
+def test_a_sum_of_integers_is_an_integer(tracer, trace):
+    asked = (
+        "SELECT sum(n) AS total, sum(n) FILTER (n > 9) AS none, sum(n) / 2 AS half"
+        " FROM range(4) t(n)"
+    )
+    assert tracer("query", "t", asked, "--json").json == [{"total": 6, "none": None, "half": 3.0}]
+    assert tracer("query", "t", asked, "--csv").out.splitlines()[1] == "6,,3.0"
+
+
+@pytest.mark.parametrize(
+    ("sql", "number"),
+    [
+        ("sum(9007199254740993)", 2**53 + 1),
+        ("-sum(9007199254740993)", -(2**53) - 1),
+        ("sum(9223372036854775807) + 23", 2**63 + 22),
+        ("170141183460469231731687303715884105727::HUGEINT", 2**127 - 1),
+        ("340282366920938463463374607431768211455::UHUGEINT", 2**128 - 1),
+        ("sum(9007199254740993::DECIMAL(18,0))", 2**53 + 1),
+        ("18446744073709551615::UBIGINT", 2**64 - 1),
+    ],
+)
+def test_an_integer_of_any_size_is_exact(tracer, trace, sql, number):
+    query = f"SELECT {sql} AS a, NULLIF({sql}, {sql}) AS none; -- a comment"
+    assert tracer("query", "t", query, "--json").json == [{"a": number, "none": None}]
+    assert tracer("query", "t", query, "--csv").out == f"a,none\n{number},\n"
+    assert tracer("query", "t", query).out.splitlines()[3].split() == [str(number), "-"]
+
+
+def test_large_sums_are_right_aligned_as_other_numbers(tracer, trace):
+    query = "SELECT sum(9223372036854775807) OVER (ORDER BY i) AS total FROM range(3) t(i)"
+    rows = tracer("query", "t", query).out.splitlines()[3:6]
+    assert len({len(row.rstrip()) for row in rows}) == 1
+    assert [int(row) for row in rows] == [(2**63 - 1) * n for n in (1, 2, 3)]
+
+
+@pytest.mark.parametrize(
+    ("sql", "text"),
+    [
+        ("DATE '2026-01-02'", "2026-01-02"),
+        ("'infinity'::DATE", "infinity"),
+        ("INTERVAL '1 month 2 days 3 hours'", "1 month 2 days 03:00:00"),
+        ("to_microseconds(-5400000000)", "-01:30:00"),
+        ("INTERVAL '-1 month -2 days'", "-1 month -2 days"),
+        ("TIMESTAMP '2026-01-02 03:04:05.678'", "2026-01-02 03:04:05.678"),
+        ("TIME '12:34:56.5'", "12:34:56.5"),
+    ],
+)
+def test_times_are_texts_as_in_duckdb(tracer, trace, sql, text):
+    query = f"SELECT {sql} AS a, NULLIF({sql}, {sql}) AS none"
+    assert tracer("query", "t", query, "--json").json == [{"a": text, "none": None}]
+    assert tracer("query", "t", query, "--csv").out == f"a,none\n{text},\n"
+    assert tracer("query", "t", query).out.splitlines()[3].split("  ")[0].strip() == text
+
+
+def test_rows_with_large_sums_keep_their_order_and_columns_their_names(tmp_path):
+    query = (
+        'SELECT sum(i) AS "a ""b", count(*) AS n, DATE \'2026-01-02\' AS n'
+        " FROM range(300000) t(i) GROUP BY i ORDER BY i DESC"
+    )
+    with make_trace(tmp_path / "t", {"syscalls": []}) as trace:
+        for _ in range(2):
+            found = _answer(trace, query)
+            assert list(found) == ['a "b', "n", "n_1"]
+            assert found['a "b'].tolist() == list(range(299_999, -1, -1))
+        assert set(_answer(trace, "SHOW TABLES")["name"]) == {
+            "loss",
+            "loss_rows",
+            "syscalls",
+            "syscalls_rows",
+        }

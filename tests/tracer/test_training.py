@@ -4,40 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.support.phases import read_phases, write_marks, write_process
+from tests.support.phases import read_phases, write_marks
+from tests.support.training_facts import LOAD, B, C, F, O, facts, rows
 from tracer.store.span import Span
-
-F, C, N, B, O = "fetch", "forward", "no_grad", "backward", "optimizer"  # noqa: E741
-END, LOAD = "exhausted", "data_load"
-
-
-def facts(text, pid=7, iteration=1 << 20):
-    """A line of letters into facts, 10 ns each, 2 ns apart; L begins another pass over the data.
-
-    F fetch, C forward, N forward without gradients, B backward, O optimizer, X a fetch that finds
-    the end, S checkpoint. The small letters l, f and x are those of a second loader.
-    """
-    found = []
-    at = 100
-    passes = {True: iteration, False: iteration + (1 << 30)}
-    batches = dict.fromkeys(passes, 0)
-    for sign in text.replace(" ", ""):
-        letter, which = sign.upper(), sign.isupper()
-        names = {"F": F, "X": F, "C": C, "N": C, "B": B, "O": O, "L": LOAD, "S": "checkpoint"}
-        span = Span(at, pid, pid, names[letter], end=at + 10, source="")
-        if letter == "L":
-            passes[which] += 1 << 20
-            batches[which] = 0
-        elif letter in "FX":
-            span.epoch, span.step = passes[which], batches[which]
-            batches[which] += 1
-        elif letter in "CN":
-            span.step = int(letter == "C")
-        found.append(span)
-        if letter == "X":
-            found.append(Span(at + 2, pid, pid, END, end=at + 10))
-        at += 12
-    return found
 
 
 @pytest.fixture
@@ -50,10 +19,6 @@ def phases_of(tmp_path):
         return [SimpleNamespace(**row) for row in read_phases(tmp_path)]
 
     return read
-
-
-def rows(found, name):
-    return [(s.epoch, s.step) for s in found if s.name == name]
 
 
 def times(found, name):
@@ -337,29 +302,6 @@ def test_a_worker_s_fetches_have_the_numbers_of_the_steps_that_use_them(phases_o
     assert [(s.epoch, s.step) for s in found if s.pid == 9] == [(0, 1), (0, 0), (None, None)]
 
 
-def test_a_worker_s_fetches_have_the_numbers_that_the_script_marks(tmp_path):
-    """Two folds of one epoch, which the script calls 3; it marks the first of their steps, too."""
-    script = [
-        Span(99, 7, 7, "epoch", 3, end=206),
-        Span(111, 7, 7, "step", None, 8, 147),
-        Span(207, 7, 7, "epoch", 3, end=290),
-    ]
-    worker = [
-        Span(50, 9, 9, "worker", 1 << 20, 7, 51),
-        *(
-            Span(52 + 2 * n, 9, 9, F, iteration << 20, batch, 53 + 2 * n)
-            for n, (iteration, batch) in enumerate([(1, 1), (1, 0), (2, 0), (2, 1)])
-        ),
-    ]
-    write_process(tmp_path, script, facts("FCBO FCBO X L FCBO X"))
-    write_process(tmp_path, [], worker)
-    found = [row for row in read_phases(tmp_path) if row["pid"] == 9]
-    assert [(row["epoch"], row["step"]) for row in found] == [
-        *((3, None), (3, 8), (3, None)),
-        (None, None),  # nobody used it
-    ]
-
-
 def test_a_replica_s_forward_on_a_thread_of_pytorch_s_is_no_phase_of_its_own(phases_of):
     helper = [Span(113, 7, 8, C, step=1, end=120), Span(127, 7, 8, C, step=1, end=130)]
     found = phases_of([*facts("FCBO X"), *helper])
@@ -385,26 +327,6 @@ def test_a_phase_that_the_script_marks_replaces_it_and_those_around_it(phases_of
     names = ["train", "epoch", "step"]
     inner = dict.fromkeys(names[names.index(marked) :], 1)
     assert count(found) == {**inner, F: 1, C: 1, B: 1, O: 1}
-
-
-def test_steps_are_inferred_within_the_epochs_that_the_script_marks(tmp_path):
-    script = [Span(99, 7, 7, "epoch", 5, end=210), Span(211, 7, 7, "epoch", 6, end=300)]
-    worker = [Span(50, 9, 9, "worker", 1 << 20, 7, 51), Span(52, 9, 9, F, 1 << 20, 1, 53)]
-    write_process(tmp_path, script, facts("FCBO FCBO X L FCBO X"))
-    write_process(tmp_path, [], worker)
-    found = [SimpleNamespace(**row) for row in read_phases(tmp_path)]
-    for name in ("step", B):
-        assert rows(found, name) == [(5, 0), (5, 1), (6, 2)]
-    assert rows(found, F) == [(5, 1), (5, 0), (5, 1), (6, 2)]
-    assert rows(found, "epoch") == [(5, None), (6, None)]
-    assert rows(found, "train") == []
-
-
-def test_a_phase_of_the_script_s_own_gives_the_numbers_that_it_has(tmp_path):
-    script = [Span(99, 7, 7, "epoch of mine", 5, end=146), Span(147, 7, 7, "mine", None, 9, 200)]
-    write_process(tmp_path, script, facts("FCBO FCBO X"))
-    found = [SimpleNamespace(**row) for row in read_phases(tmp_path)]
-    assert rows(found, "step") == [(5, 0), (0, 9)]
 
 
 def test_another_process_s_marks_do_not_hide_ours(phases_of):

@@ -11,7 +11,7 @@ from tracer.probes.errors import BadTrace, UsageError
 from tracer.probes.text import shell_word
 from tracer.store import manifest as manifests
 from tracer.store.finalize import EVENTS, LOSS, RAW
-from tracer.store.trace import refuse_live
+from tracer.store.makers import refuse_live
 
 _LAYOUT = {manifests.FILE, RAW, EVENTS, LOSS}
 _DEPTH = 3

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import shutil
 import tempfile
-import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tracer.probes.catalogue import TABLES
-from tracer.probes.errors import BadTrace, PermissionMissing, UsageError
-from tracer.probes.kernel import boot_id, process_alive
+from tracer.probes.errors import BadTrace
 from tracer.probes.loss import TABLE as LOSS_TABLE
 from tracer.probes.schema import Scope
 from tracer.probes.text import shell_word
@@ -23,8 +20,8 @@ from tracer.store import manifest as manifests
 from tracer.store.asking import absent_tables, refused
 from tracer.store.checked import encoded
 from tracer.store.database import ROW_GROUP, connect
-from tracer.store.files import is_held
 from tracer.store.interrupt import delayed, interruptible
+from tracer.store.makers import await_guardian, refuse_anothers, refuse_live
 from tracer.store.manifest import Manifest
 from tracer.store.missing_tables import missing_tables
 from tracer.store.parsed import parsed, run
@@ -44,7 +41,6 @@ ALL_TABLES = {**TABLES, LOSS_TABLE.name: LOSS_TABLE}
 
 _CONTROLS = re.compile(r"[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 _INTERRUPTED = "INTERRUPT Error"
-_GUARDIAN_S = 60.0
 _BATCH = 1 << 17
 _UNKNOWN_LOSS = f"""
 INSERT INTO {LOSS_TABLE.name} BY NAME
@@ -67,11 +63,11 @@ class Trace:
         undecoded = not (self.folder / "events").exists() and (self.folder / "raw").is_dir()
         if self.manifest["state"] != "finalized" or undecoded:
             refuse_live(self.folder, self.manifest)
-            if _await_guardian(self.folder, self.manifest):
+            if await_guardian(self.folder, self.manifest):
                 self.manifest = manifests.read(self.folder)
             from tracer.store.finalize import finalize
 
-            _refuse_anothers(self.folder)
+            refuse_anothers(self.folder)
             self.manifest = finalize(self.folder, self.manifest, progress)
         self._open()
         self._connection: duckdb.DuckDBPyConnection | None = None
@@ -336,55 +332,6 @@ class Trace:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def refuse_live(folder: Path, manifest: Manifest) -> None:
-    """Raises UsageError if the trace is still being recorded on this machine."""
-    recorder = manifest["recorder"]
-    pid, start = recorder.get("pid"), recorder.get("start_time")
-    if (
-        pid is not None
-        and recorder.get("boot_id") == boot_id()
-        and pid != os.getpid()
-        and process_alive(pid, start)
-        # A manifest may name any process, but only a recorder holds the folder.
-        and is_held(folder) is not False
-    ):
-        raise UsageError(
-            f"{folder} is still being recorded by process {pid}",
-            f"stop that first: kill {pid}",
-        )
-
-
-def _await_guardian(folder: Path, manifest: Manifest) -> bool:
-    """Waits while a guardian saves a killed recorder's data. Returns whether there was one."""
-    recorder = manifest["recorder"]
-    if "guardian" not in recorder or recorder.get("boot_id") != boot_id():
-        return False
-    pid, start = recorder["guardian"]
-    deadline = time.monotonic() + _GUARDIAN_S
-    # A manifest may name any process, but only recorder and guardian hold the folder.
-    while process_alive(pid, start) and is_held(folder):
-        if time.monotonic() > deadline:
-            raise UsageError(
-                f"the guardian of the killed recorder of {folder} is still saving its data",
-                f"wait for process {pid} to end, or find out what keeps the disk busy",
-            )
-        time.sleep(0.02)
-    return True
-
-
-def _refuse_anothers(folder: Path) -> None:
-    """Raises PermissionMissing if root would write into another user's folder.
-
-    The owner can change the folder meanwhile and so choose the place that root writes to.
-    """
-    owner = folder.stat().st_uid
-    if os.geteuid() == 0 and owner != 0:
-        raise PermissionMissing(
-            f"{folder} belongs to user {owner} and has no tables yet; root does not make them",
-            f"make them as that user: sudo -u '#{owner}' tracer info {shell_word(folder)}",
-        )
 
 
 def dump(value: Any) -> str:

@@ -33,6 +33,7 @@ _NOT_DEPLOYED = (
         "tracer/workloads/prepared_model.py",
         "tracer/workloads/job_data.py",
         "tracer/workloads/launch.py",
+        "tracer/workloads/whole_job.py",
     ),
     *("tracer/workloads/verb.py", "tracer/workloads/sessions.py", "tracer/workloads/studies/"),
     "tracer/workloads/modes/",

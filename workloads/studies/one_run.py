@@ -17,7 +17,7 @@ from tracer.store.checked import read_json
 from tracer.store.files import as_invoking_user, write_whole
 from tracer.workloads.containers.limits import Limits, parse_bytes
 from tracer.workloads.errors import JobError
-from tracer.workloads.launch import Job, Ran, prepare, run_in_containers, run_on_host
+from tracer.workloads.launch import prepare, run_in_containers, run_on_host
 from tracer.workloads.modes.cgroups import Memory
 from tracer.workloads.modes.dirty_background import BYTES, DirtyBackground
 from tracer.workloads.modes.mechanism import Lacking, Mechanism
@@ -33,6 +33,7 @@ from tracer.workloads.studies.scratch import Scratch, fill_cache
 from tracer.workloads.studies.speeds import SpeedTest, require_as_fast, require_limited
 from tracer.workloads.studies.study import Factors, Run, Study
 from tracer.workloads.studies.throttle import Throttle
+from tracer.workloads.whole_job import Job, Ran
 
 RUNS = "runs"
 NOTE = "running.json"

@@ -53,6 +53,7 @@ def _facts(manifest: Manifest) -> dict[str, Any]:
         "probes": manifest["probes"],
         "command": manifest.get("command"),
         "targets": manifest["targets"],
+        "left_running": manifest.get("left_running"),
         "containers": manifest.get("containers"),
         "tables": manifest["tables"],
         "samples": manifest.get("samples"),
@@ -71,6 +72,7 @@ def _print(name: str, facts: dict[str, Any]) -> None:
     from tracer.cli.output import console, print_table, safe, show
     from tracer.probes.backends.choice import NONE
     from tracer.sizes import show_size
+    from tracer.store.left_running import left_running_said
     from tracer.store.own_cost import cost_said
 
     out = console()
@@ -88,6 +90,8 @@ def _print(name: str, facts: dict[str, Any]) -> None:
         out.print(safe(f"  left out    {what}: {count}"[:300]))
     for probe, absent in facts["missing"].items():
         out.print(safe(f"  missing     {probe}: {', '.join(absent)}"[:300]))
+    if left := left_running_said(facts["left_running"]):
+        out.print(safe(f"  left behind {left}"))
     if facts["linger_s"]:
         out.print(f"  linger      up to {show(facts['linger_s'])} s after the targets had ended")
     if facts["cuda_sync"]:

@@ -23,6 +23,7 @@ from tracer.cli.record_targets import (
 
 if TYPE_CHECKING:
     from tracer.session.options import Outcome
+    from tracer.store.manifest import Manifest
     from tracer.store.manifest_parts import LossFacts
 
 
@@ -350,11 +351,26 @@ def record(
     # Arrow imports pandas with the first array, which takes a second; no table is made with it.
     with RecordingProgress(quiet) as progress, unimported("pandas"):
         outcome = run(options, progress)
+    _say_left_running(outcome.manifest)
     if not quiet:
         _say(outcome)
     if fail_on_loss:
         refuse_loss(outcome.manifest["loss"])
     raise typer.Exit(outcome.status)
+
+
+def _say_left_running(manifest: Manifest) -> None:
+    """Warns of processes that a command or target has left: a daemon's events are missing."""
+    from tracer.store.left_running import left_running_said
+
+    left = manifest.get("left_running")
+    if left and (said := left_running_said(left)):
+        pids = ",".join(str(process["pid"]) for process in left["processes"])
+        pids = pids if left["count"] == len(left["processes"]) else "PID,.."
+        say(
+            f"tracer: {said}; record them with -p {pids}, or go on after the targets' end with"
+            " --linger SECONDS"
+        )
 
 
 def _say(outcome: Outcome) -> None:

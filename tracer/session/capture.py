@@ -227,10 +227,15 @@ class Capture:
             return set()
         return self._filters[Scope.TARGET].without(tids)
 
+    @property
+    def follows(self) -> bool:
+        """True if the kernel follows the targets' threads and their children, and no others."""
+        wide = self._everybody or self._backend.wide
+        return Scope.TARGET in self._filters and not wide
+
     def followed(self, tids: Iterable[int]) -> set[int]:
-        """Returns those of these threads that are followed; none if all of the machine are."""
-        everybody = self._everybody or self._backend.wide
-        if Scope.TARGET not in self._filters or everybody:
+        """Returns those of these threads that are followed; none unless `follows`."""
+        if not self.follows:
             return set()
         listed = set(tids)
         return listed - self._filters[Scope.TARGET].without(listed)

@@ -40,6 +40,7 @@ from tracer.session.ending import Running, end_command, let_end, until_the_end
 from tracer.session.failures import SPACE, ended_by_error, unwritten
 from tracer.session.folios import folios_mapped
 from tracer.session.launch import Launch
+from tracer.session.left_running import left_running
 from tracer.session.libraries import UNREADABLE, open_libraries
 from tracer.session.marks import Marks, environment_for
 from tracer.session.members import Members
@@ -335,6 +336,10 @@ def _capture(running: Running, manifest: Manifest) -> Manifest:
     manifest["samples"] = sampler.describe()
     manifest["capture"]["streams"] = capture.describe()["streams"]
     manifest["targets"] = [target.describe() for target in targets]
+    if ended_by in ("command", "target"):
+        left = left_running(capture, targets)
+        if left is not None:
+            manifest["left_running"] = left
     beyond = add_containers(manifest, running.newcomers.met)
     if launch is not None and launch.status is not None:
         manifest["targets"][-1]["exit_status"] = launch.status

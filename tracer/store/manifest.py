@@ -225,10 +225,15 @@ def with_end(manifest: Manifest) -> Manifest:
     return {**manifest, "ended_by": "killed", "failure": NOT_NOTED}
 
 
+def end_unknown(manifest: Manifest) -> bool:
+    """Returns whether a full disk may have ended a recording that is said to be killed."""
+    return manifest.get("failure") == NOT_NOTED
+
+
 def end_said(manifest: Manifest) -> str:
     """Returns how a recording ended, in words; an empty string if it goes on."""
     ended_by = manifest.get("ended_by") or ""
-    or_full = f" or {ENDS['disk']}" if manifest.get("failure") == NOT_NOTED else ""
+    or_full = f" or {ENDS['disk']}" if end_unknown(manifest) else ""
     return f"{ENDS.get(ended_by, '')}{or_full}"
 
 

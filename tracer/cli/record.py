@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _WHAT, _LIMITS, _OUTPUT = "What to record", "How to record", "Output"
 """The groups of options on the help page, beside that of the targets."""
 _LEAST_TRACE_BYTES = 64 << 10
+_SECONDS = 1_000_000_000
+"""A recording takes less than this."""
 
 
 def _lists() -> dict[str, str]:
@@ -277,10 +279,12 @@ def record(
     from tracer.session.recording import record as run
     from tracer.sizes import parse_size
 
-    if duration is not None and not 0 < duration < 1e9:
-        raise UsageError(f"--duration {duration} is out of range", "give seconds above 0")
-    if not 0 <= linger < 1e9:
-        raise UsageError(f"--linger {linger} is out of range", "give seconds, 0 or more")
+    if duration is not None and not 0 < duration < _SECONDS:
+        mend = f"give seconds above 0 and below {_SECONDS}"
+        raise UsageError(f"--duration {duration} is out of range", mend)
+    if not 0 <= linger < _SECONDS:
+        mend = f"give seconds, 0 or more and below {_SECONDS}"
+        raise UsageError(f"--linger {linger} is out of range", mend)
     if linger and (machine or baseload):
         raise UsageError(
             "--linger waits for targets to end, and -a and --baseload have none",

@@ -72,8 +72,10 @@ def from_pids(
         if pid == os.getpid():
             raise UsageError("a recorder cannot trace itself", "give another process's pid")
         start = process_start_time(pid)
-        if start is None or not process_alive(pid, start):
+        if start is None:
             raise TargetGone(f"there is no process {pid}", find)
+        if not process_alive(pid, start):
+            raise TargetGone(f"process {pid} has ended, and its parent has not waited for it", find)
         process = process_of(pid)
         if process not in (pid, None):
             raise UsageError(f"{pid} is a thread of process {process}", f"give {option} {process}")

@@ -7,6 +7,7 @@ that a target causes. The recorder's own threads are excluded.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
@@ -351,6 +352,10 @@ class Capture:
         """Closes the streams and removes the tracefs instances."""
         if self._guardian is not None:
             self._guardian.dismiss()
+        if self.drain is not None and self.drain.runs:  # an error came before `stop`
+            with contextlib.suppress(OSError):  # another process has removed an instance
+                self._let_no_more_in()
+            self.drain.finish()
         for source in self._sources:
             source.close()
         filters, self._filters = self._filters, {}

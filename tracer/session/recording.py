@@ -8,13 +8,14 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from pathlib import Path
 
 from tracer import targets as target_finder
 from tracer.probes import gpu_calls
 from tracer.probes.backends.uprobes.backend import SUBJECTS
 from tracer.probes.catalogue import PROBES
 from tracer.probes.cpu import why_no_duckdb
-from tracer.probes.errors import FeatureMissing, TracerError
+from tracer.probes.errors import FeatureMissing, TracerError, UsageError
 from tracer.probes.opens import PATH as C_LIBRARY
 from tracer.probes.opens import PROBE as OPENS_PROBE
 from tracer.probes.proc import runs_32_bits
@@ -245,6 +246,15 @@ def _libraries(
     return {probe: files for probe, files in found.items() if files}, left_out
 
 
+def _start(launch: Launch, folder: Path) -> None:
+    """Lets the command run. If its exec fails, nothing was recorded: no trace stays."""
+    try:
+        launch.go()
+    except UsageError:
+        (folder / manifests.FILE).unlink()  # `Output.hand_over` removes the rest
+        raise
+
+
 def _with_tables(running: Running, manifest: Manifest) -> Manifest:
     """Makes the tables. Returns the manifest, with the cost of the recording and of the tables."""
     privileges.keep(privileges.FINALIZE)
@@ -301,7 +311,7 @@ def _capture(running: Running, manifest: Manifest) -> Manifest:
         capture.start_targets()
         members.look_at_files()
         if launch is not None:
-            launch.go()
+            _start(launch, folder)
         stacks.begin(companions)
         running.listener.started(targets)
         ended_by = until_the_end(running)

@@ -364,17 +364,25 @@ def record(
 
 
 def _say_left_running(manifest: Manifest) -> None:
-    """Warns of processes that a command or target has left: a daemon's events are missing."""
+    """Names the processes that the targets have left and that still run now."""
+    from tracer.probes.kernel import process_alive
     from tracer.store.left_running import left_running_said
 
     left = manifest.get("left_running")
-    if left and (said := left_running_said(left)):
-        pids = ",".join(str(process["pid"]) for process in left["processes"])
-        pids = pids if left["count"] == len(left["processes"]) else "PID,.."
-        say(
-            f"tracer: {said}; record them with -p {pids}, or go on after the targets' end with"
-            " --linger SECONDS"
-        )
+    if not left or not left["count"]:
+        return
+    named = left["processes"]
+    now = [process for process in named if process_alive(process["pid"], process["start_time"])]
+    count = left["count"] - len(named) + len(now)
+    if not count:
+        return
+    said = left_running_said({"count": count, "processes": now})
+    pids = [str(process["pid"]) for process in now] if count == len(now) else ["PID", ".."]
+    if manifest["ended_by"] in ("signal", "duration"):
+        mend = f"the end of the command has not ended them: kill {' '.join(pids)}"
+    else:
+        mend = f"record them with -p {','.join(pids)}, or give --linger SECONDS to record longer"
+    say(f"tracer: {said}; {mend}")
 
 
 def _say(outcome: Outcome) -> None:

@@ -32,11 +32,12 @@ def left_running(capture: Capture, targets: Collection[Target]) -> LeftRunning |
     count, named = 0, list[LeftProcess]()
     for pid, tids in of_process.items():
         with contextlib.suppress(OSError):  # it ends just now
-            if _runs(followed.intersection(tids)):
+            stat = read_stat(pid)
+            if stat is not None and _runs(followed.intersection(tids)):
                 name = escaped(name_of(pid))
                 count += 1
                 if len(named) < MOST_NAMED:
-                    named.append({"pid": pid, "name": name})
+                    named.append({"pid": pid, "start_time": stat.start_time, "name": name})
     return {"count": count, "processes": named}
 
 

@@ -346,10 +346,8 @@ def _capture(running: Running, manifest: Manifest) -> Manifest:
     manifest["samples"] = sampler.describe()
     manifest["capture"]["streams"] = capture.describe()["streams"]
     manifest["targets"] = [target.describe() for target in targets]
-    if ended_by in ("command", "target"):
-        left = left_running(capture, targets)
-        if left is not None:
-            manifest["left_running"] = left
+    if (left := left_running(capture, targets)) is not None:
+        manifest["left_running"] = left
     beyond = add_containers(manifest, running.newcomers.met)
     if launch is not None and launch.status is not None:
         manifest["targets"][-1]["exit_status"] = launch.status

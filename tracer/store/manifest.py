@@ -76,8 +76,8 @@ class Manifest(TypedDict):
     `summed_up`: probes whose events the kernel counted. `unmarked`: parts of PyTorch that could
     not be marked, and why. `cuda_sync`: the command synchronized with the GPU at each automatic
     mark. `linger_s`: seconds for which the recording went on after its targets had ended, at most.
-    `left_running`: processes that the targets had started and that ran on when the recording ended
-    with its targets; absent if that is not known.
+    `left_running`: processes that the targets had started and that ran on when the recording and
+    all targets had ended; absent if that is not known.
     """
 
     schema: Count

@@ -111,9 +111,10 @@ MOST_NAMED = 20
 
 
 class LeftProcess(TypedDict):
-    """A process that still ran when the recording ended."""
+    """A process that still ran when the recording ended; `start_time`: ticks since boot."""
 
     pid: Pid
+    start_time: Count
     name: str
 
 

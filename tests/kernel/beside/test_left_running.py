@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.recorder import CALLS
+from tests.support.waiting import wait_for
 from tracer.probes.kernel import process_alive, process_start_time
 from tracer.store import manifest as manifests
 
@@ -30,10 +31,15 @@ def daemon(tmp_path):
     program = tmp_path / NAME
     program.symlink_to("/bin/sleep")
     yield program
+    for pid in running(program):
+        os.kill(pid, signal.SIGKILL)
+
+
+def running(program):
     for folder in Path("/proc").glob("[1-9]*"):
         with contextlib.suppress(OSError):
             if (folder / "cmdline").read_bytes().split(b"\0")[0] == os.fsencode(program):
-                os.kill(int(folder.name), signal.SIGKILL)
+                yield int(folder.name)
 
 
 def left(folder):
@@ -46,7 +52,8 @@ def test_a_daemon_that_a_command_leaves_is_named_with_the_mend(tracer, daemon, t
     options = (*CALLS, "--backend", backend, "-o", "x.trace")
     ran = tracer("record", *options, "--", "sh", "-c", forks_twice, daemon)
     pid = int((tmp_path / "pid").read_text())
-    assert left(tmp_path / "x.trace") == {"count": 1, "processes": [{"pid": pid, "name": NAME}]}
+    one = {"pid": pid, "start_time": process_start_time(pid), "name": NAME}
+    assert left(tmp_path / "x.trace") == {"count": 1, "processes": [one]}
     shown = f"evil\\x0a\\x1b[31m[red] ({pid})"
     said = f"1 process of the targets still ran when the recording ended: {shown}"
     (line,) = (line for line in ran.err.splitlines() if "still ran" in line)
@@ -78,6 +85,31 @@ def test_a_command_that_leaves_nothing_is_told_apart_from_an_unknown_end(tracer,
     assert left(tmp_path / "x.trace") == {"count": 0, "processes": []}
     assert "still ran" not in ran.err
     assert "still ran" not in tracer("info", "x.trace").out
+
+
+@pytest.mark.parametrize("how", ["-d", "SIGTERM"])
+def test_a_process_that_outlives_the_end_of_its_command_is_named(
+    tracer, recorder, daemon, tmp_path, how
+):
+    command = ("--", "sh", "-c", '"$0" 600 >&- 2>&- & wait', daemon)
+    if how == "-d":
+        err = tracer("record", *CALLS, "-o", "x.trace", "-d", "0.5", *command).err
+    else:
+        process = recorder(*CALLS, *command)
+        wait_for(lambda: list(running(daemon)), "the daemon")
+        process.terminate()
+        _out, err = process.communicate(timeout=120)
+    (only,) = left(tmp_path / "x.trace")["processes"]
+    assert f"the end of the command has not ended them: kill {only['pid']}" in err
+
+
+def test_a_process_that_ends_meanwhile_is_not_named(tracer, tmp_path):
+    """The job ends its child once the recording has noted its end, and before the tables are."""
+    manifest = tmp_path / "x.trace/manifest.json"
+    job = f"""while grep -q '"state": "recording"' {manifest}; do sleep 0.01; done"""
+    ran = tracer("record", *CALLS, "-o", "x.trace", "--", "sh", "-c", f"({job}) >&- 2>&- &")
+    assert left(tmp_path / "x.trace")["count"] in (1, 2)  # the shell, and what it runs
+    assert "still ran" not in ran.err
 
 
 def test_many_processes_are_counted_and_the_first_are_named(tracer, daemon, tmp_path):

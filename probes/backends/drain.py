@@ -142,9 +142,14 @@ class Drain:
         """Bytes written so far."""
         return sum(source.written for source in self.sources)
 
+    @property
+    def runs(self) -> bool:
+        """True until `finish`."""
+        return self._stop >= 0
+
     def finish(self) -> None:
         """Stops the threads after each has moved its remaining content. Tracing must be off."""
-        if self._stop < 0:
+        if not self.runs:
             return
         os.eventfd_write(self._stop, 1)
         for thread in self._threads:

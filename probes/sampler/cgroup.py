@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
-from tracer.probes.sampler import pressure
+from tracer.probes.sampler import limits, pressure
 from tracer.probes.sampler.reading import NotAvailable, Rate, Reading, Series, number, numbers
 
 CPU = Series(
@@ -120,7 +120,8 @@ def _cpu_2(folder: Path) -> list[Reading]:
 
 
 def _pressure(resource: str, folder: Path) -> list[Reading]:
-    return pressure.stalls(resource, folder / f"{resource}.pressure")
+    is_root = limits.Place(limits.CPU, folder).is_root
+    return pressure.stalls(resource, folder / f"{resource}.pressure", is_root)
 
 
 _READS: tuple[Callable[[Path], list[Reading]], ...] = (

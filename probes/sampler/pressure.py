@@ -16,10 +16,13 @@ from tracer.probes.sampler.reading import (
 
 _WHAT = {"cpu": "a CPU", "memory": "memory", "io": "a disk"}
 _WHO = {"some": "at least one task", "full": "all tasks that are not idle"}
+_OF_CGROUPS = ("cpu", "full")
+"""The machine's file has this line, too, but the kernel leaves it 0 (kernel/sched/psi.c)."""
 
 
 def _series(resource: str, who: str) -> Series:
     meaning = f"{_WHO[who]} waited for {_WHAT[resource]}"
+    meaning += "; of cgroups, not of the machine" if (resource, who) == _OF_CGROUPS else ""
     return Series(
         f"pressure_{resource}_{who}_time",
         "s",
@@ -28,24 +31,22 @@ def _series(resource: str, who: str) -> Series:
     )
 
 
-SERIES = {
-    (resource, who): _series(resource, who)
-    for resource, who in (
-        ("cpu", "some"), ("memory", "some"), ("memory", "full"), ("io", "some"), ("io", "full")
-    )
-}  # fmt: skip
+SERIES = {(resource, who): _series(resource, who) for resource in _WHAT for who in _WHO}
 
 
-def stalls(resource: str, path: Path) -> list[Reading]:
+def stalls(resource: str, path: Path, of_machine: bool) -> list[Reading]:
     """Returns the content of one pressure file (kernel: Documentation/accounting/psi.rst), totals
-    in s."""
+    in s.
+
+    `of_machine`: the file is that of the whole machine, as the root cgroup's are.
+    """
     found: list[Reading] = []
     for line in contents(path).splitlines():
         who, *words = line.split()
         series = SERIES.get((resource, who))
         total = next((w.removeprefix("total=") for w in words if w.startswith("total=")), "")
-        if series is None:
-            continue  # "full" has no meaning for the machine's CPUs
+        if series is None or (of_machine and (resource, who) == _OF_CGROUPS):
+            continue
         if not total.isdecimal():
             raise NotAvailable(f"{path} has the line {line[:60]!r} without a total")
         found.append((series.name, None, int(total) / 1e6))
@@ -69,4 +70,4 @@ class Pressure(Reader):
     def read(self) -> list[Reading]:
         """Returns the stall times since boot."""
         folder = self.root / "proc/pressure"
-        return [reading for resource in _WHAT for reading in stalls(resource, folder / resource)]
+        return [one for resource in _WHAT for one in stalls(resource, folder / resource, True)]

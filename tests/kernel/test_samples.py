@@ -12,11 +12,14 @@ import pytest
 
 from tests.conftest import do_without
 from tests.support.backends import every_backend
+from tests.support.cgroups import own_cgroup
 from tests.support.waiting import wait_for
 from tests.support.warm import Tracer
+from tracer.probes.cgroups import UNIFIED
 from tracer.probes.sampler import residency
 from tracer.probes.sampler.catalogue import COUNTERS
 from tracer.store.trace import Trace
+from tracer.targets.cgroups import hierarchies
 
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -258,6 +261,37 @@ def test_a_cgroup_gives_its_memory_and_cpu_as_its_own_files_do(sampled, load, cg
     for name, value in told.items():
         series, factor = files[name]
         assert values(trace, series)[-1] == pytest.approx(value / factor, rel=0.02)
+
+
+def pressure_s(folder, who):
+    lines = (folder / "cpu.pressure").read_text().splitlines()
+    (total,) = (line.rpartition("total=")[2] for line in lines if line.startswith(who))
+    return int(total) / 1e6
+
+
+def test_a_cgroup_gives_the_time_in_which_all_its_tasks_wait_for_a_cpu(sampled, load):
+    """Two tasks want the same CPU, and one of them is the only one of the cgroup."""
+    (unified,) = (h for h in hierarchies() if h.number == UNIFIED)
+    busy = "import os, time\nos.sched_setaffinity(0, {0})\nwhile True: pass"
+    with own_cgroup(unified) as folder, subprocess.Popen(load(busy)) as other:
+        job = subprocess.Popen(load(busy))
+        try:
+            (folder / "cgroup.procs").write_text(str(job.pid))
+            wait_for(lambda: pressure_s(folder, "full") > 0, "a wait for the CPU")
+            before = pressure_s(folder, "full")
+            trace = sampled("--backend", "none", "--cgroup", folder, "-d", "0.5")
+            after = pressure_s(folder, "full")
+        finally:
+            for process in (job, other):
+                process.kill()
+                process.wait()
+        root = sampled("--backend", "none", "--cgroup", unified.mount, "-d", "0.1")
+    found = values(trace, "pressure_cpu_full_time")
+    assert before <= found[0] < found[-1] <= after
+    assert max(values(trace, "pressure_cpu_full")) <= 100
+    assert not values(trace, "pressure_cpu_full_time", target=None)
+    assert values(root, "pressure_cpu_some_time")
+    assert not values(root, "pressure_cpu_full_time")
 
 
 def test_the_first_and_the_last_sample_lie_around_the_targets_events(tracer, tmp_path, load):

@@ -248,6 +248,35 @@ def test_a_cgroup_of_version_2_gives_memory_cpu_and_pressure(tmp_path):
     }
 
 
+CPU_PRESSURE = """\
+some avg10=0.00 avg60=0.00 avg300=0.00 total=250000
+full avg10=0.00 avg60=0.00 avg300=0.00 total=125000
+"""
+
+
+def test_all_tasks_waiting_for_a_cpu_are_told_of_a_cgroup_that_is_not_the_root(tmp_path):
+    both = {"pressure_cpu_some_time": 0.25, "pressure_cpu_full_time": 0.125}
+    some = {"pressure_cpu_some_time": 0.25}
+    for name, beside, expected in (("job", "cgroup.events", both), ("root", "cgroup.stat", some)):
+        write(tmp_path / name / "cpu.pressure", CPU_PRESSURE)
+        write(tmp_path / name / "cgroup.controllers", "cpu")
+        write(tmp_path / name / beside, "")
+        found = {name: value for name, _, value in CgroupReader([tmp_path / name]).read()}
+        assert found == expected
+    # Kernels before 5.13 have no such line.
+    write(tmp_path / "job/cpu.pressure", CPU_PRESSURE.splitlines()[0])
+    assert CgroupReader([tmp_path / "job"]).read() == [("pressure_cpu_some_time", None, 0.25)]
+
+
+def test_all_tasks_of_the_machine_have_no_common_wait_for_a_cpu(tmp_path):
+    write(tmp_path / "proc/pressure/cpu", CPU_PRESSURE)
+    for resource in ("memory", "io"):
+        write(tmp_path / "proc/pressure" / resource, "some total=0\nfull total=0\n")
+    found = {name for name, _, _ in Pressure(tmp_path).read()}
+    assert {name for name in found if "cpu" in name} == {"pressure_cpu_some_time"}
+    assert len(found) == 5
+
+
 def test_shared_memory_of_a_cgroup_is_told_in_both_versions(tmp_path):
     write(tmp_path / "v2/memory.stat", "file 2048\nshmem 512\nshmem_thp 9\n")
     write(tmp_path / "v2/memory.current", "8192\n")

@@ -189,6 +189,8 @@ class TestReaders:
         (("-e", ",", "--", "true"), 2, "names no probe"),
         (("-d", "0", "--", "true"), 2, "duration"),
         (("-d", "nan", "--", "true"), 2, "duration"),
+        (("-d", "inf", "--", "true"), 2, "give seconds above 0 and below 1000000000"),
+        (("--linger", "1e9", "--", "true"), 2, "give seconds, 0 or more and below 1000000000"),
         (("-b", "lots", "--", "true"), 2, "not a size"),
         (("-b", "1", "--", "true"), 2, "out of range"),
         (("--max-size", "0", "--", "true"), 2, "leaves no room"),

@@ -1,6 +1,7 @@
 """Raw streams become tables: calls paired, threads resolved, what is damaged said."""
 
 import json
+import shutil
 import struct
 import subprocess
 
@@ -11,7 +12,7 @@ from tests.support.waiting import wait_for
 from tracer.probes.errors import UsageError
 from tracer.probes.kernel import boot_id, process_start_time
 from tracer.store.files import is_held
-from tracer.store.manifest import why_early
+from tracer.store.manifest import end_said, why_early
 from tracer.store.trace import Trace
 
 GETPID, EXECVE, CLONE, EXIT_GROUP, SIGRETURN = 39, 59, 56, 231, 15
@@ -193,6 +194,26 @@ def test_the_trace_of_a_killed_recorder_is_readable_and_marked_as_cut(tmp_path):
     assert [(r["stream"], r["from"], r["cause"]) for r in loss] == [
         ("target-cpu0", 130, "torn end")
     ]
+
+
+@pytest.mark.parametrize(
+    ("end", "cause"),
+    [
+        ({}, "recorder killed or disk full"),
+        ({"ended_by": "killed"}, "recorder killed"),
+        ({"ended_by": "disk", "state": "captured"}, "disk full"),
+        ({"ended_by": "error", "state": "captured"}, "not moved after an error"),
+    ],
+)
+def test_a_gap_at_the_end_has_the_cause_that_the_end_has(tmp_path, end, cause):
+    page = Page(0).event(100, enter(7, GETPID)).event(130, leave(7, GETPID))
+    raw_trace(tmp_path / "t", {0: [page]}, **end)
+    for _ in range(2):  # the second time, the manifest has the end that the first one concluded
+        with Trace(tmp_path / "t") as trace:
+            assert trace.rows("SELECT cause FROM loss") == [(cause,)]
+            assert ("was killed" in end_said(trace.manifest)) == ("killed" in cause)
+            assert ("disk was full" in end_said(trace.manifest)) == ("disk full" in cause)
+        shutil.rmtree(tmp_path / "t/events")
 
 
 def test_the_kernels_own_count_of_losses_is_kept_where_pages_do_not_tell(tmp_path):

@@ -53,3 +53,66 @@ def test_info_gives_the_whole_reason_for_many_series_without_samples(tmp_path, t
     make_trace(tmp_path / "t", {"block": []}, samples=samples).close()
     shown = "".join(tracer("info", tmp_path / "t").out.split())
     assert f"{names}: {why}".replace(" ", "") in shown
+
+
+def shown_by_info(tracer, folder):
+    """Returns what `tracer info` prints, without the places where it wraps."""
+    return "".join(tracer("info", folder).out.split())
+
+
+def target(number, command=("train.py",)):
+    return {
+        "name": f"job{number}", "role": "target", "kind": "pid", "pid": number, "command": command,
+    }  # fmt: skip
+
+
+def test_info_gives_the_whole_command_of_a_target_and_all_that_is_missing(tmp_path, tracer):
+    command = [f"--option-{number}=value" for number in range(40)]
+    missing = [f"event_{number}" for number in range(60)]
+    manifest = {"targets": [target(7, command)], "capture": {"missing": {"block": missing}}}
+    make_trace(tmp_path / "t", {"block": []}, **manifest).close()
+    shown = shown_by_info(tracer, tmp_path / "t")
+    assert "".join(command) in shown
+    assert f"block:{','.join(missing)}target" in shown
+
+
+def test_info_says_how_many_more_there_are_of_a_very_long_list(tmp_path, tracer):
+    command = ["job", *(f"{number:04}" for number in range(3000))]
+    missing = [f"event_{number}" for number in range(1000)]
+    targets = [target(1, command), *(target(number) for number in range(2, 301))]
+    manifest = {"targets": targets, "capture": {"missing": {"block": missing}}}
+    make_trace(tmp_path / "t", {"block": []}, **manifest).close()
+    shown = shown_by_info(tracer, tmp_path / "t")
+    assert "event_99,and900more" in shown and "event_100" not in shown
+    assert "0098and2901morearguments" in shown and "0099" not in shown
+    assert "pidjob100(" in shown and "pidjob101(" not in shown
+    assert "200moretargets" in shown
+
+
+def test_info_escapes_a_hostile_name_wherever_it_stands(tmp_path, tracer):
+    hostile = "x\x1b[2J\n  lost        0"
+    manifest = {
+        "targets": [target(1, [hostile * 400])],
+        "capture": {"missing": {hostile: [hostile] * 400}},
+        "unmarked": [hostile],
+    }
+    make_trace(tmp_path / "t", {"block": []}, **manifest).close()
+    shown = tracer("info", tmp_path / "t").out
+    assert "\x1b" not in shown
+    assert [line for line in shown.splitlines() if line.startswith("  lost  ")] == [
+        "  lost        0 events in 0 gaps"
+    ]
+
+
+def test_info_wraps_between_words_and_indents_what_follows(tmp_path, tracer):
+    command = [f"--option-{number}=value" for number in range(40)]
+    make_trace(tmp_path / "t", {"block": []}, targets=[target(7, command)]).close()
+    lines = tracer("info", tmp_path / "t").out.splitlines()
+    first = next(n for n, line in enumerate(lines) if line.startswith("  target"))
+    own = [lines[first]]
+    for line in lines[first + 1 :]:
+        if not line.startswith(" " * 14):
+            break
+        own.append(line)
+    assert " ".join(" ".join(own).split()).endswith(" ".join(command))
+    assert max(map(len, own)) <= WIDTH

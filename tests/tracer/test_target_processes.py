@@ -14,7 +14,7 @@ import pytest
 from tests.support.budget import run_within
 from tests.support.long_command import NAME, long_command  # noqa: F401 a fixture
 from tests.support.traces import make_trace
-from tracer.probes.errors import TracerError, UsageError
+from tracer.probes.errors import TargetGone, TracerError, UsageError
 from tracer.session.marks import Marks
 from tracer.session.python_stacks import PythonStacks
 from tracer.store import manifest as manifests
@@ -106,6 +106,16 @@ def test_a_thread_is_no_target_and_its_process_is_named():
         told = f"{tid} is a thread of process {os.getpid()}; give -p {os.getpid()}"
         with pytest.raises(UsageError, match=told):
             from_pids(str(tid))
+
+
+def test_a_process_that_has_ended_is_no_target_though_its_parent_did_not_wait():
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        told = f"process {process.pid} has ended, and its parent has not waited for it"
+        with pytest.raises(TargetGone, match=told):
+            from_pids(str(process.pid))
+    with pytest.raises(TargetGone, match=f"there is no process {process.pid}"):
+        from_pids(str(process.pid))
 
 
 WAITS = "import sys; print(flush=True); sys.stdin.read()"

@@ -12,8 +12,10 @@ if TYPE_CHECKING:
     from tracer.store.manifest import Manifest
     from tracer.store.manifest_parts import TargetFacts
 
-_MOST = 400
-"""Most characters of the names of series that have no samples, and of the reason."""
+_MOST = 100
+"""Most targets, missing events, arguments of a command, ... that are shown; --json has all."""
+_MOST_CHARACTERS = 4000
+"""Most characters of a fact: a hostile trace could fill the terminal."""
 
 
 def info(trace: TracePath, json: AsJson = False) -> None:
@@ -53,6 +55,7 @@ def _facts(manifest: Manifest) -> dict[str, Any]:
         "probes": manifest["probes"],
         "command": manifest.get("command"),
         "targets": manifest["targets"],
+        "left_running": manifest.get("left_running"),
         "containers": manifest.get("containers"),
         "tables": manifest["tables"],
         "samples": manifest.get("samples"),
@@ -68,63 +71,69 @@ def _facts(manifest: Manifest) -> dict[str, Any]:
 
 
 def _print(name: str, facts: dict[str, Any]) -> None:
-    from tracer.cli.output import console, print_table, safe, show
+    from tracer.cli.output import console, print_fact, print_table, safe, show
     from tracer.probes.backends.choice import NONE
+    from tracer.probes.text import shortened
     from tracer.sizes import show_size
+    from tracer.store.left_running import left_running_said
     from tracer.store.own_cost import cost_said
 
     out = console()
+
+    def fact(label: str, text: str) -> None:
+        print_fact(out, *(shortened(part, _MOST_CHARACTERS) for part in (label, text)))
+
+    def every(label: str, texts: list[str], what: str) -> None:
+        for text in texts[:_MOST]:
+            fact(label, text)
+        if (more := len(texts) - _MOST) > 0:
+            fact("", f"and {more} more {what}: tracer info --json")
+
     duration = facts["duration_s"]
     out.print(safe(name), style="bold")
     why = f": {facts['failure']}" if facts["failure"] else ""
     how = "complete" if facts["complete"] else f"incomplete ({facts['ended_by']}{why})"
-    out.print(safe(f"  recording   {show(duration)} s, {how}"[:300]))
+    fact("recording", f"{show(duration)} s, {how}")
     why = f": {facts['backend_why']}" if facts["backend_why"] else ""
-    out.print(safe(f"  backend     {facts['backend']}{why}"))
+    fact("backend", f"{facts['backend']}{why}")
     imported = facts["imported"] or {}
-    for note in imported.get("notes", []):
-        out.print(safe(f"  note        {note}"[:300]))
-    for what, count in imported.get("not_understood", {}).items():
-        out.print(safe(f"  left out    {what}: {count}"[:300]))
-    for probe, absent in facts["missing"].items():
-        out.print(safe(f"  missing     {probe}: {', '.join(absent)}"[:300]))
+    every("note", imported.get("notes", []), "notes")
+    left_out = imported.get("not_understood", {}).items()
+    every("left out", [f"{what}: {count}" for what, count in left_out], "kinds of lines")
+    missing = facts["missing"].items()
+    every("missing", [f"{probe}: {_listed(absent)}" for probe, absent in missing], "probes")
+    if left := left_running_said(facts["left_running"]):
+        fact("left behind", left)
     if facts["linger_s"]:
-        out.print(f"  linger      up to {show(facts['linger_s'])} s after the targets had ended")
+        fact("linger", f"up to {show(facts['linger_s'])} s after the targets had ended")
     if facts["cuda_sync"]:
-        out.print("  cuda sync   every automatic mark waited for the GPU: slower than without")
-    for note in facts["unmarked"]:
-        out.print(safe(f"  unmarked    {note}"[:300]))
+        fact("cuda sync", "every automatic mark waited for the GPU: slower than without")
+    every("unmarked", facts["unmarked"], "reasons")
     stacks = facts["stacks"] or {}
     if stacks:
-        out.print(f"  stacks      {', '.join(stacks['kinds'])}")
+        fact("stacks", ", ".join(stacks["kinds"]))
     for kind, why in stacks.get("missing", {}).items():
-        out.print(safe(f"  no stacks   {kind}: {why}"[:300]))
+        fact("no stacks", f"{kind}: {why}")
     if facts["unnamed"]:
-        said = f"  no names    functions of the kernel in call graphs: {facts['unnamed']}"
-        out.print(safe(said[:300]))
+        fact("no names", f"functions of the kernel in call graphs: {facts['unnamed']}")
     sampling = facts["samples"] or {}
-    for what, why in sampling.get("not_available", {}).items():
-        out.print(safe(f"  no samples  {what[:_MOST]}: {why[:_MOST]}"))
-    for what, found in sampling.get("facts", {}).items():
-        out.print(safe(f"  {what:<11} {found}"[:200]))
-    for target in facts["targets"]:
-        out.print(safe(f"  target      {_target(target)}"[:200]))
+    absent = sampling.get("not_available", {}).items()
+    every("no samples", [f"{what}: {why}" for what, why in absent], "reasons")
+    for what, found in list(sampling.get("facts", {}).items())[:_MOST]:
+        fact(what, found)
+    every("target", [_target(target) for target in facts["targets"]], "targets")
     kernel = facts["kernel"] or {}
     host = facts["host"]
     if not imported:
-        out.print(
-            safe(
-                f"  machine     Linux {kernel.get('release')}, {host.get('cpus')} CPUs, "
-                f"{show_size(host.get('memory_bytes') or 0)}"
-            )
-        )
+        memory = show_size(host.get("memory_bytes") or 0)
+        fact("machine", f"Linux {kernel.get('release')}, {host.get('cpus')} CPUs, {memory}")
     since = "" if imported else ", ns since boot"
-    out.print(safe(f"  clock       {facts['clock'].get('name')}{since}"))
+    fact("clock", f"{facts['clock'].get('name')}{since}")
     cost = facts["own_cost"]
     for number, said in enumerate(cost_said(cost)):
-        out.print(f"  {'' if number else 'own cost':<11} {said}")
+        fact("" if number else "own cost", said)
     if "bytes_written" in cost:
-        out.print(f"              {show_size(cost['bytes_written'])} written")
+        fact("", f"{show_size(cost['bytes_written'])} written")
     loss = facts["loss"]
     lost = "not known"
     if "events" in loss or "windows" in loss:
@@ -135,7 +144,7 @@ def _print(name: str, facts: dict[str, Any]) -> None:
         lost += f", {loss['unknown']} of them of unknown size"
     if others := loss.get("others"):
         lost += f"; names, stacks or samples: {others} gaps"
-    out.print(f"  lost        {lost}", style="red" if loss.get("windows") else None)
+    print_fact(out, "lost", lost, style="red" if loss.get("windows") else None)
     out.print()
     print_table(
         out,
@@ -144,6 +153,12 @@ def _print(name: str, facts: dict[str, Any]) -> None:
         [(n, t.get("rows"), t.get("bytes")) for n, t in facts["tables"].items()],
         left=("table",),
     )
+
+
+def _listed(names: list[str]) -> str:
+    """Returns the first names, and how many more there are."""
+    more = [f"and {len(names) - _MOST} more"] if len(names) > _MOST else []
+    return ", ".join([*names[:_MOST], *more])
 
 
 def _target(target: TargetFacts) -> str:
@@ -155,5 +170,8 @@ def _target(target: TargetFacts) -> str:
     if "container" in target:
         about.append(f"id {target['container'][:12]}")
         about += [f"{key} {target[key]}" for key in ("engine", "image") if target.get(key)]
-    command = " ".join(target.get("command") or [])
+    words = target.get("command") or []
+    command = " ".join(words[:_MOST])
+    if len(words) > _MOST:
+        command += f" and {len(words) - _MOST} more arguments"
     return f"{of_a_kind} ({', '.join(about)}){': ' if command else ''}{command}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -17,6 +18,8 @@ WIDTH = 80
 _LEAST_TEXT = 10
 _APART = 2  # columns are padded by one space, and one lies between them
 _WIDEST = 10_000
+_LABEL = 11
+"""Columns of the label of a fact."""
 
 
 def wide_console() -> Console:
@@ -38,6 +41,14 @@ def console() -> Console:
 def safe(value: object) -> Text:
     """Returns a value as text without markup and control characters."""
     return Text(printable(str(value)))
+
+
+def print_fact(out: Console, label: str, value: object, style: str | None = None) -> None:
+    """Prints a label and a text; the text is wrapped between words and stands in one column."""
+    text = printable(f"  {label:<{_LABEL}} {value}")
+    indent = " " * (_LABEL + 3 if out.width >= WIDTH // 2 else 2)
+    lines = textwrap.wrap(text, out.width, subsequent_indent=indent, break_on_hyphens=False)
+    out.print(Text("\n".join(lines)), style=style)
 
 
 def show(value: Any) -> Text:

@@ -23,12 +23,15 @@ from tracer.cli.record_targets import (
 
 if TYPE_CHECKING:
     from tracer.session.options import Outcome
+    from tracer.store.manifest import Manifest
     from tracer.store.manifest_parts import LossFacts
 
 
 _WHAT, _LIMITS, _OUTPUT = "What to record", "How to record", "Output"
 """The groups of options on the help page, beside that of the targets."""
 _LEAST_TRACE_BYTES = 64 << 10
+_SECONDS = 1_000_000_000
+"""A recording takes less than this."""
 
 
 def _lists() -> dict[str, str]:
@@ -276,10 +279,12 @@ def record(
     from tracer.session.recording import record as run
     from tracer.sizes import parse_size
 
-    if duration is not None and not 0 < duration < 1e9:
-        raise UsageError(f"--duration {duration} is out of range", "give seconds above 0")
-    if not 0 <= linger < 1e9:
-        raise UsageError(f"--linger {linger} is out of range", "give seconds, 0 or more")
+    if duration is not None and not 0 < duration < _SECONDS:
+        mend = f"give seconds above 0 and below {_SECONDS}"
+        raise UsageError(f"--duration {duration} is out of range", mend)
+    if not 0 <= linger < _SECONDS:
+        mend = f"give seconds, 0 or more and below {_SECONDS}"
+        raise UsageError(f"--linger {linger} is out of range", mend)
     if linger and (machine or baseload):
         raise UsageError(
             "--linger waits for targets to end, and -a and --baseload have none",
@@ -350,11 +355,34 @@ def record(
     # Arrow imports pandas with the first array, which takes a second; no table is made with it.
     with RecordingProgress(quiet) as progress, unimported("pandas"):
         outcome = run(options, progress)
+    _say_left_running(outcome.manifest)
     if not quiet:
         _say(outcome)
     if fail_on_loss:
         refuse_loss(outcome.manifest["loss"])
     raise typer.Exit(outcome.status)
+
+
+def _say_left_running(manifest: Manifest) -> None:
+    """Names the processes that the targets have left and that still run now."""
+    from tracer.probes.kernel import process_alive
+    from tracer.store.left_running import left_running_said
+
+    left = manifest.get("left_running")
+    if not left or not left["count"]:
+        return
+    named = left["processes"]
+    now = [process for process in named if process_alive(process["pid"], process["start_time"])]
+    count = left["count"] - len(named) + len(now)
+    if not count:
+        return
+    said = left_running_said({"count": count, "processes": now})
+    pids = [str(process["pid"]) for process in now] if count == len(now) else ["PID", ".."]
+    if manifest["ended_by"] in ("signal", "duration"):
+        mend = f"the end of the command has not ended them: kill {' '.join(pids)}"
+    else:
+        mend = f"record them with -p {','.join(pids)}, or give --linger SECONDS to record longer"
+    say(f"tracer: {said}; {mend}")
 
 
 def _say(outcome: Outcome) -> None:

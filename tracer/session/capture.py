@@ -7,6 +7,7 @@ that a target causes. The recorder's own threads are excluded.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
@@ -227,10 +228,15 @@ class Capture:
             return set()
         return self._filters[Scope.TARGET].without(tids)
 
+    @property
+    def follows(self) -> bool:
+        """True if the kernel follows the targets' threads and their children, and no others."""
+        wide = self._everybody or self._backend.wide
+        return Scope.TARGET in self._filters and not wide
+
     def followed(self, tids: Iterable[int]) -> set[int]:
-        """Returns those of these threads that are followed; none if all of the machine are."""
-        everybody = self._everybody or self._backend.wide
-        if Scope.TARGET not in self._filters or everybody:
+        """Returns those of these threads that are followed; none unless `follows`."""
+        if not self.follows:
             return set()
         listed = set(tids)
         return listed - self._filters[Scope.TARGET].without(listed)
@@ -346,6 +352,10 @@ class Capture:
         """Closes the streams and removes the tracefs instances."""
         if self._guardian is not None:
             self._guardian.dismiss()
+        if self.drain is not None and self.drain.runs:  # an error came before `stop`
+            with contextlib.suppress(OSError):  # another process has removed an instance
+                self._let_no_more_in()
+            self.drain.finish()
         for source in self._sources:
             source.close()
         filters, self._filters = self._filters, {}

@@ -8,13 +8,14 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from pathlib import Path
 
 from tracer import targets as target_finder
 from tracer.probes import gpu_calls
 from tracer.probes.backends.uprobes.backend import SUBJECTS
 from tracer.probes.catalogue import PROBES
 from tracer.probes.cpu import why_no_duckdb
-from tracer.probes.errors import FeatureMissing, TracerError
+from tracer.probes.errors import FeatureMissing, TracerError, UsageError
 from tracer.probes.opens import PATH as C_LIBRARY
 from tracer.probes.opens import PROBE as OPENS_PROBE
 from tracer.probes.proc import runs_32_bits
@@ -40,6 +41,7 @@ from tracer.session.ending import Running, end_command, let_end, until_the_end
 from tracer.session.failures import SPACE, ended_by_error, unwritten
 from tracer.session.folios import folios_mapped
 from tracer.session.launch import Launch
+from tracer.session.left_running import left_running
 from tracer.session.libraries import UNREADABLE, open_libraries
 from tracer.session.marks import Marks, environment_for
 from tracer.session.members import Members
@@ -244,6 +246,15 @@ def _libraries(
     return {probe: files for probe, files in found.items() if files}, left_out
 
 
+def _start(launch: Launch, folder: Path) -> None:
+    """Lets the command run. If its exec fails, nothing was recorded: no trace stays."""
+    try:
+        launch.go()
+    except UsageError:
+        (folder / manifests.FILE).unlink()  # `Output.hand_over` removes the rest
+        raise
+
+
 def _with_tables(running: Running, manifest: Manifest) -> Manifest:
     """Makes the tables. Returns the manifest, with the cost of the recording and of the tables."""
     privileges.keep(privileges.FINALIZE)
@@ -300,7 +311,7 @@ def _capture(running: Running, manifest: Manifest) -> Manifest:
         capture.start_targets()
         members.look_at_files()
         if launch is not None:
-            launch.go()
+            _start(launch, folder)
         stacks.begin(companions)
         running.listener.started(targets)
         ended_by = until_the_end(running)
@@ -335,6 +346,8 @@ def _capture(running: Running, manifest: Manifest) -> Manifest:
     manifest["samples"] = sampler.describe()
     manifest["capture"]["streams"] = capture.describe()["streams"]
     manifest["targets"] = [target.describe() for target in targets]
+    if (left := left_running(capture, targets)) is not None:
+        manifest["left_running"] = left
     beyond = add_containers(manifest, running.newcomers.met)
     if launch is not None and launch.status is not None:
         manifest["targets"][-1]["exit_status"] = launch.status

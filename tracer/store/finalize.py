@@ -379,21 +379,5 @@ def _gaps(manifest: Manifest, timeline: Timeline) -> list[Gap]:
     gaps = list(timeline.gaps)
     stats = manifest["capture"].get("stats", {})
     gaps += loss.uncounted(gaps, stats, timeline.streams)
-    ended_by = manifest.get("ended_by")
-    for stream in timeline.streams:
-        counters = stats.get(stream.name, {})
-        if "read events" in counters:
-            continue  # events that did not reach the file are counted already
-        cause = None
-        if stream.torn_bytes:
-            cause = "torn end"
-        elif not counters and ended_by in (None, "killed"):
-            cause = "recorder killed"
-        elif ended_by == "disk":
-            cause = "disk full"
-        elif ended_by == "error":
-            cause = "not moved after an error"
-        if cause:
-            last = stream.last_seen or None
-            gaps.append(Gap(stream.name, stream.cpu, last, None, None, cause))
+    gaps += loss.at_the_end(manifests.with_end(manifest), timeline.streams)
     return sorted(gaps, key=lambda g: (g.start or 0, g.stream))

@@ -14,6 +14,7 @@ from tracer.probes.loss import TABLE, Gap, fitting
 from tracer.probes.symbols.budget import Reason
 from tracer.store import listed
 from tracer.store.lists import CpuFacts
+from tracer.store.manifest import Manifest, end_unknown
 from tracer.store.manifest_parts import LossFacts
 
 NEW_CPUS = "new_cpus.jsonl"
@@ -67,6 +68,31 @@ def uncounted(
                     start, end = stream.full[0][0], stream.full[-1][1]
                 found.append(Gap(stream.name, stream.cpu, start, end, count, cause))
     return found
+
+
+def at_the_end(manifest: Manifest, streams: Iterable[RawStream]) -> list[Gap]:
+    """Returns a gap after each stream whose last events did not reach its file.
+
+    `manifest` has the end of the recording. Events that the kernel counted are `uncounted`.
+    """
+    causes = {
+        "killed": "recorder killed or disk full" if end_unknown(manifest) else "recorder killed",
+        "disk": "disk full",
+        "error": "not moved after an error",
+    }
+    stats, ended_by = manifest["capture"].get("stats", {}), manifest.get("ended_by") or ""
+    gaps = []
+    for stream in streams:
+        counters = stats.get(stream.name, {})
+        if "read events" in counters:
+            continue  # events that did not reach the file are counted already
+        saved = ended_by == "killed" and counters  # the guardian moved the rest
+        cause = None if saved else causes.get(ended_by)
+        if stream.torn_bytes:
+            cause = "torn end"
+        if cause is not None:
+            gaps.append(Gap(stream.name, stream.cpu, stream.last_seen or None, None, None, cause))
+    return gaps
 
 
 def of_new_cpus(

@@ -39,6 +39,7 @@ from tracer.store.manifest_parts import (
     Host,
     Imported,
     Kernel,
+    LeftRunning,
     LossFacts,
     Mount,
     OwnCost,
@@ -75,6 +76,8 @@ class Manifest(TypedDict):
     `summed_up`: probes whose events the kernel counted. `unmarked`: parts of PyTorch that could
     not be marked, and why. `cuda_sync`: the command synchronized with the GPU at each automatic
     mark. `linger_s`: seconds for which the recording went on after its targets had ended, at most.
+    `left_running`: processes that the targets had started and that ran on when the recording and
+    all targets had ended; absent if that is not known.
     """
 
     schema: Count
@@ -92,6 +95,7 @@ class Manifest(TypedDict):
     cuda_sync: NotRequired[bool]
     linger_s: NotRequired[Annotated[float, Field(ge=0, lt=1e9)]]
     targets: Annotated[Listed[TargetFacts], Field(max_length=MOST_TARGETS)]
+    left_running: NotRequired[LeftRunning]
     containers: NotRequired[Annotated[Listed[ContainerFacts], Field(max_length=65536)]]
     probes: Listed[str]
     backend: str
@@ -221,10 +225,15 @@ def with_end(manifest: Manifest) -> Manifest:
     return {**manifest, "ended_by": "killed", "failure": NOT_NOTED}
 
 
+def end_unknown(manifest: Manifest) -> bool:
+    """Returns whether a full disk may have ended a recording that is said to be killed."""
+    return manifest.get("failure") == NOT_NOTED
+
+
 def end_said(manifest: Manifest) -> str:
     """Returns how a recording ended, in words; an empty string if it goes on."""
     ended_by = manifest.get("ended_by") or ""
-    or_full = f" or {ENDS['disk']}" if manifest.get("failure") == NOT_NOTED else ""
+    or_full = f" or {ENDS['disk']}" if end_unknown(manifest) else ""
     return f"{ENDS.get(ended_by, '')}{or_full}"
 
 

@@ -106,6 +106,25 @@ class TargetFacts(TypedDict):
     makers: NotRequired[Listed[Pid]]
 
 
+MOST_NAMED = 20
+"""Most processes that `LeftRunning` names: a target may leave any number."""
+
+
+class LeftProcess(TypedDict):
+    """A process that still ran when the recording ended; `start_time`: ticks since boot."""
+
+    pid: Pid
+    start_time: Count
+    name: str
+
+
+class LeftRunning(TypedDict):
+    """The number of processes of the targets that still ran, and the first of them by pid."""
+
+    count: Count
+    processes: Annotated[Listed[LeftProcess], Field(max_length=MOST_NAMED)]
+
+
 class ContainerMount(TypedDict):
     """A part of the host that is visible at `path` in a container."""
 

@@ -71,7 +71,9 @@ def find_targets(
 
         targets.append(from_socket())
     if docker_cli is not None:
-        targets += from_pids(str(docker_cli), "docker CLI", "daemon")
+        targets += from_pids(
+            str(docker_cli), "docker CLI", "daemon", option="--docker-cli", program="docker"
+        )
     if machine_wide:
         targets.append(machine())
     return targets

@@ -17,6 +17,8 @@ from tracer.targets.tree import ProcessTree
 
 _MOST_COMMANDS = 64 << 10
 """Most bytes of the targets' command lines together: a manifest that is too large is refused."""
+_MOST_DIGITS = 10
+"""Most digits of a process id; Python reads no number of thousands of digits."""
 _CUT_NAME, _WHOLE_NAME = 15, 255
 """Most bytes of a process's name in the kernel (TASK_COMM_LEN), and of a file's (NAME_MAX)."""
 
@@ -49,29 +51,39 @@ class MachineTarget(Target):
         return None
 
 
-def from_pids(text: str, named: str | None = None, role: str = "target") -> list[Target]:
+def from_pids(
+    text: str,
+    named: str | None = None,
+    role: str = "target",
+    option: str = "-p",
+    program: str = "python",
+) -> list[Target]:
     """Returns targets from `-p PID,PID`. Raises UsageError or TargetGone.
 
-    `named`: their name, instead of that of the process.
+    `named`: their name, instead of that of the process. Errors name the `option` that was given,
+    and say how to find a process of `program`.
     """
     targets: list[Target] = []
-    pids = dict.fromkeys(map(_pid, text.split(",")))
+    find = f"find it: pgrep -a {program}"
+    pids = dict.fromkeys(_pid(part, option, program) for part in text.split(","))
     refuse_many(len(pids))
     most = _MOST_COMMANDS // len(pids)
     for pid in pids:
         if pid == os.getpid():
             raise UsageError("a recorder cannot trace itself", "give another process's pid")
         start = process_start_time(pid)
-        if start is None or not process_alive(pid, start):
-            raise TargetGone(f"there is no process {pid}", "find it: pgrep -a python")
+        if start is None:
+            raise TargetGone(f"there is no process {pid}", find)
+        if not process_alive(pid, start):
+            raise TargetGone(f"process {pid} has ended, and its parent has not waited for it", find)
         process = process_of(pid)
         if process not in (pid, None):
-            raise UsageError(f"{pid} is a thread of process {process}", f"give -p {process}")
+            raise UsageError(f"{pid} is a thread of process {process}", f"give {option} {process}")
         try:
             command = command_line(pid, most)
             name = _name(pid, command)
         except (FileNotFoundError, ProcessLookupError):
-            raise TargetGone(f"process {pid} has just ended", "find it: pgrep -a python") from None
+            raise TargetGone(f"process {pid} has just ended", find) from None
         except PermissionError:
             raise PermissionMissing(
                 f"this user may not inspect process {pid}", "run as root"
@@ -80,11 +92,17 @@ def from_pids(text: str, named: str | None = None, role: str = "target") -> list
     return targets
 
 
-def _pid(part: str) -> int:
+def _pid(part: str, option: str, program: str) -> int:
     digits = part.strip()
-    if not digits.isascii() or not digits.isdigit() or not 0 < int(digits) < 1 << 31:
-        raise UsageError(f"-p needs process ids, and {digits!r} is not one", "e.g. -p 1234")
-    return int(digits)
+    number = digits.lstrip("0")
+    decimal = number.isascii() and number.isdigit() and len(number) <= _MOST_DIGITS
+    if not decimal or int(number) >= 1 << 31:
+        listed = len(digits.split()) > 1
+        mend = "separate them by commas: pgrep -d," if listed else "find it: pgrep -a"
+        raise UsageError(
+            f"{option} needs process ids, and {digits!r} is not one", f"{mend} {program}"
+        )
+    return int(number)
 
 
 def _name(pid: int, command: list[str]) -> str:

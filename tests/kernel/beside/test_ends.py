@@ -81,6 +81,19 @@ def test_the_commands_status_is_passed_on(tracer, command, status):
     tracer("record", *CALLS, "-o", "x.trace", "--", "sh", "-c", command, status=status)
 
 
+@pytest.mark.parametrize("options", [CALLS, ("--backend", "none")], ids=["events", "none"])
+@pytest.mark.parametrize(
+    ("script", "said"), [("echo", "Exec format error"), ("#!/gone\n", "No such file or directory")]
+)
+def test_a_command_that_cannot_be_run_leaves_no_trace(tracer, tmp_path, options, script, said):
+    program = tmp_path / "job"
+    program.write_text(script)
+    program.chmod(0o755)
+    ran = tracer("record", *options, "-o", "x.trace", "--", program, status=2)
+    assert f"{program} could not be run: {said}" in ran.err
+    assert list(tmp_path.iterdir()) == [program]
+
+
 def test_the_commands_output_is_its_own(tracer):
     command = ("sh", "-c", "echo to out; echo to err >&2")
     ran = tracer("record", *CALLS, "-o", "x.trace", "--", *command)

@@ -65,6 +65,12 @@ TABLE = Table(
             longest=SHORT,
         ),
         Column(
+            "next_tid",
+            Type.INT32,
+            "thread that got the CPU as it left; 0: none did; null: new, or it left its CPU before "
+            "the recording",
+        ),
+        Column(
             "wake_ns",
             Type.INT64,
             "when it was woken; ts: while it left its CPU; null: nobody woke it, or unknown",

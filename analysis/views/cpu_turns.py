@@ -3,20 +3,19 @@
 A recorded thread has a turn on a CPU from the end of an interval of `off_cpu` until its next
 interval. The end is known if that interval begins on the same CPU, and no other recorded thread has
 the CPU by then. After its last interval, a thread has its CPU until it exits. If events are lost, a
-turn is known up to then. Where no recorded thread is known to have the CPU, it counts as that of
-the thread that had it just before the next turn (`ran_tid`), which need not be a recorded one.
+turn is known up to then. `turn_parts.py` has the rules for the time between turns.
 
 A thread that ran on the CPU that it had left, or on the one that it was put on when it was made,
 waited for that CPU. The parts of such a wait follow one another and fill it, in the order of the
 turns. If there are more than `MOST_PARTS`, there is one for each thread instead, the largest first.
-What the smallest had is put together, for nobody.
+What the smallest had is put together, for nobody. Only turns are exact.
 
 A thread that ran on another CPU had come to it by then, and no event tells when. Its wait is split
 by the turns on that CPU, too, and all parts are inferred.
 
 A CPU that is idle takes a thread that waits for it. So if a turn begins on an idle CPU during a
-wait, the thread waited elsewhere until then, and nobody knows for whom. If the CPU was idle just
-before the thread itself, the wait is not split.
+wait, or leaves the CPU idle, the thread waited elsewhere until then, and nobody knows for whom. If
+the CPU was idle just before the thread itself, the wait is not split.
 """
 
 from __future__ import annotations
@@ -31,11 +30,12 @@ from numpy.typing import NDArray
 from tracer.analysis.views.arrays import concatenated
 from tracer.analysis.views.calls_around import LATEST
 from tracer.analysis.views.cuts import Cuts
-from tracer.analysis.views.lengths import Lengths, Short, length_at
+from tracer.analysis.views.lengths import Lengths
 from tracer.analysis.views.lives import Lives
 from tracer.analysis.views.sleeps import NOBODY, fill_ends, ordered, placed
 from tracer.analysis.views.stretches import Ints
 from tracer.analysis.views.throttled import LEAST_NS
+from tracer.analysis.views.turn_parts import IDLE, MOST_PARTS, UNKNOWN, Small, split_waits
 from tracer.analysis.views.wait_causes import named
 from tracer.probes.compiled import compiled, read_only
 from tracer.probes.limits import PID_LIMIT
@@ -43,21 +43,12 @@ from tracer.probes.loss import OF_EVENTS
 from tracer.probes.schema import Scope
 from tracer.store.trace import Trace
 
-MOST_PARTS = 8
-"""Parts of a wait in the order of the turns. More are put together by thread."""
-
-MOST_TURNS = 1 << 12
-"""Turns of a wait that are looked at, the latest ones. A wait has few of them as a rule."""
-
-_UNKNOWN, _IDLE = -1, -2
-"""Keys for whoever has a CPU, beside the place of a thread in `Lives`. A thread without a place has
-`_IDLE` minus its number."""
-
 _ROWS = f"""
 SELECT coalesce(tid, {NOBODY})::BIGINT AS tid, ts, coalesce(dur_ns, 0) AS length,
     if(state = 'new', -1, coalesce(cpu, -1))::SMALLINT AS left_cpu,
     if(dur_ns >= 0, coalesce(ran_cpu, -1), -1)::SMALLINT AS cpu,
-    if(ran_tid >= 0 AND ran_tid <= {PID_LIMIT}, ran_tid, -1)::BIGINT AS ran
+    if(ran_tid >= 0 AND ran_tid <= {PID_LIMIT}, ran_tid, -1)::BIGINT AS ran,
+    if(next_tid >= 0 AND next_tid <= {PID_LIMIT}, next_tid, -1)::BIGINT AS next
 FROM off_cpu
 """
 
@@ -68,32 +59,34 @@ WHERE {OF_EVENTS} AND contains(stream, '{Scope.TARGET.value}') AND "from" IS NOT
 """
 
 _EXITS = f"SELECT coalesce(ended, {LATEST})::BIGINT AS ended FROM threads ORDER BY life"
+_KERNELS = "SELECT coalesce(kernel, false) AS kernel FROM threads ORDER BY life"
 
 _QUOTAS = "SELECT life FROM threads SEMI JOIN throttled_times USING (target)"
 
-Small = NDArray[np.int32]
 Cpus = NDArray[np.int16]
 
 
 class Turns:
-    """The turns of recorded threads, in the order of CPUs and of time. Each takes some 20 bytes."""
+    """The turns of recorded threads, in the order of CPUs and of time. Each takes some 24 bytes."""
 
     def __init__(self, trace: Trace, lives: Lives) -> None:
         """Reads off_cpu. Needs the tables threads, loss and throttled_times."""
         self._tids = read_only(lives.tid)
         self._with_quota = np.zeros(len(lives.tid) + 1, np.bool_)
         self._with_quota[trace.arrow(_QUOTAS)["life"].to_numpy()] = True
-        lane, begin, until, cpu, before = _turns(trace, lives)
+        self._of_kernel = read_only(trace.arrow(_KERNELS)["kernel"].to_numpy())
+        lane, begin, until, cpu, before, after = _turns(trace, lives)
         place, self._first, _ = placed(cpu, begin, int(cpu.max(initial=-1)) + 1)
         del cpu
         lane = lane.astype(np.min_scalar_type(-1 - len(lives.tid)))  # mostly two bytes
         self._lane, self._before = ordered(lane, place), ordered(before, place)
-        del lane, before
+        self._after = ordered(after, place)
+        del lane, before, after
         self._begin = ordered(begin, place)
         del begin
         until = ordered(until, place)
         del place
-        _settle(self._first, self._begin, until, self._lane, self._before)
+        _settle(self._first, self._begin, until, self._lane, self._before, self._after)
         until -= self._begin
         self._lengths = Lengths(until)
         del until
@@ -105,12 +98,13 @@ class Turns:
 
         `parts` has the columns of the table wait_parts, and two that the result has not. `cpu`: the
         CPU on which the thread of a wait for a CPU ran in the end; null: the wait is not split.
-        `in_doubt`: true if the thread need not have waited for that CPU all the time.
+        `in_doubt`: true if the thread need not have waited for that CPU all the time. A wait for a
+        thread is exact in the result only if that thread had a turn all the time.
 
         `ended`: when the threads ran (ns), for waits that may be parts of longer ones. None: all
         are whole, and those that can be `throttled` are left so.
         """
-        nulls = {"cpu": -1, "dur_ns": 0, "ts": LATEST, "life": 0, "by_tid": _UNKNOWN}
+        nulls = {"cpu": -1, "dur_ns": 0, "ts": LATEST, "life": 0, "by_tid": UNKNOWN}
         cpu, length, ts, life, by_tid = (
             pc.fill_null(parts[name], null).to_numpy().astype(np.int64)
             for name, null in nulls.items()
@@ -123,15 +117,18 @@ class Turns:
         ran = upto if ended is None else ended[of]
         last = self._cuts.last(cpu, ran, before=True)
         room = (MOST_PARTS + 1) * len(of)
-        owner, begin, taken, key = (np.empty(room, np.int64) for _ in range(4))
-        turns = self._first, self._begin, self._lengths.arrays, self._lane, self._before, self._tids
+        owner, begin, taken, holder = (np.empty(room, np.int64) for _ in range(4))
+        turns = self._first, self._begin, self._lengths.arrays, self._lane
+        neighbours = self._before, self._after, self._of_kernel, self._tids
         waits = cpu, since, upto, ran, last, by_tid[of]
-        count = _split(*turns, *waits, owner, begin, taken, key)
-        rest = parts.drop_columns(["cpu", "in_doubt"])
+        had_all = np.zeros(len(of), np.bool_)
+        count = split_waits(*turns, *neighbours, *waits, had_all, owner, begin, taken, holder)
+        in_doubt = parts["in_doubt"].to_numpy()
+        rest = _exact(parts.drop_columns(["cpu", "in_doubt"]), of[had_all & ~in_doubt[of]])
         if not count:
             return rest
         rows = of[owner[:count]]
-        changed = self._named(key[:count], parts["in_doubt"].to_numpy()[rows])
+        changed = self._named(holder[:count], in_doubt[rows])
         changed |= {"ts": pa.array(begin[:count]), "dur_ns": pa.array(taken[:count])}
         others = rest.drop_columns(list(changed)).take(pa.array(rows))
         kept = np.ones(len(parts), np.bool_)
@@ -141,50 +138,66 @@ class Turns:
         }
         return pa.concat_tables([rest.filter(pa.array(kept)), pa.table(split)])
 
-    def _named(self, key: Ints, in_doubt: NDArray[np.bool_]) -> dict[str, pa.Array]:
-        """Returns the columns that tell who had the CPU, by the keys of parts."""
-        number = np.where(key >= 0, self._tids[np.maximum(key, 0)], _IDLE - key)
+    def _named(self, holder: Ints, in_doubt: NDArray[np.bool_]) -> dict[str, pa.Array]:
+        """Returns the columns that tell who had the CPU, by the holders of parts."""
+        key, inferred = holder >> 1, holder & 1 == 1
+        number = np.where(key >= 0, self._tids[np.maximum(key, 0)], IDLE - key)
         return {
             "kind": named(np.zeros(len(key)), "cpu"),
-            "by_tid": pa.array(number.astype(np.int32), mask=key == _UNKNOWN),
+            "by_tid": pa.array(number.astype(np.int32), mask=key == UNKNOWN),
             "by_life": pa.array((key + 1).astype(np.int32), mask=key < 0),
-            "certainty": named((key == _UNKNOWN) | in_doubt, "exact", "inferred"),
+            "certainty": named(inferred | in_doubt, "exact", "inferred"),
         }
 
 
-def _turns(trace: Trace, lives: Lives) -> tuple[Small, Ints, Ints, Small, Small]:
+def _exact(parts: pa.Table, rows: Ints) -> pa.Table:
+    """Returns waits of which those at `rows` are exact."""
+    exact = np.zeros(len(parts), np.bool_)
+    exact[rows] = True
+    told = pc.if_else(pa.array(exact), "exact", parts["certainty"].cast(pa.string()))
+    place = parts.column_names.index("certainty")
+    return parts.set_column(place, "certainty", told.dictionary_encode())
+
+
+def _turns(trace: Trace, lives: Lives) -> tuple[Small, Ints, Ints, Small, Small, Small]:
     """Returns the turns in stored order: of the thread at a place in `lives`, and on a CPU.
 
     These are the place, the begin, the end (ns; the begin, if it is not known), the CPU, and the
-    key of whoever had it before. The arrays grow with the rows that are read, whatever number of
-    rows the file claims.
+    keys of whoever had it before and got it next. The arrays grow with the rows that are read,
+    whatever number of rows the file claims.
     """
-    kinds = (np.int32, np.int64, np.int64, np.int32, np.int16, np.int16)
+    kinds = (np.int32, np.int64, np.int64, np.int32, np.int32, np.int16, np.int16)
     parts: list[list[NDArray[Any]]] = [[np.empty(0, kind)] for kind in kinds]
     for batch in trace.batches(_ROWS):
-        tid, ts, length, left_cpu, cpu, ran = (
+        tid, ts, length, left_cpu, cpu, ran, following = (
             batch[name].to_numpy() for name in batch.schema.names
         )
         life = lives.of(tid, ts)
         known = np.flatnonzero(life >= 0)
         ended = np.empty(len(known), np.int64)
         fill_ends(ts[known], length[known], ended)
-        ran = ran[known]
-        who = lives.of(ran, ended)
-        before = np.where((ran > 0) & (who >= 0), who, _IDLE - ran).astype(np.int32)
-        found = (life[known].astype(np.int32), ts[known], ended, before, left_cpu[known])
-        for part, column in zip(parts, (*found, cpu[known]), strict=True):
+        ts = ts[known]
+        keys = (_keys(lives, ran[known], ended), _keys(lives, following[known], ts))
+        found = (life[known].astype(np.int32), ts, ended, *keys, left_cpu[known], cpu[known])
+        for part, column in zip(parts, found, strict=True):
             part.append(column)
-    lane, ts, ended, before, left_cpu, cpu = concatenated(parts)
+    lane, ts, ended, before, got, left_cpu, cpu = concatenated(parts)
     place, first, _ = placed(lane, ts, len(lives.tid))
-    ts, left_cpu = ordered(ts, place), ordered(left_cpu, place)
+    ts, left_cpu, got = (ordered(column, place) for column in (ts, left_cpu, got))
     exits = read_only(trace.arrow(_EXITS)["ended"].to_numpy())
     lost = np.append(trace.arrow(_LOST)["begin"].to_numpy(), LATEST)
-    until = np.empty(len(lane), np.int64)
-    _stop(lane, ended, cpu, place, first, ts, left_cpu, exits, lost, until)
-    del ts, left_cpu, place
+    until, after = np.empty(len(lane), np.int64), np.empty(len(lane), np.int32)
+    _stop(lane, ended, cpu, place, first, ts, left_cpu, got, exits, lost, until, after)
+    del ts, left_cpu, got, place
     known = np.flatnonzero(cpu >= 0)
-    return lane[known], ended[known], until[known], cpu[known].astype(np.int32), before[known]
+    of_cpu = cpu[known].astype(np.int32)
+    return lane[known], ended[known], until[known], of_cpu, before[known], after[known]
+
+
+def _keys(lives: Lives, tid: Ints, ts: Ints) -> Small:
+    """Returns the keys of threads by their numbers (0: idle, -1: not known) and times."""
+    life = lives.of(tid, ts)
+    return np.where((tid > 0) & (life >= 0), life, IDLE - tid).astype(np.int32)
 
 
 @compiled
@@ -196,28 +209,36 @@ def _stop(
     first: Ints,
     ts: Ints,
     left_cpu: Cpus,
+    got: Small,
     exits: Ints,
     lost: Ints,
     until: Ints,
+    after: Small,
 ) -> None:
     """Fills `until` with the ends of the turns that begin when intervals end.
 
-    `ts` and `left_cpu` are those of intervals in the order of `place`. `lost` ends with LATEST.
+    `after` is filled with the keys of whoever got the CPU then. `ts`, `left_cpu` and `got` are
+    those of intervals in the order of `place`. `lost` ends with LATEST.
     """
     for row in range(len(lane)):
         begin, following = ended[row], place[row] + 1
+        after[row] = UNKNOWN
         loss = lost[np.searchsorted(lost, begin)]
         if following == first[lane[row] + 1]:
             stop = min(exits[lane[row]], loss)
         elif loss <= ts[following]:
             stop = loss
+        elif left_cpu[following] == cpu[row]:
+            stop, after[row] = ts[following], got[following]
         else:
-            stop = ts[following] if left_cpu[following] == cpu[row] else begin
+            stop = begin
         until[row] = max(begin, stop)
 
 
 @compiled
-def _settle(first: Ints, begin: Ints, until: Ints, lane: Small, before: Small) -> None:
+def _settle(
+    first: Ints, begin: Ints, until: Ints, lane: Small, before: Small, after: Small
+) -> None:
     """Settles the ends of turns by the next turn on the CPU."""
     for cpu in range(len(first) - 1):
         for at in range(first[cpu], first[cpu + 1] - 1):
@@ -225,143 +246,4 @@ def _settle(first: Ints, begin: Ints, until: Ints, lane: Small, before: Small) -
             if before[at + 1] == lane[at]:
                 until[at] = following
             elif until[at] > following:  # a switch was not logged
-                until[at] = begin[at]
-
-
-@compiled
-def _split(
-    first: Ints,
-    begin: Ints,
-    lengths: tuple[Short, Ints, Ints],
-    lane: Small,
-    before: Small,
-    tids: Ints,
-    cpu: Ints,
-    since: Ints,
-    upto: Ints,
-    ran: Ints,
-    last: Ints,
-    by_tid: Ints,
-    owner: Ints,
-    ts: Ints,
-    length: Ints,
-    key: Ints,
-) -> int:
-    """Splits waits for CPUs from `since` to `upto` (ns), and returns the number of parts.
-
-    Their threads ran at `ran`. `last` has the last turn on the CPU that began before that, `by_tid`
-    the thread that the wait is charged to so far. The last four arrays are filled with the parts of
-    the waits that change: number of the wait, begin, length and key.
-    """
-    edges = np.empty(2 * MOST_TURNS + 2, np.int64)
-    keys = np.empty_like(edges)
-    count = 0
-    for wait in range(len(cpu)):
-        least = first[cpu[wait]]
-        own = last[wait] + 1 if last[wait] >= 0 else least
-        if own == first[cpu[wait] + 1] or begin[own] != ran[wait]:
-            continue
-        times = since[wait], upto[wait]
-        found = _walk(begin, lengths, lane, before, least, own, times, edges, keys)
-        if found == 1 and _is_of(keys[0], by_tid[wait], tids):
-            continue
-        if found > MOST_PARTS:
-            found = _merge(upto[wait], since[wait], found, edges, keys)
-        stop = upto[wait]
-        for part in range(found):
-            at = count + found - 1 - part
-            owner[at], key[at] = wait, keys[part]
-            ts[at], length[at] = edges[part], stop - edges[part]
-            stop = edges[part]
-        count += found
-    return count
-
-
-@compiled
-def _is_of(key: int, number: int, tids: Ints) -> bool:
-    """Returns whether a key means the thread of a number; -1: nobody knows whose."""
-    return key == _IDLE - number or (key >= 0 and tids[key] == number)
-
-
-@compiled
-def _walk(
-    begin: Ints,
-    lengths: tuple[Short, Ints, Ints],
-    lane: Small,
-    before: Small,
-    least: int,
-    own: int,
-    times: tuple[int, int],
-    edges: Ints,
-    keys: Ints,
-) -> int:
-    """Finds the parts of a wait, the last one first, and returns their number.
-
-    `times`: the begin and the end of the wait (ns), which ends with the begin of the turn `own` or
-    before. `least` is the first turn on that CPU. `edges` and `keys` are filled with the begins and
-    the keys of the parts.
-    """
-    since, upto = times
-    found, at, reached = 0, own, begin[own]
-    while reached > since:
-        elsewhere = before[at] == _IDLE
-        if at == least or elsewhere or own - at == MOST_TURNS:
-            known = at == least and not elsewhere
-            return _add(edges, keys, found, since, upto, int(before[at]) if known else _UNKNOWN)
-        stop = max(since, begin[at - 1] + length_at(lengths, at - 1))
-        if stop < reached:
-            found = _add(edges, keys, found, stop, upto, int(before[at]))
-            reached = stop
-        begun = max(since, begin[at - 1])
-        if begun < reached:
-            found = _add(edges, keys, found, begun, upto, int(lane[at - 1]))
-            reached = begun
-        at -= 1
-    return found
-
-
-@compiled
-def _add(edges: Ints, keys: Ints, found: int, begin: int, upto: int, key: int) -> int:
-    """Adds a part before those found, or makes the first one longer; returns their number.
-
-    A part that begins at `upto` or later does not count.
-    """
-    if begin >= upto:
-        return found
-    if found and keys[found - 1] == key:
-        edges[found - 1] = begin
-        return found
-    edges[found], keys[found] = begin, key
-    return found + 1
-
-
-@compiled
-def _merge(ended: int, since: int, found: int, edges: Ints, keys: Ints) -> int:
-    """Puts the parts of a wait together by their keys, the largest first in time.
-
-    The arrays then have the parts as before, the last one first. Returns their number.
-    """
-    length = np.empty(found, np.int64)
-    stop = ended
-    for part in range(found):
-        length[part] = stop - edges[part]
-        stop = edges[part]
-    whose, sums = np.empty(found, np.int64), np.zeros(found, np.int64)
-    several = 0
-    for part in np.argsort(keys[:found], kind="mergesort"):
-        if several == 0 or keys[part] != whose[several - 1]:
-            whose[several] = keys[part]
-            several += 1
-        sums[several - 1] += length[part]
-    made, at = 0, since
-    for one in np.argsort(-sums[:several], kind="mergesort"):
-        if whose[one] != _UNKNOWN and made < MOST_PARTS:
-            edges[made], keys[made] = at, whose[one]
-            at += sums[one]
-            made += 1
-    if at < ended:
-        edges[made], keys[made] = at, _UNKNOWN
-        made += 1
-    edges[:made] = edges[:made][::-1].copy()
-    keys[:made] = keys[:made][::-1].copy()
-    return made
+                until[at], after[at] = begin[at], UNKNOWN

@@ -68,7 +68,7 @@ END
 _CERTAINTY = """
 CASE
     WHEN kind = 'other' THEN 'unknown'
-    WHEN kind = 'cpu' AND NOT cpu_known OR kind = 'reclaim' AND in_doubt THEN 'inferred'
+    WHEN kind = 'cpu' AND NOT idle OR kind = 'reclaim' AND in_doubt THEN 'inferred'
     WHEN kind IN ('cpu', 'dirty', 'reclaim', 'gpu') THEN 'exact'
     WHEN kind = 'fault' AND faults THEN 'exact'
     WHEN call_in_doubt THEN 'inferred'
@@ -115,7 +115,7 @@ FROM kinds ORDER BY "case"
 
 _FLAGS = (
     *("reads", "syncs", "flushes", "on_ext4", "commits", "faults", "pauses", "reclaims"),
-    *("in_doubt", "zero", "calls_known", "cpu_known", "of_gpu", "sent", "received"),
+    *("in_doubt", "zero", "calls_known", "idle", "of_gpu", "sent", "received"),
     *("call_in_doubt", "unmounted"),
 )
 """Columns of intervals that are true or false."""
@@ -185,7 +185,8 @@ class Causes:
 
         `rows` are those of `Sleeps.batches`. The result has two more columns. `cpu`: the CPU on
         which the thread of a wait for a CPU ran in the end; null: it was idle before, or it is not
-        known. `in_doubt`: true if the thread may have waited for another CPU before.
+        known. `in_doubt`: true if the thread may have waited for another CPU before. A wait for a
+        CPU that another thread had is inferred until its turns are known (`cpu_turns.py`).
         """
         rows = _with_flags(rows.combine_chunks(), self._gaps, self._unmounts)
         state = self._codes.take(pc.index_in(rows["state"].combine_chunks(), self._names))
@@ -272,8 +273,7 @@ def _with_flags(rows: pa.Table, gaps: tuple[_Gaps, _Gaps], unmounts: pa.Array) -
     flags["unmounted"] = pc.is_in(rows["call_before"], unmounts)
     flags |= {name: rows[name] for name in _GIVEN}
     flags["of_gpu"] = pc.greater(rows["gpu_until"], rows["ts"])
-    stayed, idle = pc.invert(_moved(rows)), pc.equal(rows["ran_tid"], 0)
-    flags["cpu_known"] = pc.or_(idle, pc.and_(pc.is_valid(rows["ran_tid"]), stayed))
+    flags["idle"] = pc.equal(rows["ran_tid"], 0)  # Thread 0 is the idle thread of a CPU.
     device = pc.coalesce(rows["device"], rows["own_device"])
     rows = rows.drop_columns([*_GIVEN, "open", "device"]).append_column("device", device)
     for name, flag in flags.items():
@@ -325,10 +325,8 @@ def _parts(rows: pa.Table, state: pa.Array, cases: pa.Table) -> pa.Table:
         ("gpu", "of_gpu"),
     ):
         detail = pc.if_else(cases[flag], rows[name], detail)
-    # Thread 0 is the idle thread of a CPU.
-    idle = pc.fill_null(pc.equal(rows["ran_tid"], 0), False)
+    idle = rows["idle"]
     ran_tid, ran_life = (pc.if_else(idle, nothing, rows[name]) for name in ("ran_tid", "ran_life"))
-    unknown = pc.invert(rows["cpu_known"]).to_numpy()
     no_cpu = pa.scalar(None, pa.int16())
     cpu, moved = pc.if_else(idle, no_cpu, rows["ran_cpu"]), _moved(rows)
     by = cases["by_waker"]
@@ -366,7 +364,7 @@ def _parts(rows: pa.Table, state: pa.Array, cases: pa.Table) -> pa.Table:
             "state": pa.repeat(pa.scalar(CODES["R"], pa.int32()), count),
             "by_tid": ran_tid,
             "by_life": ran_life,
-            "certainty": named(unknown, "exact", "inferred"),
+            "certainty": named(pc.invert(idle).to_numpy(), "exact", "inferred"),
             "cpu": cpu,
             "in_doubt": moved,
         }

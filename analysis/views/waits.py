@@ -8,10 +8,11 @@ add up to its life.
 The cause follows from the state of the thread, the system call that it slept in, the events in its
 own context up to that moment, and whoever woke it:
 
-- cpu: it could have run, but another thread had the CPU (`by_tid`). That is inferred if it got
-  another CPU than the one that it left, or may have been throttled. Without `by_tid`, the CPU was
-  idle if the wait is exact, and nobody knows who had it if the wait is inferred, or several threads
-  had it, each for a short time.
+- cpu: it could have run, but another thread had the CPU (`by_tid`). That is exact if a recorded
+  thread had it all the time. It is inferred of other threads, since more of them may have had the
+  CPU, and if the thread got another CPU than the one that it left, or may have been throttled.
+  Without `by_tid`, the CPU was idle if the wait is exact, and nobody knows who had it if the wait
+  is inferred, or several threads had it, each for a short time.
 - throttled: it could have run, and the CPU was idle, but its cgroup had used up its CPU quota.
 - dirty: the kernel put it to sleep for having dirtied pages (balance_dirty_pages).
 - reclaim: it waited for memory that others had to give up, between the begin and the end of a

@@ -101,6 +101,7 @@ def _sleeps(
     n = len(ts)
     tid = np.broadcast_to(np.asarray(tid), n)
     runs = state == 0
+    other = np.where(ts % 3 == 0, 0, 200 + ts % 7)
     return {
         "ts": ts,
         "dur_ns": took,
@@ -108,13 +109,14 @@ def _sleeps(
         "pid": np.where(tid == HELPER, JOB, tid),
         "tid": tid,
         "state": named(_STATES, state),
+        "next_tid": other,
         "wake_ns": pa.array(ts + took - late, mask=runs),
         "waker_pid": pa.array(waker, mask=runs),
         "waker_tid": pa.array(waker, mask=runs),
         "interrupt": pa.array(interrupt.astype(bool), mask=runs),
         "run_delay_ns": np.where(runs, took, late),
         "ran_cpu": ts % 2,
-        "ran_tid": np.where(ts % 3 == 0, 0, 200 + ts % 7),
+        "ran_tid": other,
     }
 
 

@@ -26,6 +26,7 @@ INTERVAL = [
     ("waker_pid", np.int32),
     ("waker_tid", np.int32),
     ("ran_tid", np.int32),
+    ("next_tid", np.int32),
     ("state", np.int32),
     ("cpu", np.int16),
     ("ran_cpu", np.int16),
@@ -78,6 +79,7 @@ def follow(
                 threads[tid].status = ON
                 if are_targets[i] and states[i] != ENDED:
                     _off(threads[tid], ts[i], pids[i], cpus[i], states[i])
+                    threads[tid].next_tid = nexts[i] if 0 <= nexts[i] < len(threads) else UNTOLD
             tid = nexts[i]
             if 0 < tid < len(threads) and threads[tid].status in (OFF, UNSEEN):
                 n = _runs(i, ts, cpus, about[i], threads, tid, out, n)
@@ -154,6 +156,7 @@ def _off(thread: Any, ts: int, pid: int, cpu: int, state: int) -> None:
     thread.end = UNTOLD
     thread.pid = pid
     thread.ran_tid = UNTOLD
+    thread.next_tid = UNTOLD
     thread.ran_cpu = UNTOLD
     thread.cpu = cpu
     thread.state = state
@@ -181,6 +184,7 @@ def _copy(thread: Any, tid: int, out: Any, n: int) -> int:
     row.waker_pid = thread.waker_pid
     row.waker_tid = thread.waker_tid
     row.ran_tid = thread.ran_tid
+    row.next_tid = thread.next_tid
     row.ran_cpu = thread.ran_cpu
     row.cpu = thread.cpu
     row.state = thread.state

@@ -231,6 +231,7 @@ class OffCpuRows:
             "pid": _nullable(rows["pid"], rows["pid"] != UNTOLD),
             "tid": pa.array(rows["tid"]),
             "state": columns.encoded(rows["state"], told, self._names.listed),
+            "next_tid": _nullable(rows["next_tid"], rows["next_tid"] != UNTOLD),
             "wake_ns": _nullable(wake, woken),
             "waker_pid": _nullable(rows["waker_pid"], woken),
             "waker_tid": _nullable(rows["waker_tid"], woken),

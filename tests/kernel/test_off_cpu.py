@@ -209,6 +209,11 @@ def test_a_thread_waits_for_the_cpu_while_another_one_has_it(recorded):
     ends = {(end, cpu) for end, cpu, ran, _, _ in waits if ran == hog}
     assert ends
     assert ends <= set(of_hog)
+    job = recorded.pid("hog")
+    got = recorded.rows("SELECT ts, cpu FROM off_cpu WHERE tid = ? AND next_tid = ?", job, hog)
+    turns = "SELECT ts + dur_ns, ran_cpu FROM off_cpu WHERE tid = ? AND ran_tid = ?"
+    assert got
+    assert set(got) == set(recorded.rows(turns, hog, job))
     assert {(whole, wake) for *_, whole, wake in waits} == {(True, None)}
 
 

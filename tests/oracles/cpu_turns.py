@@ -35,6 +35,7 @@ class Thread:
     left: int = 0
     woken: int | None = None
     row: Row | None = None
+    kernel: bool = False
 
 
 @dataclass(eq=False)
@@ -83,14 +84,14 @@ class World:
     off_cpu: list[Row] = field(default_factory=list)
     loss: list[Row] = field(default_factory=list)
     unit: int = 1
-    """Length of a tick in ns. All other times are in ticks."""
+    """Length of a tick in ns. All other times are in ticks, those of switches even ones."""
     samples: list[Row] = field(default_factory=list)
     readings: list[tuple[int, float | None]] = field(default_factory=list)
     """Times and values (%, None: not told) of the samples of throttled time."""
 
     def run(self) -> None:
         """Draws what happens, and then what is logged of it."""
-        self.now = self.start
+        self.now, self.older = self.start, self.numbers.random() < 0.2  # nothing tells `next_tid`
         self.cpus = range(self.first_cpu, self.first_cpu + CPUS)
         self.queues: dict[int, list[Thread]] = {cpu: [] for cpu in self.cpus}
         self.asleep: list[Thread] = []
@@ -103,9 +104,9 @@ class World:
             thread.left, thread.state = self.start, None
             self.queues[thread.cpu].append(thread)
         for _ in range(STEPS):
-            self.now += self.numbers.choice([0, 0, 1, 2, 7])
+            self.now += self.numbers.choice([0, 0, 2, 4, 14])
             self.step()
-        self.now += 5
+        self.now += 10
         for cpu in self.cpus:
             if (last := self.running[cpu].thread) is not None:
                 last.state = "S"
@@ -122,6 +123,7 @@ class World:
 
     def thread(self, number: int, recorded: bool, **more: Any) -> Thread:
         made = Thread(number, f"t{len(self.threads)} of {self.base}", recorded, **more)
+        made.kernel = not recorded and self.numbers.random() < 0.4
         self.threads.append(made)
         return made
 
@@ -182,7 +184,7 @@ class World:
         turn = self.running[cpu]
         if turn.thread is None or turn.begin == self.now:
             return
-        turn.thread.gone = self.numbers.randrange(turn.begin, self.now + 1)
+        turn.thread.gone = self.numbers.randrange(turn.begin, self.now + 1, 2)
         self.pick(cpu)
 
     def switch(self, cpu: int, thread: Thread | None) -> None:
@@ -195,7 +197,8 @@ class World:
         if last.thread is not None:
             last.thread.left, last.thread.cpu = now, cpu
             row = {"ts": now, "cpu": cpu, "state": last.thread.state, **self.mine(last.thread)}
-            last.thread.row = row
+            got = {"got": thread or IDLE, "next_tid": thread.number if thread else 0}
+            last.thread.row = row | got | {"of": last}
         if thread is not None:
             if thread.state == "new":
                 row = {"ts": thread.left, "cpu": thread.cpu, "state": "new"}
@@ -215,7 +218,7 @@ class World:
                 continue
             turn.told = turn.begin
             if turn.before == IDLE and self.numbers.random() < 0.2:
-                turn.told = self.numbers.randint(turn.begin, turn.end)
+                turn.told = self.numbers.randrange(turn.begin, turn.end + 1, 2)
                 turn.before = None
             self.off_cpu.append(self.row(turn.row, turn))
         for thread in self.threads:
@@ -226,6 +229,8 @@ class World:
 
     def row(self, row: Row, turn: Turn | None) -> Row:
         row = {**row, "turn": turn, "dur_ns": None}
+        if self.older:
+            row |= {"got": None, "next_tid": None}
         if turn is None or turn.told is None:
             return row
         began = row["ts"] if row.get("wake_ns") is None else row["wake_ns"]
@@ -236,7 +241,7 @@ class World:
 
     def lose(self) -> None:
         """Loses the events of a time."""
-        begin = self.numbers.randint(self.start, self.end)
+        begin = self.numbers.randrange(self.start, self.end + 1, 2)
         end = begin + self.numbers.choice([0, 3, 20])
         kept = []
         for row in self.off_cpu:
@@ -255,8 +260,8 @@ class World:
 
     def measure(self) -> None:
         """Samples of the target's cgroup, which tell of throttled time, or do not tell."""
-        at = self.start - self.numbers.choice([40, 5, -9])
-        last = self.end + self.numbers.choice([-40, 30, 60])
+        at = self.start - self.numbers.choice([80, 10, -18])
+        last = self.end + self.numbers.choice([-80, 60, 120])
         used_up = self.numbers.random() < 0.8
         sample = {"target": self.target, "instance": "/"}
         while at < last:
@@ -269,7 +274,7 @@ class World:
                 value = self.numbers.choice([0.0] * 5 + some)
                 self.samples.append(row | {"name": "cgroup_throttled", "value": value})
             self.readings.append((at, value))
-            at += self.numbers.choice([10, 20, 40])
+            at += self.numbers.choice([20, 40, 80])
 
     # Who had the CPU
 
@@ -319,9 +324,7 @@ class World:
             return [Part(since, upto - since, *named(turn.before))]
         on_cpu = [one for one in self.turns if one.cpu == turn.cpu and one.told is not None]
         on_cpu.sort(key=lambda one: one.told or 0)  # turns of one time keep their order
-        at = [self.who(on_cpu, ts, ended) for ts in range(since, upto)]
-        if in_doubt:
-            at = [(name, "inferred") for name, _ in at]
+        at = [self.who(on_cpu, ts, since, ended) for ts in range(since, upto)]
         groups = [(who, len(list(same))) for who, same in groupby(at)]
         if len(groups) > MOST_PARTS:
             sums = Counter[tuple[str | None, str]]()
@@ -329,7 +332,7 @@ class World:
                 sums[who] += length
             of = {one.name: (one.number, one.born or 0) for one in self.threads}
             known = [one for one in sums.items() if one[0] != NOBODY]
-            known.sort(key=lambda one: (-one[1], of[str(one[0][0])]))
+            known.sort(key=lambda one: (-one[1], of[str(one[0][0])], one[0][1]))
             groups = known[:MOST_PARTS]
             rest = upto - since - sum(length for _, length in groups)
             groups += [(NOBODY, rest)] if rest else []
@@ -337,11 +340,11 @@ class World:
         for _, length in groups:
             edges.append(edges[-1] + length)
         return [
-            Part(begin, end - begin, *who)
-            for (who, _), (begin, end) in zip(groups, pairwise(edges), strict=True)
+            Part(begin, end - begin, name, "inferred" if in_doubt else certainty)
+            for ((name, certainty), _), (begin, end) in zip(groups, pairwise(edges), strict=True)
         ]
 
-    def who(self, on_cpu: list[Turn], ts: int, ended: int) -> tuple[str | None, str]:
+    def who(self, on_cpu: list[Turn], ts: int, since: int, ended: int) -> tuple[str | None, str]:
         """Returns who had a CPU at a time, for a thread that waits for it until `ended`."""
         begun = [one for one in on_cpu if (one.told or 0) <= ts]
         later = [one for one in on_cpu if (one.told or 0) > ts]
@@ -349,9 +352,24 @@ class World:
         following = later[: len(until) + 1]
         if any(one.before == IDLE for one in following):
             return NOBODY  # the thread waited elsewhere
-        if begun and ts < self.known_end(begun[-1]):
+        if any(ts < one.end <= ended and self.got_after(one) == IDLE for one in [*begun, *until]):
+            return NOBODY
+        if not begun:
+            return inferred(following[0].before)
+        end, last = self.known_end(begun[-1]), following[0].before
+        if ts < end or begun[-1].thread is last:
             return named(begun[-1].thread)
-        return named(following[0].before)
+        first = self.got_after(begun[-1])
+        if not isinstance(first, Thread) or not isinstance(last, Thread):
+            return inferred(last)
+        if first.kernel != last.kernel and (first.kernel or since <= end):
+            return inferred(last if first.kernel else first)
+        return inferred(first if ts < (end + (following[0].told or 0)) // 2 else last)
+
+    def got_after(self, turn: Turn) -> Thread | str | None:
+        """Returns who got the CPU from a turn; None: no row tells."""
+        known = self.known_end(turn) == turn.end
+        return next((row["got"] for row in self.off_cpu if known and row.get("of") is turn), None)
 
     def known_end(self, turn: Turn) -> int:
         assert turn.thread is not None and turn.told is not None
@@ -362,6 +380,10 @@ class World:
             if turn.told <= lost["from"]:
                 end = min(end, lost["from"])
         return end
+
+
+def inferred(thread: Thread | str | None) -> tuple[str | None, str]:
+    return named(thread)[0], "inferred"
 
 
 def named(thread: Thread | str | None) -> tuple[str | None, str]:

@@ -116,8 +116,9 @@ class Machine:
         """Returns the row of an interval of which only the beginning is known."""
         return {
             "ts": ts, "dur_ns": None, "cpu": cpu, "pid": task.process.pid, "tid": task.tid,
-            "state": state, "wake_ns": None, "waker_pid": None, "waker_tid": None,
-            "interrupt": None, "run_delay_ns": None, "ran_cpu": None, "ran_tid": None,
+            "state": state, "next_tid": None, "wake_ns": None, "waker_pid": None,
+            "waker_tid": None, "interrupt": None, "run_delay_ns": None, "ran_cpu": None,
+            "ran_tid": None,
         }  # fmt: skip
 
     def left(self, task: Task, cpu: int | None, state: str) -> None:
@@ -179,6 +180,8 @@ class Machine:
             self.ended(task)
         elif not task.ghost:
             self.left(task, cpu, state)
+            if task.row is not None:
+                task.row["next_tid"] = to.tid
 
     def can_follow(self, cpu: int) -> list[Task]:
         """Returns the threads that may run next on a CPU."""

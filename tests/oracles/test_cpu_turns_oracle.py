@@ -13,12 +13,12 @@ pytestmark = pytest.mark.slow
 
 WORLDS = 40
 """Cases in a trace, each at a time, on CPUs and of threads of its own."""
-TICK = 400_000
+TICK = 200_000
 """Length of a tick (ns) where waits are long enough to be throttled."""
-SECONDS = 2_000_000_000
+SECONDS = 1_000_000_000
 """Length of a tick (ns) where turns are longer than 32 bits can tell."""
 TIMES = ("ts", "dur_ns", "run_delay_ns", "wake_ns", "start_ns", "end_ns", "from", "to")
-LEFT_OUT = ("thread", "turn")
+LEFT_OUT = ("thread", "turn", "got", "of")
 
 
 def drawn(seed, unit):
@@ -36,7 +36,7 @@ def drawn(seed, unit):
 def made(folder, worlds, unit):
     """The trace of all cases, in which the recorded threads are a target's."""
     processes = [
-        {"pid": one.number, "tid": one.number, "ppid": 1, "comm": one.name}
+        {"pid": one.number, "tid": one.number, "ppid": 2 if one.kernel else 1, "comm": one.name}
         | {"role": "target" if one.recorded else "other"}
         | {"target": world.target if one.recorded else None}
         | {"start_ns": one.born, "end_ns": one.gone}

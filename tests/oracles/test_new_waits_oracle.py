@@ -213,7 +213,7 @@ def test_after_a_loss_a_wait_is_exact_only_if_its_call_is_known(certainty, took,
             off(300, 20, None, None, **thread, state="R+", run_delay_ns=20, ran_tid=TENANT),
             off(400, 50, waker, **thread),
         ]
-        expected += [(kind, waker, certainty)] * 2 + [("cpu", TENANT, "exact")]
+        expected += [(kind, waker, certainty)] * 2 + [("cpu", TENANT, "inferred")]
     tables["processes"] += PROCESSES
     tables["off_cpu"].sort(key=end_of)
     found = answers(loss=[] if gap is None else [GAP | gap], **tables)

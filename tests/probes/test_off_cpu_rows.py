@@ -34,9 +34,9 @@ def test_a_sleep_is_a_row_from_the_switch_to_the_switch(tmp_path):
         (150, K.waking(IDLE, JOB, HARDIRQ)),
         (170, K.switch(OTHER, "R+", JOB), 1),
     )
-    # dur_ns, cpu, pid, tid, state, wake_ns, waker_pid, waker_tid, interrupt, run_delay_ns,
-    # ran_cpu, ran_tid
-    expected = (70, 0, JOB, JOB, "S", 150, IDLE, IDLE, True, 20, 1, OTHER, 100)
+    # dur_ns, cpu, pid, tid, state, next_tid, wake_ns, waker_pid, waker_tid, interrupt,
+    # run_delay_ns, ran_cpu, ran_tid
+    expected = (70, 0, JOB, JOB, "S", IDLE, 150, IDLE, IDLE, True, 20, 1, OTHER, 100)
     assert after_start(rows) == [expected]
 
 
@@ -74,12 +74,12 @@ def test_a_backend_without_flags_does_not_tell_of_interrupts(tmp_path):
 def test_a_thread_that_can_run_waits_for_a_cpu_all_the_time(tmp_path, state):
     rows = told(
         tmp_path,
-        "state, dur_ns, run_delay_ns, wake_ns, ran_tid, ts",
+        "state, dur_ns, run_delay_ns, wake_ns, next_tid, ran_tid, ts",
         START,
         (100, K.switch(JOB, state, OTHER)),
-        (400, K.switch(OTHER, "S", JOB)),
+        (400, K.switch(OTHER + 1, "S", JOB)),
     )
-    assert after_start(rows) == [(state, 300, 300, None, OTHER, 100)]
+    assert after_start(rows) == [(state, 300, 300, None, OTHER, OTHER + 1, 100)]
 
 
 @pytest.mark.parametrize(

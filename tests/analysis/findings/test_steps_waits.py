@@ -21,7 +21,7 @@ def test_another_process_on_the_cpu_is_named(found):
         }
     )
     cpu = by_topic["steps: cpu"]
-    assert (round(cpu.value, 6), cpu.unit, cpu.certainty, cpu.lossy) == (30, "%", "exact", False)
+    assert (round(cpu.value, 6), cpu.unit, cpu.certainty, cpu.lossy) == (30, "%", "inferred", False)
     assert cpu.sentence == (
         "in 30 % of the steps' time, the thread that they depend on waits for a CPU that another"
         " thread has (67 % of it while postgres has it): other processes have it for 67 % of that"

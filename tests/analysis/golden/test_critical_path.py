@@ -50,10 +50,10 @@ def test_a_fetch_goes_on_in_the_worker(tmp_path):
         0 | fetch   | 110 | 15 | 8 | timer | clock_nanosleep | -        | exact
         0 | fetch   | 125 | 5  | 8 | cpu   | clock_nanosleep | -        | exact
         0 | fetch   | 130 | 10 | 8 | run   | -               | -        | exact
-        0 | fetch   | 140 | 5  | 7 | cpu   | read            | postgres | exact
+        0 | fetch   | 140 | 5  | 7 | cpu   | read            | postgres | inferred
         0 | fetch   | 145 | 5  | 7 | run   | -               | -        | exact
         0 | forward | 150 | 10 | 7 | run   | -               | -        | exact
-        0 | forward | 160 | 5  | 7 | cpu   | -               | postgres | exact
+        0 | forward | 160 | 5  | 7 | cpu   | -               | postgres | inferred
         0 | forward | 165 | 15 | 7 | run   | -               | -        | exact
         0 | step    | 180 | 20 | 7 | run   | -               | -        | exact
         1 | step    | 200 | 90 | 7 | run   | -               | -        | exact

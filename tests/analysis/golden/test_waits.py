@@ -76,10 +76,10 @@ def test_the_time_from_the_wake_up_until_it_runs_is_a_wait_for_the_cpu(tmp_path)
         f"""
         {HEADER}
         110 | 10 | 7 | lock | futex | - | pin          | exact
-        120 | 30 | 7 | cpu  | futex | - | postgres     | exact
-        160 | 20 | 7 | cpu  | futex | - | postgres     | exact
+        120 | 30 | 7 | cpu  | futex | - | postgres     | inferred
+        160 | 20 | 7 | cpu  | futex | - | postgres     | inferred
         185 | 3  | 7 | cpu  | futex | - | -            | exact
-        500 | 7  | 8 | cpu  | -     | - | kworker/u8:1 | exact
+        500 | 7  | 8 | cpu  | -     | - | kworker/u8:1 | inferred
         """,
     )
 
@@ -311,7 +311,7 @@ def test_a_thread_that_comes_late_to_an_idle_cpu_is_throttled_if_its_cgroup_was(
         at | tid | kind      | by_comm | certainty
         9  | 7   | cpu       | -       | exact
         11 | 7   | throttled | -       | inferred
-        12 | 7   | cpu       | worker  | exact
+        12 | 7   | cpu       | worker  | inferred
         13 | 7   | cpu       | -       | exact
         14 | 40  | cpu       | -       | exact
         15 | 7   | cpu       | -       | inferred
@@ -360,16 +360,16 @@ def test_a_wait_is_throttled_while_no_thread_of_the_target_runs(tmp_path):
         "FROM waits WHERE kind IN ('cpu', 'throttled') ORDER BY ts, tid",
         """
         at   | us     | tid | kind      | by_comm  | certainty
-        1100 | 10000  | 7   | cpu       | pin      | exact
+        1100 | 10000  | 7   | cpu       | pin      | inferred
         1110 | 40000  | 7   | throttled | -        | inferred
         1110 | 40000  | 9   | throttled | -        | inferred
-        1150 | 50000  | 7   | cpu       | pin      | exact
-        1170 | 900    | 9   | cpu       | worker   | exact
+        1150 | 50000  | 7   | cpu       | pin      | inferred
+        1170 | 900    | 9   | cpu       | worker   | inferred
         1200 | 100000 | 7   | throttled | -        | inferred
         1500 | 50000  | 7   | throttled | -        | inferred
-        2500 | 50000  | 7   | cpu       | pin      | exact
+        2500 | 50000  | 7   | cpu       | pin      | inferred
         9500 | 40000  | 7   | throttled | -        | inferred
-        9540 | 10000  | 7   | cpu       | postgres | exact
+        9540 | 10000  | 7   | cpu       | postgres | inferred
         """,
     )
 

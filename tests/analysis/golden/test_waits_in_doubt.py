@@ -179,10 +179,10 @@ def test_wakers_and_competitors_are_the_threads_that_had_the_number_then(tmp_pat
         ts | dur_ns | kind | detail | by_comm | by_target | certainty
         110 | 30 | ipc  | -       | worker      | job | exact
         150 | 5  | ipc  | -       | worker      | job | exact
-        155 | 25 | cpu  | -       | sh          | -   | exact
-        185 | 5  | cpu  | -       | sh          | -   | exact
+        155 | 25 | cpu  | -       | sh          | -   | inferred
+        185 | 5  | cpu  | -       | sh          | -   | inferred
         300 | 40 | sync | journal | jbd2/vda1-8 | -   | exact
-        340 | 10 | cpu  | -       | jbd2/vda1-8 | -   | exact
+        340 | 10 | cpu  | -       | jbd2/vda1-8 | -   | inferred
         """,
         targets=[{"name": "job", "role": "target", "kind": "pid", "pid": 7}],
     )
@@ -214,7 +214,7 @@ def test_a_cpu_of_which_nobody_knows_who_had_it_is_not_an_idle_one(tmp_path):
         170 | 30 | 7 | cpu  | futex | - | -        | exact
         210 | 20 | 7 | cpu  | futex | - | -        | inferred
         240 | 20 | 7 | cpu  | futex | - | -        | exact
-        270 | 20 | 7 | cpu  | futex | - | postgres | exact
+        270 | 20 | 7 | cpu  | futex | - | postgres | inferred
         300 | -  | 7 | cpu  | futex | - | -        | inferred
         """,
     )

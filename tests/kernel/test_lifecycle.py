@@ -183,7 +183,7 @@ def test_the_recorder_gives_up_what_it_does_not_need_and_its_command_keeps_all(r
 @pytest.mark.parametrize("backend", ["auto", "ftrace"])
 def test_a_recorder_that_its_target_has_started_records_no_call_of_its_own(tmp_path, backend):
     record = f"{sys.executable} -m tracer record {' '.join(CALLS)} --backend {backend}"
-    script = f"{record} -p $$ -d 1 -o x.trace & for n in $(seq 50); do sleep 0.1; done; wait $!"
+    script = f"{record} -p $$ -d 1 -o x.trace & while kill -0 $!; do sleep 0.1; done; wait $!"
     subprocess.run(["sh", "-c", script], cwd=tmp_path, check=True, capture_output=True)
     with Trace(tmp_path / "x.trace") as trace:
         by_pid = dict(trace.rows("SELECT pid, count(*) FROM syscalls GROUP BY pid"))

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tracer.cli.record import loss_said, refuse_loss
+from tracer.cli.recorded import loss_said, refuse_loss
 from tracer.probes.errors import EventsLost
 from tracer.probes.loss import Gap
 from tracer.store.loss import NEW_CPUS, of_new_cpus, summary, uncounted

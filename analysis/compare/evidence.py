@@ -38,7 +38,7 @@ _KINDS: Mapping[str, frozenset[str]] = {
     "disk": _WRITES | _ASLEEP | {"block", "page_faults"},
     "fault": _CALLS | _ASLEEP | {"page_faults"},
     "lock": _CALLS | _ASLEEP,
-    **dict.fromkeys(("timer", "child", "ipc"), _CALLS),
+    **dict.fromkeys(("timer", "child", "ipc", "frozen"), _CALLS),
 }
 _ANY_KIND = frozenset[str]().union(*_KINDS.values(), _WRITES)
 

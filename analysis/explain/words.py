@@ -27,6 +27,7 @@ _KINDS = {
     "disk": "reads from a disk",
     "ipc": "waits for data from another process",
     "gpu": "waits for the GPU",
+    "frozen": "is stopped, since its cgroup is frozen",
     "other": "waits; no event tells for what",
 }
 

@@ -11,7 +11,7 @@ CAUSES = {
     "runs": ("run",),
     "waits for a CPU": ("cpu", "throttled"),
     "waits for storage or memory": ("disk", "fault", "sync", "dirty", "reclaim"),
-    "waits for threads and processes": ("lock", "ipc", "child"),
+    "waits for threads and processes": ("lock", "ipc", "child", "frozen"),
     "sleeps for a given time": ("timer",),
     "waits for the GPU": ("gpu",),
     "waits, cause unknown": ("other",),

@@ -38,6 +38,7 @@ _SAID = {
     "child": "waits for a child process",
     "timer": "sleeps for a given time",
     "gpu": "waits for the GPU",
+    "frozen": "is stopped, since its cgroup is frozen",
     "other": "waits, and no event tells for what",
 }
 _MENDS = {

@@ -21,6 +21,10 @@ _NEVER = -LATEST - 1
 """Marks the length of a call that did not return."""
 _RECENT = 1 << 10
 
+INTERRUPTED = "coalesce(ret = -4 OR ret BETWEEN -516 AND -512, false)"
+"""SQL condition of calls that a signal, or the freeze of a cgroup of version 2, ended early.
+Kernel: EINTR, and ERESTARTSYS and the like in include/linux/errno.h."""
+
 
 @dataclass(frozen=True)
 class Calls:
@@ -39,7 +43,8 @@ class Calls:
     chosen: NDArray[np.bool_] | None = None
     """True: the requested condition holds for the call's name."""
     results: NDArray[np.int8] | None = None
-    """1: the call returned 0; 0: it returned something else; -1: not known. If requested."""
+    """1: the call returned 0; 2: it was interrupted; 0: it returned something else; -1: not known.
+    If requested."""
 
 
 class Lanes(Protocol):
@@ -80,7 +85,7 @@ def calls_of(
     """
     more = f", coalesce({chosen}, false)::TINYINT AS chosen" if chosen else ""
     if results:
-        more += ", coalesce((ret = 0)::TINYINT, -1) AS results"
+        more += f", if({INTERRUPTED}, 2, coalesce((ret = 0)::TINYINT, -1))::TINYINT AS results"
     query = (
         "SELECT tid::BIGINT AS tid, ts,"
         f" coalesce(dur_ns, {_NEVER}) AS length, {what} AS what{more} FROM {source}"
@@ -125,8 +130,8 @@ class CallsAround:
         self.next = np.full(len(ts) if after else 0, LATEST)
         """Time in ns at which the first call after the moment was entered; LATEST: no call."""
         self.result = np.full(len(ts) if results else 0, -1, np.int8)
-        """1: the last call returned 0; 0: something else; -1: not known. The longest of several
-        calls that were entered at one time counts."""
+        """1: the last call returned 0; 2: it was interrupted; 0: something else; -1: not known. The
+        longest of several calls that were entered at one time counts."""
         self._longest = np.full(len(self.result), _NEVER)
 
     def see(self, calls: Calls) -> tuple[Ints, NDArray[np.int32]]:

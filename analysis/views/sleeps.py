@@ -166,6 +166,7 @@ class Sleeps:
           it had returned by then, or there was none; returned: when it had (ns), and call_before:
           its code then;
         - open: true if it is in a call whose return is not known; zero: if that call returned 0;
+          cut_short: if that call was interrupted, or the one before if it is in none;
         - the columns of each of `marks` for the thread's last moment up to `ts`, and those of
           `of_calls` for the moment at which the call that it is in was entered, and those of
           `of_wakers` for the waker at `wake_ns`;
@@ -207,6 +208,7 @@ class Sleeps:
             "call_before": pa.array(call, mask=(place != _AFTER) | (call < 0)),
             "open": pa.array(place == _OPEN),
             "zero": pa.array(result == 1, mask=~inside | (result < 0)),
+            "cut_short": pa.array(result == 2, mask=result < 0),
             "life": pa.array((life + 1).astype(np.int32)),
         }
         for name, number, moment in (

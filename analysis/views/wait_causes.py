@@ -30,6 +30,7 @@ CASE
     WHEN pauses THEN 'dirty'
     WHEN reclaims THEN 'reclaim'
     WHEN of_gpu AND NOT (deep AND faults) THEN 'gpu'
+    WHEN stopped AND state = 'S' AND interrupt IS NOT TRUE THEN 'frozen'
     WHEN is_sync OR syncs OR deep AND unmounted AND NOT faults THEN 'sync'
     -- A fault that writes to a mapped file waits for the journal, too.
     WHEN deep AND waker_role = 'journal' AND (interrupt = false OR reads IS NOT TRUE) THEN 'sync'
@@ -71,7 +72,9 @@ CASE
     WHEN kind = 'cpu' AND NOT idle OR kind = 'reclaim' AND in_doubt THEN 'inferred'
     WHEN kind IN ('cpu', 'dirty', 'reclaim', 'gpu') THEN 'exact'
     WHEN kind = 'fault' AND faults THEN 'exact'
-    WHEN call_in_doubt THEN 'inferred'
+    WHEN call_in_doubt OR kind = 'frozen' THEN 'inferred'
+    -- Whoever sends a signal, or freezes the cgroup, need not be what the call waits for.
+    WHEN cut_short AND kind IN ('lock', 'child', 'ipc') THEN 'inferred'
     -- The timer did not end the sleep, nor did a signal: the thread was frozen until it was thawed.
     WHEN kind = 'timer' AND is_timer AND zero AND interrupt = false AND NOT by_kernel
         THEN 'inferred'
@@ -90,7 +93,7 @@ END
 # in the sender's own call delivers what it sends to a local socket (kernel: loopback_xmit).
 _BY_WAKER = """
 waker_tid > 0 AND kind != 'gpu' AND (interrupt = false OR interrupt IS NULL
-    AND (kind IN ('lock', 'ipc', 'child') OR kind = 'sync' AND by_journal)
+    AND (kind IN ('lock', 'ipc', 'child', 'frozen') OR kind = 'sync' AND by_journal)
     OR kind = 'ipc' AND (sent OR received AND is_sending))
 """
 
@@ -116,10 +119,10 @@ FROM kinds ORDER BY "case"
 _FLAGS = (
     *("reads", "syncs", "flushes", "on_ext4", "commits", "faults", "pauses", "reclaims"),
     *("in_doubt", "zero", "calls_known", "idle", "of_gpu", "sent", "received"),
-    *("call_in_doubt", "unmounted"),
+    *("call_in_doubt", "unmounted", "cut_short", "stopped"),
 )
 """Columns of intervals that are true or false."""
-_GIVEN = ["zero", "sent", "received"]
+_GIVEN = ["zero", "sent", "received", "cut_short"]
 """Flags that the intervals have as columns."""
 _EVIDENCE = {
     "reads": "read_ns",
@@ -268,6 +271,13 @@ def _with_flags(rows: pa.Table, gaps: tuple[_Gaps, _Gaps], unmounts: pa.Array) -
     flags["call_in_doubt"] = pc.and_(
         rows["open"],
         pa.array(gaps[1].between(pc.fill_null(entered, _NEVER).to_numpy(), rows["ts"].to_numpy())),
+    )
+    # A cgroup of version 2 stops its threads outside of calls, which it interrupts (kernel:
+    # do_freezer_trap). Nothing else puts them to sleep there, unless the entry of a call is lost.
+    left = pc.fill_null(returned, _NEVER).to_numpy()
+    lost = gaps[1].between(left, rows["ts"].to_numpy())
+    flags["stopped"] = pc.and_(
+        pc.and_(pc.is_null(entered), rows["cut_short"]), pa.array(~lost & (left > _NEVER))
     )
     # The file system is written out after the call returned, before the thread runs on.
     flags["unmounted"] = pc.is_in(rows["call_before"], unmounts)

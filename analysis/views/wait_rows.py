@@ -29,7 +29,7 @@ from tracer.store.trace import Trace
 
 KINDS = (
     *("cpu", "throttled", "dirty", "reclaim", "sync", "fault", "lock", "timer", "child", "disk"),
-    *("ipc", "gpu", "other"),
+    *("ipc", "gpu", "frozen", "other"),
 )
 """All kinds of waits."""
 

@@ -43,6 +43,8 @@ own context up to that moment, and whoever woke it:
   sends, or exited, it is inferred that this thread is the one that was waited for.
 - gpu: a function of CUDA's driver that waits for the GPU (`gpu_waits`). A thread that spins there
   is on the CPU, and does not wait.
+- frozen: an interruptible sleep outside of calls after a call that was interrupted, which is how a
+  cgroup of version 2 stops its threads (inferred). `by_tid` thawed it.
 - other: the events do not tell.
 
 `certainty`: exact if events name the cause, or a call that waits for nothing else; inferred if

@@ -73,19 +73,15 @@ def owner_of(lives, tid, ts):
     return max(mine, key=lambda row: row.get("start_ns") or 0)
 
 
-def blamed(wait, interval, used_up):
+def blamed(wait, interval):
     """Returns the number that a wait may name, and when, and how certain that is; None: any way.
 
-    `used_up`: targets whose samples leave it open at any time that the quota was used up.
+    Each thread has a CPU of its own: no other one has a turn there that is recorded.
     """
     if wait["kind"] != "cpu":
         return interval["waker_tid"], interval["wake_ns"], None
     ran = interval["ran_tid"]
-    could_run = interval["state"] in ("R", "R+", "new")
-    length = interval["dur_ns" if could_run else "run_delay_ns"]
-    moved = interval["cpu"] != interval["ran_cpu"]
-    in_doubt = ran and (moved or (wait["target"] in used_up and length >= MS))
-    certainty = "inferred" if ran is None or in_doubt else "exact"
+    certainty = "exact" if ran == 0 else "inferred"
     return ran or None, interval["ts"] + interval["dur_ns"], certainty
 
 
@@ -94,14 +90,13 @@ def test_waits_and_critical_paths_name_the_threads_that_had_the_numbers_then(tmp
     for trace, tables, _ in traces(tmp_path):
         lives = by_thread(tables["processes"], lambda row: row["tid"])
         off_cpu = by_thread(tables["off_cpu"], lambda row: row["tid"])
-        used_up = {row["target"] for row in tables["samples"]}
         named = 0
         for row in rows_of(trace, "waits"):
             interval = interval_around(row, off_cpu[row["tid"]]) if row["dur_ns"] else None
             if interval is None or row["kind"] == "throttled":
                 continue
             interval = {"waker_tid": None, "wake_ns": None, **interval}
-            tid, when, certainty = blamed(row, interval, used_up)
+            tid, when, certainty = blamed(row, interval)
             assert row["by_tid"] == tid or (row["by_tid"] is None and certainty is None), row
             assert certainty in (None, row["certainty"]), row
             if row["by_tid"]:

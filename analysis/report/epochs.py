@@ -11,6 +11,7 @@ from tracer.analysis.views.reads import READS, reads
 from tracer.analysis.views.steps import steps
 from tracer.analysis.views.threads import of_everybody
 from tracer.analysis.views.volumes import bios_on_one_level
+from tracer.store.manifest import with_all_events
 from tracer.store.trace import Trace
 
 _MARKS = f"""
@@ -37,8 +38,8 @@ def epochs(trace: Trace, dev: str | None = None) -> pd.DataFrame:
     present = set(trace.tables)
     for table in ("block", "samples"):
         trace.empty_if_missing(table)
-    clock = trace.manifest["clock"]
-    begin, end = clock["start_ns"], LATEST if clock["end_ns"] is None else clock["end_ns"]
+    begin, until = with_all_events(trace.manifest)
+    end = LATEST if until is None else until
     reading = "event = 'bio_queue' AND starts_with(rwbs, 'R')"
     frame = trace.sql(
         f"""

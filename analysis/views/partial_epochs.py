@@ -6,6 +6,7 @@ from tracer.analysis.views.calls_around import LATEST
 from tracer.analysis.views.epoch_passes import make_epoch_passes, with_passes
 from tracer.analysis.views.segments import make_segments
 from tracer.analysis.views.threads import owns
+from tracer.store.manifest import with_all_events
 from tracer.store.trace import Trace
 
 _SQL = f"""
@@ -32,9 +33,9 @@ def partial_epochs(trace: Trace) -> None:
     """
     make_epoch_passes(trace)
     make_segments(trace)
-    clock = trace.manifest["clock"]
-    end = LATEST - 1 if clock["end_ns"] is None else clock["end_ns"]
-    trace.execute(_SQL.replace("$begin", str(clock["start_ns"])).replace("$end", str(end)))
+    begin, until = with_all_events(trace.manifest)
+    end = LATEST - 1 if until is None else until
+    trace.execute(_SQL.replace("$begin", str(begin)).replace("$end", str(end)))
 
 
 def is_partial(row: str) -> str:

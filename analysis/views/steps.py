@@ -13,6 +13,7 @@ from tracer.analysis.views.phase_times import make_phase_times
 from tracer.analysis.views.view import View
 from tracer.probes.gpu_calls import TABLE as CALLS
 from tracer.probes.schema import Column, Type
+from tracer.store.manifest import with_all_events
 from tracer.store.outside import UPROBE
 from tracer.store.trace import Trace
 
@@ -341,12 +342,12 @@ def steps_until(trace: Trace) -> str:
 def in_recording(trace: Trace, of: str = "") -> str:
     """Returns the SQL condition of the rows of `steps` that began and ended in the recording.
 
-    Processes write the marks, so a step may begin before the recording, and end after it. `of` is
-    the prefix of the columns.
+    Processes write the marks, so a step may begin before their events are recorded, and end after
+    that. `of` is the prefix of the columns.
     """
-    clock = trace.manifest["clock"]
-    ended = "" if clock["end_ns"] is None else f' AND {of}"end" <= {int(clock["end_ns"])}'
-    return f'{of}"end" IS NOT NULL AND {of}start >= {int(clock["start_ns"])}{ended}'
+    begin, end = with_all_events(trace.manifest)
+    ended = "" if end is None else f' AND {of}"end" <= {end}'
+    return f'{of}"end" IS NOT NULL AND {of}start >= {begin}{ended}'
 
 
 def fetches_of_steps(trace: Trace) -> str:

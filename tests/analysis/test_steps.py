@@ -370,10 +370,17 @@ def test_the_report_has_the_time_of_each_part_over_all_steps(tmp_path):
     assert sum(found["train", part][2] for part in parts) == pytest.approx(1)
 
 
-def test_the_report_s_times_leave_out_a_step_that_began_before_the_recording(tmp_path):
+@pytest.mark.parametrize(
+    "clock",
+    [
+        {"start_ns": 50, "end_ns": 300},
+        {"start_ns": 0, "end_ns": 300, "targets_from_ns": 50, "targets_until_ns": 250},
+        {"start_ns": 0, "end_ns": 300, "targets_from_ns": 0, "targets_until_ns": 150},
+    ],
+)
+def test_the_report_s_times_leave_out_a_step_without_the_events_of_its_time(tmp_path, clock):
     """The finding about the same steps does so, too."""
     early = [{**p, "start": p["start"] - 90, "end": p["end"] - 90} for p in STEP]
-    clock = {"name": "mono", "start_ns": 50, "end_ns": 300}
     spans = [phase("train", 5, 250), *early, *STEP]
     with make_trace(tmp_path / "t", {"phases": spans}, clock=clock) as trace:
         found = {row["part"]: row["steps"] for row in records(step_times(trace))}

@@ -293,6 +293,7 @@ def _capture(running: Running, manifest: Manifest) -> Manifest:
         manifest["samples"] = sampler.describe()
         if stacks.taken:
             manifest["python_stacks"] = stacks.describe()
+        manifest["clock"]["start_ns"] = time.monotonic_ns()
         manifests.write(folder, manifest)
         companions = [*perf.pids, *sampler.pids, *([capture.guardian] if capture.guardian else [])]
         own_threads = [*sampler.tids, *stacks.tids, *running.arrivals.tids]
@@ -303,13 +304,17 @@ def _capture(running: Running, manifest: Manifest) -> Manifest:
         members.first_look(companions)
         there = target_finder.processes_with_memory(targets)
         listed.write(folder / RAW, COMPAT, filter(runs_32_bits, there))
-        if capture.sees_mappings:
-            left_out.note(folder / RAW, "maps", write_mappings(folder / RAW / MAPS, there))
         for probe, counts in running.without_uprobes.items():
             left_out.note(folder / RAW, probe, counts)
         sampler.begin(companions, capture.followed)
         capture.start_targets()
+        # Steps before that have no events. The guardian reads the file, too.
+        manifest["clock"]["targets_from_ns"] = time.monotonic_ns()
+        manifests.write(folder, manifest)
         members.look_at_files()
+        # Mappings may take seconds to read. What changes meanwhile is recorded.
+        if capture.sees_mappings:
+            left_out.note(folder / RAW, "maps", write_mappings(folder / RAW / MAPS, there))
         if launch is not None:
             _start(launch, folder)
         stacks.begin(companions)
@@ -318,6 +323,7 @@ def _capture(running: Running, manifest: Manifest) -> Manifest:
         stacks.end()
         sampler.end(launch.usage if launch is not None else None)
         perf.disable()
+        manifest["clock"]["targets_until_ns"] = time.monotonic_ns()
         stats = capture.stop()
         running.online.look(folder / RAW)
         if running.summary is not None:

@@ -198,6 +198,18 @@ def duration_s(manifest: Manifest) -> float | None:
     return (clock["end_ns"] - clock["start_ns"]) / 1e9
 
 
+def with_all_events(manifest: Manifest) -> tuple[int, int | None]:
+    """Returns the times (ns) between which all events are recorded, those of targets, too.
+
+    The recording begins before, with the events of the machine, and ends after. None: not known.
+    """
+    clock = manifest["clock"]
+    return (
+        clock.get("targets_from_ns", clock["start_ns"]),
+        clock.get("targets_until_ns", clock["end_ns"]),
+    )
+
+
 ENDS = {
     "command": "the command ended",
     "target": "the target ended",

@@ -66,11 +66,17 @@ class Kernel(TypedDict, total=False):
 
 
 class Clock(TypedDict):
-    """The clock and the time span. `jiffies`: (jiffies, ns) at one moment."""
+    """The clock and the time span. `jiffies`: (jiffies, ns) at one moment.
+
+    `targets_from_ns` and `targets_until_ns`: the times between which all events of targets are
+    recorded; missing: `start_ns` and `end_ns`.
+    """
 
     name: NotRequired[str]
     start_ns: Count
     end_ns: Count | None
+    targets_from_ns: NotRequired[Count]
+    targets_until_ns: NotRequired[Count]
     realtime_offset_ns: NotRequired[Whole]
     jiffies: NotRequired[tuple[Count, Count] | None]
 

@@ -126,6 +126,10 @@ def _check_target(target: Path, size: int, overwrite: bool) -> bool:
     try:
         mode = target.stat()
     except FileNotFoundError:
+        if target.is_symlink():  # fio would replace the link, and measure the link's own folder
+            raise UsageError(
+                f"{target} is a link to a file that does not exist", "name that file itself"
+            ) from None
         if not target.parent.is_dir():
             raise UsageError(
                 f"{target.parent} is not a folder", "name a file in an existing folder"

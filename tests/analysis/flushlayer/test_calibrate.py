@@ -154,6 +154,11 @@ def test_a_file_that_is_there_and_would_fill_the_disk_is_refused(tmp_path):
 def test_targets_that_cannot_be_are_refused(tmp_path):
     with pytest.raises(UsageError, match="neither a file nor a block device"):
         calibrate(tmp_path, "mine", "ssd", **SMALL)
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "missing")
+    with pytest.raises(UsageError, match="link is a link to a file that does not exist"):
+        calibrate(link, "mine", "ssd", **SMALL)
+    assert link.is_symlink()
     with pytest.raises(UsageError, match="nowhere is not a folder"):
         calibrate(tmp_path / "nowhere" / "new", "mine", "ssd", **SMALL)
     with pytest.raises(UsageError, match="no room for 1099511627776 bytes"):

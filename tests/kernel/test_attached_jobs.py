@@ -1,0 +1,47 @@
+"""Jobs that run when their recording begins: only steps whose events are recorded count."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from tests.conftest import ROOT
+from tests.support.waiting import wait_for
+from tracer.analysis.report.step_times import STEP_TIMES
+from tracer.analysis.views.critical_path import critical_path
+from tracer.phases import MARKS_ENV
+from tracer.store.trace import Trace
+
+JOB = """
+import sys, time
+from tracer import phases
+step = 0
+while True:
+    with phases.phase("step", epoch=0, step=step):
+        time.sleep(0.001)
+    step += 1
+    if step == 20:
+        open(sys.argv[1], "w").close()
+"""
+
+
+def test_each_step_of_a_running_job_has_the_events_of_its_time(tracer, tmp_path):
+    marks, begun = tmp_path / "marks", tmp_path / "begun"
+    marks.mkdir()
+    environment = {**os.environ, MARKS_ENV: str(marks), "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen([sys.executable, "-c", JOB, begun], env=environment) as job:
+        try:
+            wait_for(begun.exists, "20 steps")
+            tracer("record", "-o", "x.trace", "-e", "sched", "-d", "1", "-p", str(job.pid))
+        finally:
+            job.kill()
+    with Trace(tmp_path / "x.trace") as trace:
+        view = critical_path(trace)
+        steps, without = trace.rows(
+            f"SELECT count(*), count(*) FILTER (slept = 0) FROM (SELECT step, count(*) FILTER"
+            f" (kind != 'run') AS slept FROM {view} GROUP BY step)"
+        )[0]
+        counted = STEP_TIMES.of(trace)["steps"].max()
+    assert steps == counted > 20
+    assert without == 0

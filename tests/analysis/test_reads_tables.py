@@ -238,6 +238,20 @@ def test_the_evicter_of_whom_nothing_is_known_is_unknown(tmp_path):
     assert found.to_numpy().tolist() == [[None, "unknown", 8 / 256, 1]]
 
 
+def test_processes_of_no_target_that_evict_their_own_pages_are_named(tmp_path):
+    made = PageEvents()
+    made.read(0, 8, tid=OTHER)
+    made.read(0, 8, DATA, tid=40)
+    made.evict(range(8), by=OTHER)
+    made.evict(range(4), DATA, by=40)
+    with make_trace(tmp_path / "t", tables_of(made), targets=TWO, clock=made.clock) as trace:
+        found = plain(EVICTIONS.of(trace))
+    assert found[["target", "evicter"]].to_numpy().tolist() == [
+        [None, "cp"],
+        [None, "container c0ffeec0ffee"],
+    ]
+
+
 @pytest.mark.slow
 def test_the_report_has_the_tables_in_80_columns(tracer, tmp_path):
     made = story()

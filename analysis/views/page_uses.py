@@ -208,14 +208,14 @@ def _build(trace: Trace) -> None:
     counts = ", ".join(f"{name} BIGINT" for name in COUNTS)
     trace.execute(
         f"CREATE OR REPLACE TEMP TABLE {_EVENTS} (ts BIGINT, pid INTEGER, tid INTEGER,"
-        " by_pid INTEGER, by_tid INTEGER, file BIGINT, kind TINYINT, first BIGINT, pages BIGINT,"
-        f" brought_by INTEGER, {counts}, row BIGINT)"
+        " by_pid INTEGER, by_tid INTEGER, used BIGINT, file BIGINT, kind TINYINT, first BIGINT,"
+        f" pages BIGINT, brought_by INTEGER, {counts}, row BIGINT)"
     )
     returns = _Returns(trace, not inferred)
     events = _in_order(trace, numbers, lives_of(trace), others, returns)
     uses = chain(_used(tracking, events), [_unplaced(trace)] if inferred else [])
     trace.append(_EVENTS, _numbered(uses))
-    make_in_context(trace, _EVENTS, IN_CONTEXT, passes=True)
+    make_in_context(trace, _EVENTS, IN_CONTEXT, passes=True, lived="used")
     evidence = {"disk_bytes": "block", "wait_ns": "off_cpu"}
     missing = {name for name, table in evidence.items() if table not in trace.tables}
     known = (f"NULL::BIGINT AS {n}" if n in missing else f"u.{n}" for n in COUNTS)
@@ -328,6 +328,7 @@ def _numbered(batches: Iterable[NDArray[np.void]]) -> Iterator[pa.Table]:
     row = 0
     for uses in batches:
         columns = {name: uses[name] for name in USE.names or ()}
+        columns["used"] = np.where(uses["used"] == 0, uses["ts"], uses["used"])
         yield pa.table({**columns, "row": np.arange(row, row + len(uses))})
         row += len(uses)
 

@@ -27,6 +27,8 @@ SIZE, MIB = 12, 256
 DEVICES = ("8:1", "8:2", "8:17")
 """Two partitions of a disk, and one of another."""
 FILES = [(dev, ino) for dev in DEVICES for ino in (7, 8)]
+LIBRARY = ("8:1", 9)
+"""A file that is in memory since before the recording; nothing takes its page."""
 CONTAINER = "c0ffee" * 10 + "abcd"
 PROCESSES = {
     100: {"comm": "python", "target": "a"},
@@ -35,11 +37,16 @@ PROCESSES = {
     300: {"comm": "cp", "target": None},
     301: {"comm": "db", "target": None, "container_id": CONTAINER},
     400: {"comm": "umount", "target": None},
+    102: {"comm": "tar", "target": None},
+    302: {"comm": "python", "target": "b"},
     50: {"comm": "kswapd0", "target": None, "ppid": 2},
     51: {"comm": "kswapd1", "target": None, "ppid": 2},
 }
 READERS, UMOUNT, KSWAPD = (100, 101, 200, 300, 301), 400, (50, 51)
+LATER = {101: 102, 300: 302}
+"""Processes that exit, and those that get their numbers."""
 EVICTERS = {
+    102: "tar",
     300: "cp",
     301: f"container {CONTAINER[:12]}",
     400: "umount",
@@ -59,14 +66,21 @@ Owner = tuple[str | None, str | None]
 
 
 class Machine:
-    """Processes read and write files; three ways of reclaim take pages, and unmounts all of them."""
+    """Processes read and write files; reclaim takes pages, an unmount all of a disk."""
 
-    def __init__(self, numbers: Random) -> None:
+    def __init__(self, numbers: Random, exits: bool) -> None:
         self.numbers, self.now = numbers, 1000
+        self.readers, self.begun = READERS, {}
         self.events: list[Row] = []
         """Rows of `page_cache` and `reclaim` in order; `does` tells why a page comes."""
         self.cached: dict[File, set[int]] = defaultdict(set)
-        for _ in range(STEPS):
+        for number in range(STEPS):
+            if exits and number == STEPS // 2:
+                self.now += 2
+                self.begun = dict.fromkeys(LATER.values(), self.now - 1)
+                self.readers = tuple(LATER.get(pid, pid) for pid in READERS)
+                for pid in LATER.values():
+                    self.log(pid, "access", LIBRARY, 0)  # it begins no call amid another's
             step = numbers.choices(
                 [self.read, self.write, self.reclaim, self.unmount], [9, 2, 2, 1]
             )
@@ -81,7 +95,7 @@ class Machine:
         self.events.append(row)
 
     def read(self) -> None:
-        pid, file, first = self.numbers.choice(READERS), self.numbers.choice(FILES), 0
+        pid, file = self.numbers.choice(self.readers), self.numbers.choice(FILES)
         first = self.numbers.randrange(SIZE)
         last = min(first + self.numbers.randrange(5), SIZE - 1)
         for page in range(first, last + 1):
@@ -93,7 +107,7 @@ class Machine:
         self.log(pid, "access", file, first, last - first + 1)
 
     def write(self) -> None:
-        pid, file = self.numbers.choice(READERS), self.numbers.choice(FILES)
+        pid, file = self.numbers.choice(self.readers), self.numbers.choice(FILES)
         page = self.numbers.randrange(SIZE)
         if page not in self.cached[file]:
             self.log(pid, "add", file, page, does="write")
@@ -110,7 +124,7 @@ class Machine:
 
     def reclaim(self, but: str = "", pid: int | None = None) -> None:
         """A thread of the kernel takes some pages, or a process that is short of memory does."""
-        pid = pid or self.numbers.choice((*KSWAPD, *READERS, UMOUNT))
+        pid = pid or self.numbers.choice((*KSWAPD, *self.readers, UMOUNT))
         kind = self.numbers.choice(["direct", "memcg"])
         if pid not in KSWAPD:
             self.mark(pid, f"{kind}_begin")
@@ -200,11 +214,19 @@ def told(machine: Machine, loss: list[Row]) -> tuple[dict[Any, Row], dict[Any, i
         columns = {name: value for name, value in row.items() if name != "does"}
         tables["page_cache" if "dev" in row else "reclaim"].append(columns)
     tables["processes"] = [
-        {"pid": pid, "tid": pid, "role": "target" if one["target"] else "other", "ppid": 1} | one
+        {"pid": pid, "tid": pid, "role": "target" if one["target"] else "other", "ppid": 1}
+        | {"start_ns": machine.begun.get(pid)}
+        | one
         for pid, one in PROCESSES.items()
+        if pid not in LATER.values() or pid in machine.begun
     ]
+    first = {later: pid for pid, later in LATER.items()}
+    for rows in tables.values():
+        for row in rows:
+            if row.get("pid") in first:
+                row |= dict.fromkeys(("pid", "tid"), first[row["pid"]])
     size = {"size": 4096 * SIZE, "path": "/f"}
-    tables["files"] = [{"dev": dev, "ino": ino} | size for dev, ino in FILES]
+    tables["files"] = [{"dev": dev, "ino": ino} | size for dev, ino in [*FILES, LIBRARY]]
     counts = {"events": len(loss), "windows": len(loss), "unknown": 0, "others": 0}
     return answer_of(both, tables, targets=TARGETS, loss=counts)
 
@@ -228,7 +250,7 @@ def both(trace: Trace) -> tuple[dict[Any, Row], dict[Any, int]]:
 
 def test_pages_of_an_unmount_are_removed_and_those_of_reclaim_evicted():
     for number in range(STREAMS):
-        machine = Machine(Random(SEED + number))
+        machine = Machine(Random(SEED + number), exits=number % 2 == 1)
         counted = Counted(machine.events)
         assert any(one["removed"] and one["evicted"] for one in counted.rows.values())
         reads, evictions = told(machine, [])
@@ -238,7 +260,7 @@ def test_pages_of_an_unmount_are_removed_and_those_of_reclaim_evicted():
 
 def test_an_unmount_whose_reclaim_was_recorded_in_part_is_told_as_documented():
     for number in range(STREAMS):
-        machine = Machine(Random(SEED + 100 + number))
+        machine = Machine(Random(SEED + 100 + number), exits=False)
         loss = machine.lose(0.15)
         counted = Counted(machine.events)
         reads, evictions = told(machine, loss)

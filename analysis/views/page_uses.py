@@ -68,6 +68,7 @@ _EVENTS = "page_use_events"
 IN_CONTEXT = "page_uses_in_context"
 """The rows of the view with the pages of each use: row, file, kind, first, pages."""
 SECTOR = 512
+_KTHREADD = 2
 
 _LARGEST_FILE = 1 << 28
 _MOST_PAGES = 1 << 29
@@ -145,9 +146,11 @@ SELECT try_cast(ts::HUGEINT + dur_ns AS BIGINT) AS ts, {RETURN} AS kind, coalesc
     tid, ts AS "index", ret AS pages
 FROM syscalls WHERE list_position({list(READ)}, name) > 0 AND ret > 0 AND dur_ns >= 0
 """
-_RECLAIMERS = """
+_RECLAIMERS = f"""
 SELECT DISTINCT tid FROM processes
 WHERE tid > 0 AND (starts_with(comm, 'kswapd') OR starts_with(comm, 'kdamond'))
+    -- A program can have such a name; an imported trace may not tell parents.
+    AND coalesce(ppid, {_KTHREADD}) = {_KTHREADD}
 """
 
 _MADE = f"""

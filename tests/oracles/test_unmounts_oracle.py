@@ -36,7 +36,7 @@ PROCESSES = {
     200: {"comm": "python", "target": "b"},
     300: {"comm": "cp", "target": None},
     301: {"comm": "db", "target": None, "container_id": CONTAINER},
-    400: {"comm": "umount", "target": None},
+    400: {"comm": "kswapd-umount", "target": None},  # its name is no evidence
     102: {"comm": "tar", "target": None},
     302: {"comm": "python", "target": "b"},
     50: {"comm": "kswapd0", "target": None, "ppid": 2},
@@ -49,7 +49,7 @@ EVICTERS = {
     102: "tar",
     300: "cp",
     301: f"container {CONTAINER[:12]}",
-    400: "umount",
+    400: "kswapd-umount",
     50: "kswapd0",
     51: "kswapd1",
 }

@@ -216,7 +216,7 @@ READS_BY_FILE = MergedTable(
 
 _EVICTERS = f"""
 SELECT coalesce(u.target, '') AS target, CASE
-        WHEN b.target = u.target OR u.by_pid = u.pid THEN 'itself'
+        WHEN b.target = u.target THEN 'itself'
         WHEN b.target IS NOT NULL THEN b.target
         WHEN b.container IS NOT NULL THEN 'container ' || left(b.container, 12)
         WHEN b.kernel THEN {same_work("b.comm")}

@@ -28,11 +28,13 @@ PASS = Column(
 """The column that `make_in_context` adds with `passes`."""
 
 
-def make_in_context(trace: Trace, table: str, view: str, passes: bool = False) -> None:
+def make_in_context(
+    trace: Trace, table: str, view: str, passes: bool = False, lived: str = "ts"
+) -> None:
     """Makes the view `view`: the rows of a table, which needs a tid, with `COLUMNS` added.
 
-    With `passes`, it has the column `PASS`, too. The view keeps nothing of the table: it is
-    computed as it is read.
+    `lived`: the column with a time (ns) at which the number was the thread's. With `passes`, it has
+    the column `PASS`, too. The view keeps nothing of the table: it is computed as it is read.
     """
     make_threads(trace)
     placed = with_phase(trace, table)
@@ -41,6 +43,6 @@ def make_in_context(trace: Trace, table: str, view: str, passes: bool = False) -
         CREATE OR REPLACE TEMP VIEW "{view}" AS
         SELECT t.* EXCLUDE (phase, stage, epoch, pass, step), o.comm, o.role, o.target, o.container,
             t.phase, t.stage, t.epoch, t.step{", t.pass" if passes else ""}
-        FROM "{placed}" t LEFT JOIN threads o ON {owns("o", "t")}
+        FROM "{placed}" t LEFT JOIN threads o ON {owns("o", "t", ts=lived)}
         """
     )

@@ -48,6 +48,7 @@ USE = np.dtype(
         ("tid", "i4"),
         ("by_pid", "i4"),  # the process and thread of the event
         ("by_tid", "i4"),
+        ("used", "i8"),  # ns, time at which that thread used the file; 0: that of the event
         ("file", "i4"),
         # Pages used: ACCESS, FAULT, MAP; written: ADD; removed: DELETE; or NOTHING. A MAP that is
         # accessed below 0 takes back the use of pages, at the time of that use.
@@ -72,7 +73,7 @@ USE = np.dtype(
         ("unplaced", "i8"),
     ]
 )
-COUNTS = USE.names[10:] if USE.names else ()
+COUNTS = USE.names[11:] if USE.names else ()
 """The counts of an event's effects, in pages except for the last three."""
 
 PAGE = np.dtype(
@@ -153,6 +154,7 @@ FILE = np.dtype(
     [
         ("pid", "i4"),  # the process and thread that used it last
         ("tid", "i4"),
+        ("used", "i8"),  # ns, time at which they did
         ("cold", "u1"),  # 1: a page of it was read that was not in the cache before
     ],
     align=True,

@@ -172,6 +172,7 @@ class PageTracking:
         uses["ts"], uses["file"], uses["unused"] = ts, files, unused[files]
         for name in ("pid", "tid"):
             uses[name] = uses[f"by_{name}"] = self._files[name][files]
+        uses["used"] = self._files["used"][files]
         yield uses
 
 
@@ -295,6 +296,7 @@ def _follow(
                     use = uses[row]
                     use["ts"], use["file"] = when, file
                     use["pid"], use["tid"] = files[file]["pid"], files[file]["tid"]
+                    use["used"] = files[file]["used"]
                     use["by_pid"], use["by_tid"] = event["pid"], tid
                 counters[3] += rows
                 made += rows
@@ -314,6 +316,7 @@ def _follow(
             elif kind == MAP:
                 begin_window(event, named_end, first, end, files, now, thread)
                 files[file]["pid"], files[file]["tid"] = event["pid"], tid
+                files[file]["used"] = event["ts"]
                 continue
             elif kind == ACCESS and inferred:
                 access_of_call(
@@ -342,6 +345,7 @@ def _follow(
                     thread["since"] = when
         if kind not in (BIO, WAIT, RETURN):
             files[file]["pid"], files[file]["tid"] = event["pid"], tid
+            files[file]["used"] = event["ts"]
         use["pid"], use["tid"] = pid, user
         if (
             use["accessed"] or use["missed"] or use["read"] or use["written"]

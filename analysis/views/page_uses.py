@@ -68,6 +68,7 @@ _EVENTS = "page_use_events"
 IN_CONTEXT = "page_uses_in_context"
 """The rows of the view with the pages of each use: row, file, kind, first, pages."""
 SECTOR = 512
+_KTHREADD = 2
 
 _LARGEST_FILE = 1 << 28
 _MOST_PAGES = 1 << 29
@@ -145,9 +146,11 @@ SELECT try_cast(ts::HUGEINT + dur_ns AS BIGINT) AS ts, {RETURN} AS kind, coalesc
     tid, ts AS "index", ret AS pages
 FROM syscalls WHERE list_position({list(READ)}, name) > 0 AND ret > 0 AND dur_ns >= 0
 """
-_RECLAIMERS = """
+_RECLAIMERS = f"""
 SELECT DISTINCT tid FROM processes
 WHERE tid > 0 AND (starts_with(comm, 'kswapd') OR starts_with(comm, 'kdamond'))
+    -- A program can have such a name; an imported trace may not tell parents.
+    AND coalesce(ppid, {_KTHREADD}) = {_KTHREADD}
 """
 
 _MADE = f"""
@@ -208,14 +211,14 @@ def _build(trace: Trace) -> None:
     counts = ", ".join(f"{name} BIGINT" for name in COUNTS)
     trace.execute(
         f"CREATE OR REPLACE TEMP TABLE {_EVENTS} (ts BIGINT, pid INTEGER, tid INTEGER,"
-        " by_pid INTEGER, by_tid INTEGER, file BIGINT, kind TINYINT, first BIGINT, pages BIGINT,"
-        f" brought_by INTEGER, {counts}, row BIGINT)"
+        " by_pid INTEGER, by_tid INTEGER, used BIGINT, file BIGINT, kind TINYINT, first BIGINT,"
+        f" pages BIGINT, brought_by INTEGER, {counts}, row BIGINT)"
     )
     returns = _Returns(trace, not inferred)
     events = _in_order(trace, numbers, lives_of(trace), others, returns)
     uses = chain(_used(tracking, events), [_unplaced(trace)] if inferred else [])
     trace.append(_EVENTS, _numbered(uses))
-    make_in_context(trace, _EVENTS, IN_CONTEXT, passes=True)
+    make_in_context(trace, _EVENTS, IN_CONTEXT, passes=True, lived="used")
     evidence = {"disk_bytes": "block", "wait_ns": "off_cpu"}
     missing = {name for name, table in evidence.items() if table not in trace.tables}
     known = (f"NULL::BIGINT AS {n}" if n in missing else f"u.{n}" for n in COUNTS)
@@ -328,6 +331,7 @@ def _numbered(batches: Iterable[NDArray[np.void]]) -> Iterator[pa.Table]:
     row = 0
     for uses in batches:
         columns = {name: uses[name] for name in USE.names or ()}
+        columns["used"] = np.where(uses["used"] == 0, uses["ts"], uses["used"])
         yield pa.table({**columns, "row": np.arange(row, row + len(uses))})
         row += len(uses)
 

@@ -39,8 +39,8 @@ def _sum(name: str) -> Column:
 
 READS = View(
     VIEW,
-    "One row per file, target, epoch and pass: the pages of the file that were read through the"
-    " cache. Without files that are in memory only (tmpfs, shared memory).",
+    "One row per file, target, container, epoch and pass: the pages of the file that were read"
+    " through the cache. Without files that are in memory only (tmpfs, shared memory).",
     (
         Column("path", Type.TEXT, "name at the end of the recording; null: not known"),
         DEV,

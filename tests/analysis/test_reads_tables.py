@@ -238,6 +238,37 @@ def test_the_evicter_of_whom_nothing_is_known_is_unknown(tmp_path):
     assert found.to_numpy().tolist() == [[None, "unknown", 8 / 256, 1]]
 
 
+def test_processes_of_no_target_that_evict_their_own_pages_are_named(tmp_path):
+    made = PageEvents()
+    made.read(0, 8, tid=OTHER)
+    made.read(0, 8, DATA, tid=40)
+    made.evict(range(8), by=OTHER)
+    made.evict(range(4), DATA, by=40)
+    with make_trace(tmp_path / "t", tables_of(made), targets=TWO, clock=made.clock) as trace:
+        found = plain(EVICTIONS.of(trace))
+    assert found[["target", "evicter"]].to_numpy().tolist() == [
+        [None, "cp"],
+        [None, "container c0ffeec0ffee"],
+    ]
+
+
+def test_pages_that_leave_are_of_their_user_although_another_process_has_its_number(tmp_path):
+    made = PageEvents()
+    made.read(0, 8)
+    made.now += 100
+    gone = {"start_ns": 0, "end_ns": made.now}
+    other = {"pid": JOB, "tid": JOB, "role": "other", "comm": "tar", "start_ns": made.now + 1}
+    made.evict(range(3))
+    made.evict([3, 4], by=JOB)  # tar
+    tables = tables_of(made, processes=[PROCESSES[0] | gone, *PROCESSES[1:], other])
+    with make_trace(tmp_path / "t", tables, targets=TWO, clock=made.clock) as trace:
+        found = plain(EVICTIONS.of(trace))
+    assert found[["target", "evicter", "evicted_mib"]].to_numpy().tolist() == [
+        ["job", "kswapd0", 3 / 256],
+        ["job", "tar", 2 / 256],
+    ]
+
+
 @pytest.mark.slow
 def test_the_report_has_the_tables_in_80_columns(tracer, tmp_path):
     made = story()

@@ -76,7 +76,11 @@ class Story:
     def _process(self, actor: str) -> None:
         target = actor if actor in "ab" else None
         row = {"pid": PIDS[actor], "tid": PIDS[actor], "comm": COMMANDS.get(actor, "job")}
-        row |= {"ppid": 1, "target": target, "role": "target" if target else "other"}
+        row |= {
+            "ppid": 2 if actor == "k" else 1,
+            "target": target,
+            "role": "target" if target else "other",
+        }
         self.tables["processes"].append(row)
 
     def _step(self, step: str) -> None:

@@ -17,14 +17,14 @@ def _of_a_killed_recorder(guardian):
 
 
 def test_a_process_that_is_no_guardian_is_not_waited_for(tmp_path, monkeypatch):
-    monkeypatch.setattr("tracer.store.trace._GUARDIAN_S", 0.1)
+    monkeypatch.setattr("tracer.store.makers._GUARDIAN_S", 0.1)
     recorder = _of_a_killed_recorder(os.getpid())
     raw_trace(tmp_path / "t", {0: [Page(0)]}, recorder=recorder)
     Trace(tmp_path / "t").close()
 
 
 def test_a_guardian_that_holds_the_trace_is_waited_for(tmp_path, monkeypatch):
-    monkeypatch.setattr("tracer.store.trace._GUARDIAN_S", 0.1)
+    monkeypatch.setattr("tracer.store.makers._GUARDIAN_S", 0.1)
     recorder = _of_a_killed_recorder(os.getpid())
     raw_trace(tmp_path / "t", {0: [Page(0)]}, recorder=recorder)
     folder = os.open(tmp_path / "t", os.O_RDONLY)

@@ -79,9 +79,13 @@ class Turns:
         place, self._first, _ = placed(cpu, begin, int(cpu.max(initial=-1)) + 1)
         del cpu
         lane = lane.astype(np.min_scalar_type(-1 - len(lives.tid)))  # mostly two bytes
-        self._lane, self._before = ordered(lane, place), ordered(before, place)
-        self._after = ordered(after, place)
-        del lane, before, after
+        self._lane = ordered(lane, place)
+        del lane
+        keys = _kind_of(before, after)
+        self._before = ordered(before, place).astype(keys)
+        del before
+        self._after = ordered(after, place).astype(keys)
+        del after
         self._begin = ordered(begin, place)
         del begin
         until = ordered(until, place)
@@ -183,15 +187,29 @@ def _turns(trace: Trace, lives: Lives) -> tuple[Small, Ints, Ints, Small, Small,
             part.append(column)
     lane, ts, ended, before, got, left_cpu, cpu = concatenated(parts)
     place, first, _ = placed(lane, ts, len(lives.tid))
-    ts, left_cpu, got = (ordered(column, place) for column in (ts, left_cpu, got))
+    # One after the other: each copy takes the place of what it is made of.
+    ts = ordered(ts, place)
+    left_cpu = ordered(left_cpu, place)
+    got = ordered(got, place)
     exits = read_only(trace.arrow(_EXITS)["ended"].to_numpy())
     lost = np.append(trace.arrow(_LOST)["begin"].to_numpy(), LATEST)
     until, after = np.empty(len(lane), np.int64), np.empty(len(lane), np.int32)
     _stop(lane, ended, cpu, place, first, ts, left_cpu, got, exits, lost, until, after)
     del ts, left_cpu, got, place
-    known = np.flatnonzero(cpu >= 0)
-    of_cpu = cpu[known].astype(np.int32)
-    return lane[known], ended[known], until[known], of_cpu, before[known], after[known]
+    ran = cpu >= 0
+    lane = lane[ran]
+    ended = ended[ran]
+    until = until[ran]
+    before = before[ran]
+    after = after[ran]
+    return lane, ended, until, cpu[ran].astype(np.int32), before, after
+
+
+def _kind_of(*keys: Small) -> np.dtype[Any]:
+    """Returns the type of the fewest bytes, two or more, that holds all keys."""
+    least = min(int(column.min(initial=0)) for column in keys)
+    most = max(int(column.max(initial=0)) for column in keys)
+    return np.promote_types(np.int16, np.min_scalar_type(min(least, -1 - most)))
 
 
 def _keys(lives: Lives, tid: Ints, ts: Ints) -> Small:

@@ -67,7 +67,7 @@ Cpus = NDArray[np.int16]
 
 
 class Turns:
-    """The turns of recorded threads, in the order of CPUs and of time. Each takes some 24 bytes."""
+    """The turns of recorded threads, in the order of CPUs and of time. Each takes some 20 bytes."""
 
     def __init__(self, trace: Trace, lives: Lives) -> None:
         """Reads off_cpu. Needs the tables threads, loss and throttled_times."""

@@ -4,9 +4,11 @@ On CPU 0, python (7) and worker (8) are recorded. The others are not, and rcu is
 kernel. Rows of off_cpu are in the order of their ends.
 """
 
+from functools import partial
+
 import pytest
 
-from tests.support.golden import check
+from tests.support import cpu_waits
 
 PROCESSES = """
     pid | tid | role   | target | comm     | ppid
@@ -16,18 +18,8 @@ PROCESSES = """
     30  | 30  | other  | -      | postgres | 1
     31  | 31  | other  | -      | nginx    | 1
 """
-TARGETS = [{"name": "job", "role": "target", "kind": "pid", "pid": 7}]
 COLUMNS = "ts | dur_ns | tid | state | cpu | ran_cpu | ran_tid | run_delay_ns | wake_ns | next_tid"
-QUERY = """
-    SELECT ts, dur_ns, by_tid, by_comm, certainty FROM waits WHERE kind = 'cpu' AND tid = 7
-    ORDER BY ts
-"""
-HEADER = "ts | dur_ns | by_tid | by_comm | certainty"
-
-
-def check_waits(folder, off_cpu, expected):
-    trace = {"processes": PROCESSES, "off_cpu": f"{COLUMNS}\n{off_cpu.strip()}"}
-    check(folder, trace, QUERY, f"{HEADER}\n{expected.strip()}", targets=TARGETS)
+check_waits = partial(cpu_waits.check_waits, processes=PROCESSES, columns=COLUMNS)
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,12 @@ On CPU 0, python (7) waits for pin (9) and worker (8), which are recorded, and f
 nginx (31), which are not. Rows of off_cpu are in the order of their ends.
 """
 
+from functools import partial
+
 import pytest
 
+from tests.support import cpu_waits
+from tests.support.cpu_waits import TARGETS
 from tests.support.golden import check
 
 PROCESSES = """
@@ -18,18 +22,8 @@ PROCESSES = """
     40  | 40  | child  | job    | old      | 7    | -        | 108
     40  | 40  | child  | job    | new      | 7    | 112      | -
 """
-TARGETS = [{"name": "job", "role": "target", "kind": "pid", "pid": 7}]
 COLUMNS = "ts | dur_ns | tid | state | cpu | ran_cpu | ran_tid | run_delay_ns"
-QUERY = """
-    SELECT ts, dur_ns, by_tid, by_comm, certainty FROM waits WHERE kind = 'cpu' AND tid = 7
-    ORDER BY ts
-"""
-HEADER = "ts | dur_ns | by_tid | by_comm | certainty"
-
-
-def check_waits(folder, off_cpu, expected, **tables):
-    trace = {"processes": PROCESSES, "off_cpu": f"{COLUMNS}\n{off_cpu.strip()}"} | tables
-    check(folder, trace, QUERY, f"{HEADER}\n{expected.strip()}", targets=TARGETS)
+check_waits = partial(cpu_waits.check_waits, processes=PROCESSES, columns=COLUMNS)
 
 
 def test_two_threads_that_alternate_are_each_charged_their_turns(tmp_path):

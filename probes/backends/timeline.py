@@ -50,7 +50,7 @@ class Batch:
     wanted: NDArray[np.bool_] | None = None
     """True for events of a target. None: all events are wanted."""
     moves: list[Move] = field(default_factory=list)
-    """Moves of processes from one target to another, in order of time."""
+    """Moves of processes from one target to another, in order of their events."""
     gaps: list[Gap] = field(default_factory=list)
     """Gaps found so far in all streams."""
 
@@ -59,9 +59,10 @@ class Batch:
 
 
 class Move(NamedTuple):
-    """A process, and the number of the target that it belongs to from time `ts` (ns)."""
+    """A process, and the number of the target that it belongs to from an event of the batch on."""
 
-    ts: int
+    row: int
+    """Number of that event; as many as there are events: the process moves after all of them."""
     pid: int
     target: int
     cgroup: str | None

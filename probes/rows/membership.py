@@ -46,6 +46,8 @@ class Cause(NamedTuple):
     ts: int
     finding: Finding | None
     path: str | None
+    followed: bool = False
+    """True if a look has found that the process's events were let in before."""
 
 
 @dataclass
@@ -197,10 +199,11 @@ class Membership:
             row, tid = int(rows[n]), int(tids[n])
             ts = int(batch.ts[row])
             for finding in self._of_pid.get(tid, ()):
-                _, _, target, hierarchy, began, _ = finding
+                _, _, target, hierarchy, began, late = finding
                 if hierarchy != BY_DESCENT and abs(began - ts) <= _START_SLACK_NS:
                     into = self.slots.of(target + 1, hierarchy)
-                    yield row + 1, tid, 0, into, Cause(ts, None, self._path(target, hierarchy))
+                    path = self._path(target, hierarchy)
+                    yield row + 1, tid, 0, into, Cause(ts, None, path, followed=not late)
                     break
 
     def _looked(self, batch: Batch) -> Iterator[_Move]:
@@ -245,7 +248,11 @@ class Membership:
                     if since is None:
                         since = max(self._let_in, cause.finding[4])
                     self._gap(since, cause.ts)
-            elif moves.target[n] > NOBODY and not moves.followed[n] and cause.ts >= self._let_in:
+            elif (
+                moves.target[n] > NOBODY
+                and not (moves.followed[n] or cause.followed)
+                and cause.ts >= self._let_in
+            ):
                 self._waiting.setdefault(tid, cause.ts)
         if self._waiting and self._exit is not None:
             rows = np.flatnonzero(batch.type == self._exit.id)

@@ -129,7 +129,7 @@ class ProcessRows:
         """Rows of the threads that ended, now and then."""
         moves = deque(batch.moves)
         for row in of_probe:
-            while moves and moves[0].ts <= batch.ts[row]:
+            while moves and moves[0].row <= row:
                 self._moved(moves.popleft())
             label, event_format = self._formats[int(batch.type[row])]
             fields = _fields(batch, int(row), event_format)

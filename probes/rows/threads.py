@@ -89,7 +89,7 @@ class Threads:
         )
         self._membership.note(batch, moves)
         batch.moves = [
-            Move(cause.ts, int(moves.tid[n]), int(moves.target[n]), cause.path)
+            Move(int(moves.row[n]), int(moves.tid[n]), int(moves.target[n]), cause.path)
             for n, cause in enumerate(moves.causes)
             if moves.target[n] >= 0
         ]

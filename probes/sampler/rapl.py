@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from tracer.probes.clocks import ahead_of_monotonic_ns
 from tracer.probes.sampler.reading import (
     ROOT,
     NotAvailable,
@@ -30,7 +31,7 @@ _SLEEP_NS = 100_000_000
 
 def suspended_ns() -> int:
     """Returns the time for which this machine has been suspended since its start."""
-    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+    return ahead_of_monotonic_ns(time.CLOCK_BOOTTIME)
 
 
 class Rapl(Reader):

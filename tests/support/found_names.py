@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.traces import rows_of
+from tracer.probes.clocks import ahead_of_monotonic_ns
 from tracer.probes.dirty import TABLE as DIRTY
 from tracer.probes.file_writes import TABLE as FILE_WRITES
 from tracer.session import environment
@@ -45,7 +46,7 @@ def names(tmp_path):
             "clock": {
                 "start_ns": 0,
                 "end_ns": until or time.monotonic_ns(),
-                "realtime_offset_ns": environment.realtime_offset_ns(),
+                "realtime_offset_ns": ahead_of_monotonic_ns(time.CLOCK_REALTIME),
             },
             "disks": environment.disks(),
             "btrfs": btrfs,

@@ -215,6 +215,19 @@ def test_a_look_tells_of_what_was_made_within_a_cgroup_from_its_first_call(tmp_p
         assert called(trace) == []
 
 
+@pytest.mark.parametrize("looked", [-1, 0, 50, 150])
+def test_a_process_has_its_target_whenever_the_look_that_found_it_began(tmp_path, looked):
+    """The look begins with a reading of the clock: a process that it finds may be made later."""
+    second = 1_000_000_000
+    page = Page(second - 5).event(second, newtask(60, 61, b"x", INTO_CGROUP))
+    call(page, second + 100, 61).event(second + 200, exited(61))
+    members = [STARTED, [second + looked, 61, 0, 0, second - 9_000_000, False]]
+    with recorded(tmp_path / "t", page, [cgroup("job", "/job")], members) as trace:
+        assert called(trace) == [(second + 100, 61)]
+        assert told(trace) == {61: ("target", "job")}
+        assert joins(trace) == []
+
+
 def test_a_child_made_within_another_cgroup_leaves_its_parents(tmp_path):
     page = Page(0).event(10, attached(1, 61, 0, b"/job"))
     page.event(20, newtask(61, 62, b"x", INTO_CGROUP)).event(21, newtask(61, 63, b"x", 0))

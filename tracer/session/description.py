@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tracer.probes.backends.backend import CLOCK
+from tracer.probes.clocks import ahead_of_monotonic_ns
 from tracer.probes.kernel import (
     boot_id,
     compat_syscall_names,
@@ -52,7 +53,7 @@ def first_manifest(
             "name": CLOCK,
             "start_ns": time.monotonic_ns(),
             "end_ns": None,
-            "realtime_offset_ns": environment.realtime_offset_ns(),
+            "realtime_offset_ns": ahead_of_monotonic_ns(time.CLOCK_REALTIME),
             "jiffies": jiffies(),
         },
         "duration_s": None,

@@ -10,7 +10,6 @@ import re
 import resource
 import stat
 import sys
-import time
 from collections.abc import Collection, Iterator
 from importlib import metadata
 from pathlib import Path
@@ -98,19 +97,6 @@ def _retries_are_major() -> bool:
         for page in range(_TRIED_PAGES):
             shared[page * mmap.PAGESIZE] = 1
         return resource.getrusage(resource.RUSAGE_THREAD).ru_majflt - before >= _TRIED_PAGES
-
-
-def realtime_offset_ns() -> int:
-    """Returns CLOCK_REALTIME minus CLOCK_MONOTONIC, from the fastest of five readings."""
-    best: tuple[int, int] | None = None
-    for _ in range(5):
-        before = time.monotonic_ns()
-        real = time.time_ns()
-        after = time.monotonic_ns()
-        if best is None or after - before < best[0]:
-            best = (after - before, real - (before + after) // 2)
-    assert best is not None
-    return best[1]
 
 
 def vm() -> dict[str, int]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 
 from tracer.probes.cgroups import BY_DESCENT
+from tracer.probes.clocks import ahead_of_monotonic_ns
 from tracer.probes.errors import FeatureMissing, PermissionMissing
 from tracer.probes.proc import read_stat
 from tracer.session.capture import Capture
@@ -131,7 +132,8 @@ class Members:
             return
         of_process = {pid: threads(pid) for _, pid, *_ in found}
         alone = self._capture.not_followed(tid for tids in of_process.values() for tid in tids)
-        late = {pid for pid, tids in of_process.items() if tids and alone.issuperset(tids)}
+        # Of a process that has ended since, nothing says that its events were let in.
+        late = {pid for pid, tids in of_process.items() if alone.issuperset(tids)}
         self._let_in(late)
         now = time.monotonic_ns()
         self._write(
@@ -161,7 +163,7 @@ class Members:
         """
         found: list[tuple[int, MemberFacts]] = []
         ticks = os.sysconf("SC_CLK_TCK")
-        slept = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns()
+        slept = ahead_of_monotonic_ns(time.CLOCK_BOOTTIME)
         tree = ProcessTree()
         for number, target in enumerate(self._targets):
             if only_joined and not target.joined:

@@ -132,9 +132,9 @@ def process_start_ns(pid: int) -> int | None:
 
 
 def process_alive(pid: int, start_time: int | None) -> bool:
-    """Returns whether the same process still runs (a zombie does not)."""
+    """Returns whether a thread of the same process still runs (a zombie has none)."""
     stat = None if start_time is None else read_stat(pid)
-    return stat is not None and stat.start_time == start_time and stat.state not in "ZX"
+    return stat is not None and stat.start_time == start_time and not stat.ended
 
 
 def boot_id() -> str:

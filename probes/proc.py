@@ -181,18 +181,20 @@ class ProcessStat:
     ppid: int
     flags: int
     """Flags of the kernel, PF_*."""
+    threads: int
+    """Number of its threads. The first one counts until the process is waited for."""
     start_time: int
     """Start time in clock ticks since boot."""
 
     @property
     def exiting(self) -> bool:
-        """True once the process has begun to exit."""
+        """True once its first thread has begun to exit."""
         return bool(self.flags & _PF_EXITING)
 
     @property
     def ended(self) -> bool:
-        """True if its first thread has ended: a zombie, unless other threads live on."""
-        return self.state in ("Z", "X")
+        """True if all its threads have ended: a zombie. A first thread may end before others."""
+        return self.state in ("Z", "X") and self.threads <= 1
 
 
 def read_stat(pid: int) -> ProcessStat | None:
@@ -203,7 +205,8 @@ def read_stat(pid: int) -> ProcessStat | None:
         return None
     # The name, in parentheses, may contain any character.
     fields = text.rpartition(")")[2].split()
-    return ProcessStat(fields[0], int(fields[1]), int(fields[6]), int(fields[19]))
+    state, ppid, flags, threads, start = (fields[n] for n in (0, 1, 6, 17, 19))
+    return ProcessStat(state, int(ppid), int(flags), int(threads), int(start))
 
 
 def process_of(tid: int) -> int | None:

@@ -96,6 +96,7 @@ def calibrate(
         with as_invoking_user():
             write_whole(output, text.encode())
     except OSError as error:
+        typer.echo(text, nl=False)  # It took minutes to measure.
         raise UsageError(
-            f"cannot write {output}: {error.strerror}", "name another file with -o"
+            f"cannot write {output}: {error.strerror}", "the entry is printed instead: copy it"
         ) from None

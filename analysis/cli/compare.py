@@ -37,7 +37,7 @@ def compare(
         ),
     ] = False,
     top: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Number of changes to show of each verdict.")
+        int, typer.Option(min=1, metavar="N", help="Number of changes to show of each verdict.")
     ] = 20,
     scheduler: Scheduler = None,
     html: Html = None,

@@ -180,7 +180,7 @@ def compared(
         paired = pairs(base, group, identities, by_order=pair)
         if pair and paired is None:
             raise UsageError(
-                f"{base.name} has {len(base.traces)} runs and {group.name} {len(group.traces)}",
+                f"{base.name} has {base.runs} and {group.name} {group.runs}",
                 "--pair needs the same number of runs in each group, in the same order",
             )
         said += about_pairs(base, group, paired, identities)

@@ -29,6 +29,11 @@ class Group:
     name: str
     traces: tuple[int, ...]
 
+    @property
+    def runs(self) -> str:
+        """Says how many runs it has: 1 run, 2 runs."""
+        return "1 run" if len(self.traces) == 1 else f"{len(self.traces)} runs"
+
 
 @dataclass(frozen=True)
 class Grouping:

@@ -38,7 +38,7 @@ from tracer.analysis.views.threads import of_everybody, whole_machine
 from tracer.analysis.views.volumes import on_one_level, requests_on_one_level
 from tracer.analysis.views.whose import MINE, everybody_because
 from tracer.probes.errors import BadTrace
-from tracer.store.manifest import duration_s
+from tracer.store.manifest import duration_s, with_all_events
 from tracer.store.trace import Trace
 
 TARGETS_PAGES = "flushed pages"
@@ -142,10 +142,20 @@ def _jobs(trace: Trace) -> int:
 
 
 def _length_s(trace: Trace) -> float:
-    length = duration_s(trace.manifest)
-    if not length or length <= 0:
+    """Returns the length of the recording in s, for events of the whole machine."""
+    clock = trace.manifest["clock"]
+    return _positive_s(trace, clock["start_ns"], clock["end_ns"])
+
+
+def _of_targets_s(trace: Trace) -> float:
+    """Returns the length in s of the time in which the events of targets were recorded."""
+    return _positive_s(trace, *with_all_events(trace.manifest))
+
+
+def _positive_s(trace: Trace, begin: int, end: int | None) -> float:
+    if end is None or end <= begin:
         raise BadTrace(f"{trace.folder} has no duration", "record again")
-    return length
+    return (end - begin) / 1e9
 
 
 def _steps(trace: Trace, dev: str | None) -> list[Row]:
@@ -193,7 +203,7 @@ def _stages(trace: Trace, dev: str | None) -> list[Row]:
 
 def _calls(trace: Trace, dev: str | None) -> list[Row]:
     frame = syscalls_of_jobs(trace)
-    length, jobs = _length_s(trace), _jobs(trace)
+    length, jobs = _of_targets_s(trace), _jobs(trace)
     total_s = float(frame["total_s"].sum()) / jobs
     rows = [
         Row("calls", "all", "calls/s", float(frame["calls"].sum()) / jobs / length, ELSEWHERE),
@@ -289,7 +299,7 @@ def _requests(trace: Trace, dev: str | None) -> list[Row]:
 def _stalls(trace: Trace, dev: str | None) -> list[Row]:
     trace.require("processes")
     require_event(trace, "dirty", "balance_dirty_pages")
-    length, jobs = _length_s(trace), _jobs(trace)
+    length, jobs = _of_targets_s(trace), _jobs(trace)
     frame = trace.sql(
         f"SELECT coalesce(sum(pause_ns), 0) / 1e9 AS s FROM {of_jobs(trace, 'dirty')}"
         " WHERE event = 'balance_dirty_pages' AND pause_ns > 0"
@@ -300,7 +310,7 @@ def _stalls(trace: Trace, dev: str | None) -> list[Row]:
 
 def _syncs(trace: Trace, dev: str | None) -> list[Row]:
     trace.require("syscalls", "processes")
-    length, jobs = _length_s(trace), _jobs(trace)
+    length, jobs = _of_targets_s(trace), _jobs(trace)
     parts = trace.sql(
         f"SELECT 'call' AS what, {buckets('dur_ns')} FROM {of_jobs(trace, 'syscalls')}"
         f" WHERE name IN {SYNC} AND dur_ns >= 0 GROUP BY ALL"

@@ -32,8 +32,7 @@ def print_comparison(found: Comparison, most: int) -> None:
         names = ", ".join(found.runs[number].identity.id for number in group.traces[:4])
         more = f" and {len(group.traces) - 4} more" if len(group.traces) > 4 else ""
         said = " (the base)" if group is base else ""
-        runs = "1 run" if len(group.traces) == 1 else f"{len(group.traces)} runs"
-        out.print(safe(f"  {group.name}{said}: {runs}, {names}{more}"))
+        out.print(safe(f"  {group.name}{said}: {group.runs}, {names}{more}"))
     for note in found.notes:
         out.print(safe(f"Note: {note}."))
     out.print()

@@ -78,15 +78,23 @@ def test_a_call_that_is_never_made_is_0_and_not_missing(tmp_path):
     assert row(found, "calls", "time in write")["why"] == "it is 0 in the base"
 
 
-def of_calls(folder, calls):
+def of_calls(folder, calls, **recorded):
     """A trace of these calls, each so many microseconds long in all."""
     rows = [
         {"ts": n, "tid": 7, "name": name, "dur_ns": us * 1000, "ret": 0}
         for n, (name, us) in enumerate(calls.items())
     ]
-    tables, clock = {"syscalls": rows}, {"name": "mono", "start_ns": 0, "end_ns": 100 * S}
-    make_trace(folder, tables, clock=clock).close()
+    clock = {"name": "mono", "start_ns": 0, "end_ns": 100 * S, **recorded}
+    make_trace(folder, {"syscalls": rows}, clock=clock).close()
     return folder
+
+
+def test_a_rate_of_calls_is_of_the_time_in_which_calls_were_recorded(tmp_path):
+    names = {f"call{n}": 100 for n in range(10)}
+    whole = of_calls(tmp_path / "a.trace", names)
+    part = of_calls(tmp_path / "b.trace", names, targets_from_ns=0, targets_until_ns=50 * S)
+    found = row(compare([whole, part]), "calls", "all")
+    assert (found["base_mean"], found["mean"]) == (0.1, 0.2)
 
 
 def test_a_call_counts_as_it_was_made_however_many_took_longer(tmp_path):
@@ -260,7 +268,7 @@ def test_the_comparison_names_what_it_cannot_compare(tmp_path):
         compare([a, a])
     with pytest.raises(UsageError, match="needs two groups"):
         compare([], {"x": [a, run(tmp_path / "b.trace", 1)]})
-    with pytest.raises(UsageError, match="--pair needs the same number"):
+    with pytest.raises(UsageError, match="x has 1 run and y 2 runs; --pair needs the same number"):
         three = [run(tmp_path / f"{n}.trace", 1) for n in range(2)]
         compare([], {"x": [a], "y": three}, pair=True)
     with pytest.raises(BadTrace):

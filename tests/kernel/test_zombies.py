@@ -3,16 +3,26 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from tests.support.recorder import target_bytes
 from tests.support.waiting import wait_for
+from tests.support.warm import Tracer
+from tracer.probes.kernel import process_alive, process_start_time
 from tracer.probes.proc import read_stat
 from tracer.session import environment
+from tracer.store.trace import Trace
 
-WITHOUT_FIRST = """
-import ctypes, sys, threading
-threading.Thread(target=lambda: (sys.stdin.read(), None)).start()
+CALLS = 1009
+WITHOUT_FIRST = f"""
+import ctypes, os, sys, threading
+def run():
+    sys.stdin.readline()
+    for _ in range({CALLS}): os.times()
+    sys.stdin.read()
+threading.Thread(target=run).start()
 ctypes.CDLL(None).pthread_exit(None)
 """
 
@@ -34,7 +44,8 @@ def zombie():
 def without_first():
     """A process whose first thread has ended and whose second one waits."""
     with subprocess.Popen([sys.executable, "-c", WITHOUT_FIRST], stdin=subprocess.PIPE) as process:
-        wait_for(ended(process.pid), "the end of its first thread")
+        first = Path(f"/proc/{process.pid}/task/{process.pid}/stat")
+        wait_for(lambda: ") Z " in first.read_text(), "the end of its first thread")
         yield process
         process.kill()
 
@@ -59,3 +70,25 @@ def test_a_process_that_ends_between_the_first_event_and_the_list_is_listed(zomb
     assert zombie in before
     assert zombie not in listed
     assert later in listed
+
+
+def test_a_process_is_recorded_until_its_last_thread_ends(without_first, tmp_path):
+    started = process_start_time(without_first.pid)
+    assert process_alive(without_first.pid, started)
+    recorder = Tracer("record", "-p", without_first.pid, "-e", "syscalls", cwd=tmp_path)
+    first = recorder.stderr.readline()
+    assert first.startswith("Tracing "), first + recorder.stderr.read()
+    without_first.stdin.write(b"\n")
+    without_first.stdin.flush()
+    (folder,) = tmp_path.glob("*.trace")
+    wait_for(lambda: target_bytes(folder) > 0, "the drain")
+    without_first.stdin.close()
+    _, err = recorder.communicate(timeout=120)
+    assert recorder.returncode == 0, err
+    without_first.wait()
+    assert not process_alive(without_first.pid, started)
+    with Trace(folder) as trace:
+        assert trace.manifest["ended_by"] == "target"
+        query = "SELECT count(*) FROM syscalls WHERE name = 'times' AND pid = ?"
+        counted = trace.connection.execute(query, [without_first.pid]).fetchone()
+    assert counted == (CALLS,)

@@ -159,7 +159,7 @@ class PythonStacks:
 
     def _note_failure(self, process: _Process, why: str) -> None:
         stat = read_stat(process[0])
-        if stat is None or stat.start_time != process[1] or stat.state in "ZX":
+        if stat is None or stat.start_time != process[1] or stat.ended:
             return  # it has ended
         self._failed[process] = self._failed.get(process, 0) + 1
         if self._failed[process] == _TRIES and len(self._reasons) < _MOST_PROCESSES:

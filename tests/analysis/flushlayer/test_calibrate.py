@@ -1,6 +1,7 @@
 """Calibration: a real fio on a small file, and what it must not touch."""
 
 import os
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -8,6 +9,8 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from tests.support.bios import bios
+from tests.support.waiting import wait_for
+from tests.support.warm import Tracer
 from tracer.analysis.flushlayer import devices
 from tracer.analysis.flushlayer.devices import PAGE
 from tracer.analysis.flushlayer.devices.calibrate import Point, calibrate, entry
@@ -53,6 +56,21 @@ def test_a_device_is_measured_and_can_be_simulated(tmp_path):
     assert "fio on " in mine.source
     outcome = simulate(bios([(0, "write", 1, 1)]), Disk(mine))
     assert outcome.response_ns[0] == pytest.approx(mine.write_ns, abs=2)
+
+
+def test_an_entry_that_cannot_be_written_is_printed(tmp_path):
+    (tmp_path / "out").mkdir()
+    measured = tmp_path / "x.data"
+    process = Tracer(
+        "calibrate", measured, "--name", "mine", "--kind", "ssd", "--size", "1M", "--seconds",
+        "0.1", "-o", tmp_path / "out/mine.toml",
+    )  # fmt: skip
+    wait_for(measured.exists, "the measurement")
+    (tmp_path / "out").rmdir()
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert tomllib.loads(out)["mine"]["kind"] == "ssd"
+    assert "mine.toml: No such file or directory; the entry is printed instead" in err
 
 
 def test_an_entry_is_what_was_measured(tmp_path):

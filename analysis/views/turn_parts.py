@@ -181,27 +181,39 @@ def _merge(ended: int, since: int, found: int, edges: Ints, holders: Ints) -> in
 
     The arrays then have the parts as before, the last one first. Returns their number.
     """
-    length = np.empty(found, np.int64)
-    stop = ended
-    for part in range(found):
-        length[part] = stop - edges[part]
-        stop = edges[part]
     whose, sums = np.empty(found, np.int64), np.zeros(found, np.int64)
     several = 0
-    for part in np.argsort(holders[:found], kind="mergesort"):
+    for part in np.argsort(holders[:found]):
         if several == 0 or holders[part] != whose[several - 1]:
             whose[several] = holders[part]
             several += 1
-        sums[several - 1] += length[part]
+        # The part before it in the arrays is the next one in time.
+        sums[several - 1] += (edges[part - 1] if part else ended) - edges[part]
     made, at = 0, since
-    for one in np.argsort(-sums[:several], kind="mergesort"):
-        if whose[one] != _NOBODY and made < MOST_PARTS:
-            edges[made], holders[made] = at, whose[one]
-            at += sums[one]
-            made += 1
+    for _ in range(MOST_PARTS):
+        one = _largest(whose, sums, several)
+        if one < 0:
+            break
+        edges[made], holders[made] = at, whose[one]
+        at += sums[one]
+        sums[one] = 0
+        made += 1
     if at < ended:
         edges[made], holders[made] = at, _NOBODY
         made += 1
-    edges[:made] = edges[:made][::-1].copy()
-    holders[:made] = holders[:made][::-1].copy()
+    for part in range(made // 2):
+        other = made - 1 - part
+        edges[part], edges[other] = edges[other], edges[part]
+        holders[part], holders[other] = holders[other], holders[part]
     return made
+
+
+@compiled
+def _largest(whose: Ints, sums: Ints, several: int) -> int:
+    """Returns the first holder with the largest sum above 0 that is known; -1: there is none."""
+    found = -1
+    for one in range(several):
+        longer = sums[one] > (sums[found] if found >= 0 else 0)
+        if longer and whose[one] != _NOBODY:
+            found = one
+    return found

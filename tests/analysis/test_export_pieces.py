@@ -8,6 +8,8 @@ import pytest
 
 from tests.support import perfetto
 from tests.support.budget import run_within
+from tests.support.traces import make_trace
+from tracer.analysis.exchange.exporting import export
 from tracer.analysis.exchange.marks import Kind, Marks, Texts, Track, What
 from tracer.analysis.exchange.perfetto import (
     MOST_DECLARED_BYTES,
@@ -17,6 +19,7 @@ from tracer.analysis.exchange.perfetto import (
 )
 from tracer.analysis.exchange.perfetto_events import most_bytes
 from tracer.analysis.exchange.tracks import MOST_LANES, Lanes, crowded
+from tracer.store.trace import Trace
 
 
 class Sink(io.RawIOBase):
@@ -95,6 +98,24 @@ class TestPerfettoInPieces:
         assert [(s.name, s.start, s.end, s.notes) for s in found] == [
             (names[n % 23], 100 * n, 100 * n + 10, {"file": names[n % 23]}) for n in range(count)
         ]
+
+
+def exported_rows(folder, format):
+    """Export the trace in a folder; returns the rows, or marks, of its page faults."""
+    with Trace(folder) as trace:
+        said = export(trace, format, folder.parent / "out")
+    return said["marks" if format == "perfetto" else "page_faults"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("format", ["csv", "perfetto"])
+def test_long_texts_are_exported_a_few_at_a_time(tmp_path, format):
+    """A file of some kilobytes has a name of 64 KB in each of 8,000 rows: half a gigabyte."""
+    path = "x" * 65_000
+    faults = [{"ts": n, "pid": 7, "tid": 7, "kind": "major", "file": path} for n in range(8000)]
+    with make_trace(tmp_path / "t", {"page_faults": faults}) as trace:
+        folder = trace.folder
+    assert run_within(1 << 30, exported_rows, folder, format) == len(faults)
 
 
 class TestLanes:

@@ -112,7 +112,7 @@ def exported_rows(folder, format):
 def test_long_texts_are_exported_a_few_at_a_time(tmp_path, format):
     """A file of some kilobytes has a name of 64 KB in each of 8,000 rows: half a gigabyte."""
     path = "x" * 65_000
-    faults = [{"ts": n, "pid": 7, "tid": 7, "kind": "major", "file": path} for n in range(8000)]
+    faults = [{"ts": n, "pid": 7, "tid": 7, "user": True, "file": path} for n in range(8000)]
     with make_trace(tmp_path / "t", {"page_faults": faults}) as trace:
         folder = trace.folder
     assert run_within(1 << 30, exported_rows, folder, format) == len(faults)

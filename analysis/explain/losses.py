@@ -29,5 +29,5 @@ def lossy_steps(trace: Trace) -> int:
 def lost_in(trace: Trace, step: dict[Any, Any]) -> bool:
     """Returns whether events were lost during a step with these `start` and `end` (ns)."""
     start, end = int(step["start"]), int(step["end"])
-    within = Window("the step", "", start, end, str(end - start), end)
+    within = Window("the step", "", start, end, str(end - start), start, end)
     return lossy(trace, within, tuple(Scope))

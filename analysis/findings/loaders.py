@@ -121,7 +121,8 @@ def _fetches(over: Window) -> str:
     fetches = (
         'SELECT pid, start::HUGEINT AS since, "end"::HUGEINT AS upto FROM phases'
         " WHERE name = 'fetch' AND \"end\" > start"
-        f' AND "end" <= {over.recorded} AND {over.holds("start")} AND pid IN {WORKERS}'
+        f' AND start >= {over.begun} AND "end" <= {over.recorded} AND {over.holds("start")}'
+        f" AND pid IN {WORKERS}"
     )
     return joined(fetches, "pid")
 

@@ -8,6 +8,7 @@ from tracer.analysis.views.phase_times import make_phase_times
 from tracer.analysis.views.threads import make_threads, of_threads
 from tracer.probes.loss import OF_EVENTS
 from tracer.probes.schema import Scope
+from tracer.store.manifest import with_all_events
 from tracer.store.trace import Trace
 
 __all__ = ["Scope", "Window", "joined", "lossy", "lost_between", "of_jobs", "whole", "window"]
@@ -37,8 +38,8 @@ class Window:
     `what`: its name in a sentence. `stage`: its phase, "" for the whole recording. `start` and
     `end` (ns): its first and last moment. `ns`: SQL for its length; if several jobs train at once,
     the sum of their lengths. If `start` to `end` is longer than `ns`, sums over the window are too
-    high, never too low. `recorded`: the end of the recording (ns). `jobs`: the number of processes
-    in that stage; 1 for the whole recording.
+    high, never too low. `begun` and `recorded` (ns): the times between which events of targets are
+    recorded. `jobs`: the number of processes in that stage; 1 for the whole recording.
     """
 
     what: str
@@ -46,6 +47,7 @@ class Window:
     start: int
     end: int
     ns: str
+    begun: int
     recorded: int
     jobs: int = 1
 
@@ -94,9 +96,10 @@ class Window:
 
     @property
     def steps(self) -> str:
-        """SQL condition: a step began in the window's stage, and ended in the recording."""
+        """SQL condition: a step of the stage began in the window, with all events of its time."""
         stage = f"stage = '{self.stage}' AND " if self.stage else ""
-        return f'{stage}total_ns > 0 AND start >= {self.start} AND "end" <= {self.recorded}'
+        begun = max(self.start, self.begun)
+        return f'{stage}total_ns > 0 AND start >= {begun} AND "end" <= {self.recorded}'
 
     @property
     def segments(self) -> str:
@@ -121,7 +124,7 @@ def _window(trace: Trace) -> Window | None:
     if recording is None or "phases" not in trace.tables:
         return recording
     make_phase_times(trace)
-    begun, ended = recording.start, recording.end
+    begun, ended = max(recording.start, recording.begun), recording.recorded
     last = f"coalesce(until, {ended})"
     within = f"start < {ended} AND {last} > {begun} AND {last} > start"
     found = trace.sql(
@@ -139,7 +142,7 @@ def _window(trace: Trace) -> Window | None:
     )
     start, end = int(found["start"].iloc[0]), int(found["ended"].iloc[0])
     jobs = max(1, int(found["jobs"].iloc[0]))
-    return Window(_STAGES[stage], stage, start, end, ns, ended, jobs)
+    return Window(_STAGES[stage], stage, start, end, ns, begun, ended, jobs)
 
 
 def whole(trace: Trace) -> Window | None:
@@ -148,7 +151,9 @@ def whole(trace: Trace) -> Window | None:
     start, end = int(clock["start_ns"]), clock["end_ns"]
     if end is None or int(end) <= start:
         return None
-    return Window("the recording", "", start, int(end), str(int(end) - start), int(end))
+    begun, until = with_all_events(trace.manifest)
+    recorded = int(end) if until is None else min(int(end), until)
+    return Window("the recording", "", start, int(end), str(int(end) - start), begun, recorded)
 
 
 def of_jobs(trace: Trace, table: str, ts: str = "ts") -> str:

@@ -9,6 +9,7 @@ import pandas as pd
 from tracer.analysis.views.energy import all_of, energy, why_none
 from tracer.analysis.views.steps import in_recording, steps
 from tracer.probes.errors import BadTrace
+from tracer.store.manifest import with_all_events
 from tracer.store.trace import Trace
 
 
@@ -20,7 +21,7 @@ def epoch_measures(trace: Trace, dev: str | None) -> dict[str, Any]:
     """
     view, first = steps(trace), _first_epoch(trace)
     from_start = f"epoch = {first} AND NOT EXISTS (SELECT 1 FROM ({_MARKS}) WHERE epoch = {first}"
-    from_start += f" AND start < {int(trace.manifest['clock']['start_ns'])})"
+    from_start += f" AND start < {with_all_events(trace.manifest)[0]})"
     stalls = trace.sql(
         f"""
         SELECT avg(fetch_stall_ns) FILTER ({from_start}) / 1e6 AS first,

@@ -171,6 +171,28 @@ def test_pages_that_become_hot_and_epochs_that_take_their_time(tmp_path):
     assert "samples" in found["epoch_energy_j_why"]
 
 
+def test_a_first_epoch_that_begins_before_the_events_of_targets_has_no_stall(tmp_path):
+    """It has another step, with all its events, which waits for less data than its first one."""
+    second = 10**9
+    at = {"pid": 7, "tid": 7}
+    phases = [{**at, "name": "train", "start": 0, "end": 10 * second}]
+    for epoch, step, begin, end, stall in ((0, 0, 0, 3, 9), (0, 1, 3, 5, 1), (1, 2, 5, 7, 3)):
+        number = {**at, "epoch": epoch, "step": step, "start": begin * second}
+        phases += [
+            {**number, "name": "step", "end": end * second},
+            {**number, "name": "fetch", "end": begin * second + stall * 10**6},
+        ]
+    for epoch, begin, end in ((0, 0, 5), (1, 5, 7)):
+        phases.append(
+            {**at, "name": "epoch", "epoch": epoch, "start": begin * second, "end": end * second}
+        )
+    clock = {"name": "mono", "start_ns": 0, "targets_from_ns": 2 * second, "end_ns": 10 * second}
+    with make_trace(tmp_path / "t", {"phases": phases}, clock=clock) as trace:
+        found = of_trace(trace, DEV)
+    assert (found["stall_first_epoch_ms"], found["stall_later_epochs_ms"]) == (None, 3)
+    assert found["epoch_s"] == 2
+
+
 def test_an_epoch_s_energy_is_the_mean_power_of_the_later_ones_times_their_time(tmp_path):
     """Epochs of 5, 2 and 4 s; 10 W before the second begins, then 20 W, then 40 W."""
     second = 10**9

@@ -156,6 +156,19 @@ class Output:
 
 
 @contextlib.contextmanager
+def handed_over(path: Path) -> Iterator[Output]:
+    """Makes a trace directory. Its end gives it to the invoking user, and its name to errors."""
+    made = Output(path)
+    try:
+        yield made
+    except TracerError as error:
+        raise made.named(error) from error.__cause__
+    finally:
+        made.hand_over()
+        made.close()
+
+
+@contextlib.contextmanager
 def _set_aside(path: Path) -> Iterator[Path | None]:
     """Renames a folder, and renames it back if the block fails. Yields its new name, if any."""
     with as_invoking_user():

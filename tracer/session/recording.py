@@ -48,7 +48,6 @@ from tracer.session.members import Members
 from tracer.session.newcomers import Newcomers
 from tracer.session.online import OnlineCpus
 from tracer.session.options import Listener, Options, Outcome
-from tracer.session.output import Output
 from tracer.session.paths import find_files
 from tracer.session.perf import PerfTools
 from tracer.session.plan import Plan
@@ -97,7 +96,8 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
             stack.callback(_end_unstarted, launch)
             targets.append(target_finder.from_command(options.command, launch.pid))
         target_finder.named_apart(targets)
-        made = stack.enter_context(_handed_over(Output(options.output)))
+        with signals.held():
+            made = stack.enter_context(output.handed_over(options.output))
         if launch is not None:
             stack.enter_context(_ended(launch, signals))
         stack.callback(perf.close)
@@ -115,18 +115,19 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
         with_stacks = options.stacks and unnamed is None
         online = OnlineCpus()
         stack.callback(online.close)
-        capture = Capture(
-            raw,
-            [PROBES[p] if with_stacks else without_stacks(PROBES[p]) for p in probes],
-            options.buffer_kib,
-            online.recorded,
-            plan.choice.backend,
-            options.machine,
-            plan.summed_up,
-            libraries,
-            plan.choice.own_programs,
-        )
-        stack.callback(capture.close)
+        with signals.held():  # the kernel keeps an instance that nobody removes
+            capture = Capture(
+                raw,
+                [PROBES[p] if with_stacks else without_stacks(PROBES[p]) for p in probes],
+                options.buffer_kib,
+                online.recorded,
+                plan.choice.backend,
+                options.machine,
+                plan.summed_up,
+                libraries,
+                plan.choice.own_programs,
+            )
+            stack.callback(capture.close)
         if capture.uprobes is not None:
             for probe, count in capture.uprobes.left_out.items():
                 without_uprobes[probe]["files of the library left out: no functions found"] = count
@@ -135,9 +136,9 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
         summary = None
         if plan.summed_up and capture.programs is not None:
             summary = Summary(raw / SUMMARY, capture.programs)
-        capture.guard(
-            launch.forget if launch is not None else None, partial(_save, made, marks, summary)
-        )
+        with signals.held():
+            forget = launch.forget if launch is not None else None
+            capture.guard(forget, partial(_save, made, marks, summary))
         manifest = first_manifest(options, probes, targets, capture, _why(plan, capture))
         if "page_cache" in probes:
             manifest["kernel"] |= folios_mapped(made.place)
@@ -163,7 +164,8 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
             listener,
         )  # fmt: skip
         manifest = _capture(running, manifest)
-        capture.close()
+        with signals.held():
+            capture.close()
         made.remove_live_marks()
         manifest = _with_tables(running, manifest)
         status = 0
@@ -204,18 +206,6 @@ def _ended(launch: Launch, signals: Signals) -> Iterator[None]:
 def _end_unstarted(launch: Launch) -> None:
     if not launch.started:
         launch.abandon()
-
-
-@contextmanager
-def _handed_over(made: Output) -> Iterator[Output]:
-    """Gives the trace to the invoking user at the end, and its name to errors."""
-    try:
-        yield made
-    except TracerError as error:
-        raise made.named(error) from error.__cause__
-    finally:
-        made.hand_over()
-        made.close()
 
 
 def _libraries(
@@ -287,7 +277,8 @@ def _capture(running: Running, manifest: Manifest) -> Manifest:
         formats = manifest["capture"]["formats"]
         if options.callgraphs or any(name in formats for name in STACKS):
             write_whole(folder / RAW / KALLSYMS, kallsyms())
-        perf.start(folder / RAW, targets, options.buffer_kib)
+        with running.signals.held():
+            perf.start(folder / RAW, targets, options.buffer_kib)
         if perf.wanted:
             manifest["perf"] = perf.describe()
         manifest["samples"] = sampler.describe()
@@ -385,7 +376,7 @@ def _containers_left_out(beyond: int, running: Running) -> dict[str, int]:
     return {sentence: count for sentence, count in sentences.items() if count}
 
 
-def _save(made: Output, marks: Marks, summary: Summary | None, stats: Stats) -> None:
+def _save(made: output.Output, marks: Marks, summary: Summary | None, stats: Stats) -> None:
     """Saves everything but the raw data of a killed recorder. Runs last in the guardian."""
     folder = made.place
     if (folder / manifests.FILE).exists():

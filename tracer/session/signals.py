@@ -6,6 +6,7 @@ import contextlib
 import os
 import select
 import signal
+from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
@@ -15,6 +16,7 @@ HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 class Signals:
     """Turns the first SIGINT, SIGTERM or SIGHUP into a request and a second SIGINT into an abort.
 
+    An abort raises KeyboardInterrupt, once: a further SIGINT does not interrupt what cleans up.
     Signals that were ignored when the recorder started (nohup) stay ignored.
     """
 
@@ -22,6 +24,9 @@ class Signals:
         self.received: int | None = None
         """The first signal."""
         self._pending: list[int] = []
+        self._aborted = False
+        self._holds = 0
+        """Number of blocks of `held` around the code that runs."""
         self._read, self._write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._before: dict[int, Any] = {}
 
@@ -39,11 +44,30 @@ class Signals:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.received is not None and number == signal.SIGINT:
-            raise KeyboardInterrupt
+            if self._aborted:
+                return
+            self._aborted = True
+            if not self._holds:
+                raise KeyboardInterrupt
         self.received = self.received or number
         self._pending.append(number)
         with contextlib.suppress(BlockingIOError):
             os.write(self._write, b"s")
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Delays an abort until the end of the block.
+
+        The block makes or removes something that outlives this process, such as a tracefs instance.
+        """
+        self._holds += 1
+        before = self._aborted
+        try:
+            yield
+        finally:
+            self._holds -= 1
+            if self._aborted and not before and not self._holds:
+                raise KeyboardInterrupt
 
     def take(self) -> list[int]:
         """Returns the signals received since the last call, in order."""

@@ -19,7 +19,7 @@ from tracer.analysis.findings.window import Scope, Window, whole
 from tracer.analysis.memory.enough import least_memory
 from tracer.analysis.views.page_uses import page_uses
 from tracer.analysis.views.reads import reads
-from tracer.analysis.views.threads import name_of_others, of_everybody
+from tracer.analysis.views.threads import name_of_others, of_everybody, owns
 from tracer.store.manifest import page_bytes
 from tracer.store.trace import Trace
 
@@ -133,9 +133,7 @@ def _by_others(trace: Trace, over: Window, page: int) -> list[Finding]:
         trace,
         "WITH evictions AS ("
         " SELECT u.target, coalesce(p.target, p.comm) AS evicter, sum(u.evicted)::BIGINT AS pages"
-        " FROM page_uses u JOIN (SELECT pid, any_value(target) AS target, any_value(comm) AS comm,"
-        "     bool_or(ppid = 2 OR pid = 2) AS kernel FROM processes WHERE tid = pid GROUP BY pid) p"
-        "     ON u.by_pid = p.pid"
+        f" FROM page_uses u JOIN threads p ON {owns('p', 'u', 'by_pid')}"
         " WHERE u.target IS NOT NULL AND u.evicted > 0 AND NOT coalesce(p.kernel, false)"
         "     AND p.target IS DISTINCT FROM u.target GROUP BY ALL)"
         " SELECT 100.0 * pages / nullif((SELECT sum(evicted) FROM page_uses u"

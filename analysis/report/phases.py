@@ -92,7 +92,7 @@ def _lanes(trace: Trace) -> pd.DataFrame:
     trace.empty_if_missing("processes")
     return trace.sql(
         """
-        SELECT dense_rank() OVER (ORDER BY l.pid) - 1 AS process,
+        SELECT dense_rank() OVER (ORDER BY l.pid, l.process_begun) - 1 AS process,
             (SELECT count(*) FROM processes) = 0 OR k.tid IS NOT NULL AS known
         FROM phase_lanes l LEFT JOIN (SELECT DISTINCT pid, tid FROM processes) k
             ON l.pid = k.pid AND l.tid = k.tid
@@ -145,7 +145,8 @@ def _costs(
         asked = {column: value for column, (of, value) in _COSTS.items() if of == table}
         rows = trace.batches(
             f"SELECT lane, ts, {', '.join(asked.values())}"
-            f" FROM {table} JOIN phase_lanes USING (tid) WHERE ts IS NOT NULL"
+            f" FROM {table} e JOIN phase_lanes l ON e.tid = l.tid AND ts BETWEEN begun AND last"
+            " WHERE ts IS NOT NULL"
         )
         sums = cuts.sums_before(
             (tuple(map(np.asarray, batch.columns)) for batch in rows), len(asked)

@@ -15,7 +15,10 @@ by the turns on that CPU, too, and all parts are inferred.
 
 A CPU that is idle takes a thread that waits for it. So if a turn begins on an idle CPU during a
 wait, or leaves the CPU idle, the thread waited elsewhere until then, and nobody knows for whom. If
-the CPU was idle just before the thread itself, the wait is not split.
+the CPU was idle just before the thread itself, and it is the one that the thread had left, or was
+put on, the wait is not split. If it is another one, the thread waited elsewhere until the end. If
+it had not slept, it began in the queue of the CPU that it had left: its wait is split by the turns
+on that one, up to the first time at which that one was idle, and all parts are inferred.
 """
 
 from __future__ import annotations
@@ -100,8 +103,10 @@ class Turns:
     def split(self, parts: pa.Table, ended: Ints | None = None) -> pa.Table:
         """Returns waits, those for a CPU split by who had it meanwhile.
 
-        `parts` has the columns of the table wait_parts, and two that the result has not. `cpu`: the
-        CPU on which the thread of a wait for a CPU ran in the end; null: the wait is not split.
+        `parts` has the columns of the table wait_parts, and three that the result has not. `cpu`:
+        the CPU that the thread of a wait for a CPU waited for; null: the wait is not split.
+        `left`: false if the thread ran on that CPU in the end; true if it had been in its queue,
+        and left it.
         `in_doubt`: true if the thread need not have waited for that CPU all the time. A wait for a
         thread is exact in the result only if that thread had a turn all the time.
 
@@ -124,11 +129,12 @@ class Turns:
         owner, begin, taken, holder = (np.empty(room, np.int64) for _ in range(4))
         turns = self._first, self._begin, self._lengths.arrays, self._lane
         neighbours = self._before, self._after, self._of_kernel, self._tids
-        waits = cpu, since, upto, ran, last, by_tid[of]
+        left = parts["left"].to_numpy()[of]
+        waits = cpu, since, upto, ran, last, by_tid[of], left, life[of] - 1
         had_all = np.zeros(len(of), np.bool_)
         count = split_waits(*turns, *neighbours, *waits, had_all, owner, begin, taken, holder)
         in_doubt = parts["in_doubt"].to_numpy()
-        rest = _exact(parts.drop_columns(["cpu", "in_doubt"]), of[had_all & ~in_doubt[of]])
+        rest = _exact(parts.drop_columns(["cpu", "in_doubt", "left"]), of[had_all & ~in_doubt[of]])
         if not count:
             return rest
         rows = of[owner[:count]]
@@ -262,6 +268,8 @@ def _settle(
         for at in range(first[cpu], first[cpu + 1] - 1):
             following = begin[at + 1]
             if before[at + 1] == lane[at]:
+                if until[at] < following:  # it left the CPU, and came back unseen
+                    after[at] = UNKNOWN
                 until[at] = following
             elif until[at] > following:  # a switch was not logged
                 until[at], after[at] = begin[at], UNKNOWN

@@ -49,7 +49,8 @@ CREATE OR REPLACE TEMP TABLE path_steps AS
 SELECT row_number() OVER (ORDER BY s.start, s.rowid) - 1 AS span, t.life - 1 AS lane, s.*,
     coalesce(l.lane, p.lane, (SELECT lane FROM sole_marking)) AS marking
 FROM steps s JOIN threads t ON {owns("t", "s", ts="start")}
-LEFT JOIN phase_lanes l ON s.pid = l.pid AND s.tid = l.tid LEFT JOIN marking p ON s.pid = p.pid
+LEFT JOIN phase_lanes l ON s.pid = l.pid AND s.tid = l.tid AND s.start BETWEEN l.begun AND l.last
+LEFT JOIN marking p ON s.pid = p.pid AND s.start BETWEEN p.begun AND p.last
 -- Outside of the recording, nobody knows what a thread waited for.
 WHERE s."end" > s.start AND $recorded
 """

@@ -20,6 +20,8 @@ class _Where:
     ts: str = "ts"
     pid: str = "pid"
     tid: str = "tid"
+    lived: str = ""
+    """The column with a time at which the numbers are this process's and thread's, if not `ts`."""
 
 
 _TABLES = {probe.table.name for name, probe in PROBES.items() if name != "processes"}
@@ -30,7 +32,7 @@ _WHERE = {
     "flushes": _Where(pid="dirtier", tid="dirtier"),
     "stall_events": _Where(),
     "wait_events": _Where(),
-    "page_use_events": _Where(),
+    "page_use_events": _Where(lived="used"),
     "gpu_wait_rows": _Where(),
     "block_rows": _Where(),
 }
@@ -47,8 +49,11 @@ CREATE OR REPLACE TEMP VIEW "{view}" AS
 SELECT w.* EXCLUDE ({hidden}), n.name AS phase, {context}
 FROM (
     SELECT t.*, {lanes}
-    FROM "{table}" t LEFT JOIN phase_lanes l ON t."{pid}" = l.pid AND t."{tid}" = l.tid
-    LEFT JOIN marking p ON t."{pid}" = p.pid LEFT JOIN strangers o ON t."{pid}" = o.pid {job}
+    FROM "{table}" t
+    LEFT JOIN phase_lanes l ON t."{pid}" = l.pid AND t."{tid}" = l.tid
+        AND t."{lived}" BETWEEN l.begun AND l.last
+    LEFT JOIN marking p ON t."{pid}" = p.pid AND t."{lived}" BETWEEN p.begun AND p.last
+    LEFT JOIN strangers o ON t."{pid}" = o.pid AND t."{lived}" BETWEEN o.begun AND o.last {job}
 ) w
 LEFT JOIN phase_segments g ON g.segment = phase_segment(w."marking lane", w."{ts}")
 LEFT JOIN phase_names n ON g.name = n.code
@@ -71,7 +76,7 @@ _WORKERS = {
     f" if({_NO_NUMBER}, jg.epoch, g.epoch) AS epoch,"
     f" if({_NO_NUMBER}, {_PASS.format('jg')}, {_PASS.format('g')}) AS pass,"
     f" if({_NO_NUMBER}, jg.step, g.step) AS step",
-    "job": 'LEFT JOIN job_lanes j ON t."{pid}" = j.pid',
+    "job": 'LEFT JOIN job_lanes j ON t."{pid}" = j.pid AND t."{lived}" BETWEEN j.begun AND j.last',
     "job_segment": "LEFT JOIN phase_segments jg"
     ' ON jg.segment = phase_segment(w."job lane", w."{ts}")'
     " LEFT JOIN phase_names js ON jg.stage = js.code",
@@ -117,6 +122,7 @@ def with_phase(trace: Trace, table: str) -> str:
     of_jobs = "SELECT 1 FROM job_lanes WHERE lane IS NOT NULL LIMIT 1"
     workers = trace.once("workers of jobs", lambda: trace.rows(of_jobs))
     columns = {"ts": where.ts, "pid": where.pid, "tid": where.tid}
+    columns["lived"] = where.lived or where.ts
     parts = {name: part.format(**columns) for name, part in (_WORKERS if workers else _OWN).items()}
     hidden = ['"marking lane"']
     if workers:

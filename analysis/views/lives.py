@@ -5,13 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
+from tracer.analysis.views.calls_around import LATEST
 from tracer.analysis.views.stretches import Ints
 from tracer.analysis.views.threads import make_threads
 from tracer.probes.compiled import compiled, read_only
+from tracer.probes.limits import PID_LIMIT
 from tracer.store.trace import Trace
 
 _RECENT = 1 << 10
+_EARLIEST = -LATEST - 1
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,36 @@ class Lives:
         lives = read_only(self.tid), read_only(self.begun), read_only(self.until)
         _of(read_only(tid), read_only(ts), *lives, found)
         return found
+
+    @property
+    def keys(self) -> int:
+        """The number of keys that `keys_of` can return."""
+        return len(self.tid) + PID_LIMIT
+
+    def keys_of(self, number: Ints, ts: Ints) -> Ints:
+        """Returns keys of threads by their numbers and times (ns); each life has one of its own.
+
+        It is the `life` in the view `threads`, or for a number without one, beyond all of them. The
+        number 0, which stands for nobody, has the key 0; what is no number of a thread has -1.
+        """
+        place = self.of(number, ts)
+        found = np.where(place >= 0, place + 1, len(self.tid) + number)
+        return np.where((number > 0) & (number < PID_LIMIT), found, np.where(number == 0, 0, -1))
+
+    def numbers(self, key: Ints) -> Ints:
+        """Returns the numbers of threads by their keys."""
+        lived = np.append(self.tid, 0)[np.clip(key - 1, -1, len(self.tid))]
+        return np.where(self.alive(key), lived, key - len(self.tid) * (key > 0))
+
+    def alive(self, key: Ints) -> NDArray[np.bool_]:
+        """Returns which keys are of lives that are known."""
+        return (key > 0) & (key <= len(self.tid))
+
+    def moments(self, key: Ints, ts: Ints) -> Ints:
+        """Returns the times (ns) that are nearest to these, and at which the keys' threads live."""
+        at = np.where(self.alive(key), key - 1, len(self.tid))
+        begun, until = np.append(self.begun, _EARLIEST), np.append(self.until, LATEST)
+        return np.clip(ts, begun[at], np.where(until[at] < LATEST, until[at] - 1, LATEST))
 
 
 def lives_of(trace: Trace) -> Lives:

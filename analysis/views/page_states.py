@@ -27,7 +27,7 @@ EVENT = np.dtype(
     [
         ("ts", "i8"),  # ns
         ("kind", "i8"),  # code of KINDS
-        ("pid", "i4"),
+        ("pid", "i4"),  # keys, as of `Lives.keys_of`
         ("tid", "i4"),
         ("file", "i4"),  # its number; from bio on, only of a bio held back, and of kind dirty
         ("index", "i8"),  # first page; return: ns, time at which the call began

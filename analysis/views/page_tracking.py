@@ -83,7 +83,6 @@ from tracer.analysis.views.page_states import (
 from tracer.analysis.views.stretches import Ints
 from tracer.probes.compiled import compiled, read_only
 from tracer.probes.errors import BadTrace
-from tracer.probes.limits import PID_LIMIT
 
 _MOST_LOOKS = 1 << 35
 """Most looks at a page, of all events: 100 million events of 300 pages each."""
@@ -100,6 +99,7 @@ class PageTracking:
         base: Ints,
         end: Ints,
         page_bytes: int,
+        threads: int,
         reclaimers: Ints,
         reads_are_told: bool,
         inferred: bool = False,
@@ -107,10 +107,11 @@ class PageTracking:
     ) -> None:
         """Takes files, dense from 0: the number of each one's first page, and its length in pages.
 
-        `reclaimers` are the kernel's threads that only evict (kswapd). Unless `reads_are_told` by
-        events of read-ahead, every page that is added counts as read. `inferred`: an access is all
-        of a call, and comes after the pages that the call adds. `maps_folios`: a window around a
-        fault maps whole folios.
+        Events name threads and processes by keys below `threads`: one for each, whatever number it
+        had. `reclaimers` are those of the kernel that only evict (kswapd). Unless `reads_are_told`
+        by events of read-ahead, every page that is added counts as read. `inferred`: an access is
+        all of a call, and comes after the pages that the call adds. `maps_folios`: a window around
+        a fault maps whole folios.
         """
         self._base, self._end = read_only(base), read_only(end)
         self._page_bytes = page_bytes
@@ -118,14 +119,14 @@ class PageTracking:
         self._inferred = inferred
         self._maps_folios = maps_folios
         self._pages = untouched(int((base + end).max(initial=0)), PAGE)
-        self._threads = untouched(PID_LIMIT, THREAD)
+        self._threads = untouched(threads, THREAD)
         self._files = np.zeros(len(base), FILE)
         self._windows = untouched(MOST_WINDOWS, WINDOW)
         # Events, pages evicted, looks at pages, rows of runs, and windows.
         self._counters = np.zeros(5, np.int64)
         self._spare = 64
         self._mapping = np.zeros(0, np.int64)
-        reclaimers = reclaimers[(reclaimers > 0) & (reclaimers < PID_LIMIT)]
+        reclaimers = reclaimers[(reclaimers > 0) & (reclaimers < threads)]
         self._threads["reclaims"][reclaimers] = 1
 
     def add(self, events: NDArray[np.void]) -> Iterator[NDArray[np.void]]:

@@ -38,8 +38,8 @@ from tracer.analysis.views.inferred_accesses import (
     infer_accesses,
 )
 from tracer.analysis.views.lives import Lives, lives_of
+from tracer.analysis.views.page_keys import with_keys, with_numbers
 from tracer.analysis.views.page_states import (
-    ADD,
     BEGIN,
     BIO,
     COUNTS,
@@ -147,7 +147,7 @@ SELECT try_cast(ts::HUGEINT + dur_ns AS BIGINT) AS ts, {RETURN} AS kind, coalesc
 FROM syscalls WHERE list_position({list(READ)}, name) > 0 AND ret > 0 AND dur_ns >= 0
 """
 _RECLAIMERS = f"""
-SELECT DISTINCT tid FROM processes
+SELECT DISTINCT tid::BIGINT AS tid, coalesce(start_ns, {-LATEST}) AS ts FROM processes
 WHERE tid > 0 AND (starts_with(comm, 'kswapd') OR starts_with(comm, 'kdamond'))
     -- A program can have such a name; an imported trace may not tell parents.
     AND coalesce(ppid, {_KTHREADD}) = {_KTHREADD}
@@ -197,11 +197,12 @@ def _build(trace: Trace) -> None:
     named = _ACCESSES_TOO if inferred else "page_cache"
     trace.execute(_FILES.replace("$page", str(page)).replace("$events", named))
     files = trace.arrow("SELECT dev, ino, base, pages FROM page_files ORDER BY file")
-    reclaimers = trace.arrow(_RECLAIMERS)["tid"].to_numpy().astype(np.int64)
+    lives = lives_of(trace)
+    reclaimers = (column.to_numpy() for column in trace.arrow(_RECLAIMERS).columns)
     told = f"SELECT 1 FROM page_cache WHERE event IN {(SYNC, ASYNC, AHEAD)} LIMIT 1"
     tracking = PageTracking(
-        files["base"].to_numpy(), files["pages"].to_numpy(), page, reclaimers,
-        bool(trace.rows(told)), inferred,
+        files["base"].to_numpy(), files["pages"].to_numpy(), page, lives.keys,
+        lives.keys_of(*reclaimers), bool(trace.rows(told)), inferred,
         bool(trace.manifest.get("kernel", {}).get("maps_folios")),
     )  # fmt: skip
     numbers = FileNumbers(files)
@@ -215,8 +216,8 @@ def _build(trace: Trace) -> None:
         f" pages BIGINT, brought_by INTEGER, {counts}, row BIGINT)"
     )
     returns = _Returns(trace, not inferred)
-    events = _in_order(trace, numbers, lives_of(trace), others, returns)
-    uses = chain(_used(tracking, events), [_unplaced(trace)] if inferred else [])
+    events = _in_order(trace, numbers, lives, others, returns)
+    uses = chain(_used(tracking, events, lives), [_unplaced(trace)] if inferred else [])
     trace.append(_EVENTS, _numbered(uses))
     make_in_context(trace, _EVENTS, IN_CONTEXT, passes=True, lived="used")
     evidence = {"disk_bytes": "block", "wait_ns": "off_cpu"}
@@ -301,29 +302,28 @@ def _in_order(
     for batch in trace.batches(_ROWS, beside=True):
         events = _events(batch)
         events["file"] = files.numbers(batch.column("dev"), batch.column("ino"))
-        adds = np.flatnonzero(events["kind"] == ADD)
-        found = lives.of(events["tid"][adds].astype(np.int64), events["ts"][adds])
-        events["life"][adds] = np.where(found < 0, NOTHING, found + 1)
         last = int(events["ts"].max(initial=0))
         upto = done + int(np.searchsorted(others["ts"][done:], last))
         both = np.concatenate([events, others[done:upto], returns.until(last)])
         done = upto
         if len(both):
-            yield both[np.argsort(both["ts"], kind="stable")]
+            yield with_keys(both[np.argsort(both["ts"], kind="stable")], lives)
     rest = np.concatenate([others[done:], returns.until(LATEST)])
     if len(rest):
-        yield rest[np.argsort(rest["ts"], kind="stable")]
+        yield with_keys(rest[np.argsort(rest["ts"], kind="stable")], lives)
 
 
 def _used(
-    tracking: PageTracking, batches: Iterable[NDArray[np.void]]
+    tracking: PageTracking, batches: Iterable[NDArray[np.void]], lives: Lives
 ) -> Iterator[NDArray[np.void]]:
     """Yields what events did, and at their end, what became of the pages."""
     last = 0
     for events in batches:
         last = int(events["ts"][-1])
-        yield from tracking.add(events)
-    yield from tracking.finish(last)
+        for uses in tracking.add(events):
+            yield with_numbers(uses, lives)
+    for uses in tracking.finish(last):
+        yield with_numbers(uses, lives)
 
 
 def _numbered(batches: Iterable[NDArray[np.void]]) -> Iterator[pa.Table]:

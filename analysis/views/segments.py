@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+from tracer.analysis.views.calls_around import LATEST
+from tracer.analysis.views.threads import life, owns
 from tracer.analysis.views.view import make_once
 from tracer.store.trace import Trace
 
@@ -35,50 +37,74 @@ CREATE OR REPLACE TEMP TABLE unfinished_segments (
 """
 
 _STATEMENTS = (
+    # The processes of the recording, one row per thread, with the life of the process's number.
+    f"""
+    CREATE OR REPLACE TEMP TABLE process_lives AS
+    SELECT p.pid, p.ppid, p.target, p.start, {life("l")} FROM (
+        SELECT *, coalesce(start_ns, -{LATEST}) AS start FROM processes WHERE pid IS NOT NULL
+    ) p LEFT JOIN threads l ON {owns("l", "p", "pid", "start")}
+    """,
     # For each process, the thread whose phases last longest. A process that only marks "fetch"
     # (a loader's worker) is not a job. If there is exactly one job, it counts for others, too.
     """
     CREATE OR REPLACE TEMP TABLE marking AS
-    SELECT pid, arg_max(lane, coalesce(length, 0)) AS lane, any_value(of_job) AS of_job
-    FROM phase_lanes LEFT JOIN (
+    WITH lanes AS (
+        SELECT pid, process_begun AS begun, process_last AS last, lane FROM phase_lanes
+    ), kinds AS (
+        SELECT m.pid, m.begun, bool_or(p.name != 'fetch') AS of_job
+        FROM (SELECT DISTINCT pid, begun, last FROM lanes) m
+        JOIN phases p ON p.pid = m.pid AND p.start BETWEEN m.begun AND m.last GROUP BY ALL
+    )
+    SELECT pid, begun, last, arg_max(lane, coalesce(length, 0)) AS lane,
+        any_value(of_job) AS of_job
+    FROM lanes LEFT JOIN (
         SELECT lane, sum(length) AS length FROM phase_segments WHERE name IS NOT NULL GROUP BY lane
-    ) USING (lane) LEFT JOIN (
-        SELECT pid, bool_or(name != 'fetch') AS of_job FROM phases GROUP BY pid
-    ) USING (pid) GROUP BY pid
+    ) USING (lane) LEFT JOIN kinds USING (pid, begun) GROUP BY pid, begun, last
     """,
     """
     CREATE OR REPLACE TEMP TABLE sole_marking AS
     SELECT any_value(lane) AS lane FROM marking WHERE of_job HAVING count(*) = 1
     """,
     # Programs of others: neither of a job's target nor its children. Kernel threads work for all.
-    """
+    f"""
     CREATE OR REPLACE TEMP TABLE strangers AS
-    WITH jobs AS (SELECT pid FROM marking WHERE of_job)
-    SELECT pid FROM threads WHERE pid NOT IN (
-        SELECT pid FROM processes WHERE pid IS NOT NULL AND ppid IN (FROM jobs)
-    ) GROUP BY pid HAVING bool_and(NOT kernel AND coalesce(
-        target NOT IN (SELECT target FROM threads WHERE pid IN (FROM jobs) AND target IS NOT NULL),
-        true
-    ))
+    WITH jobs AS (FROM marking WHERE of_job), lives AS (
+        SELECT t.pid, t.kernel, t.target, t.start, {life("l")} FROM (
+            SELECT *, coalesce(started, begun) AS start FROM threads
+        ) t LEFT JOIN threads l ON {owns("l", "t", "pid", "start")}
+    ), targets AS (
+        SELECT DISTINCT l.target FROM lives l SEMI JOIN jobs j USING (pid, begun)
+        WHERE l.target IS NOT NULL
+    )
+    SELECT pid, begun, last FROM lives ANTI JOIN (
+        SELECT c.pid, c.begun FROM process_lives c
+        JOIN jobs j ON c.ppid = j.pid AND c.start BETWEEN j.begun AND j.last
+    ) USING (pid, begun)
+    GROUP BY pid, begun, last
+    HAVING bool_and(NOT kernel AND coalesce(target NOT IN (FROM targets), true))
     """,
     # The job of a worker is its parent, or the only one of its target. If its target is not known,
     # it is the only one.
     """
     CREATE OR REPLACE TEMP TABLE job_lanes AS
     WITH known AS (
-        SELECT pid, any_value(ppid) AS ppid, any_value(target) AS target FROM processes
-        WHERE pid IN (SELECT pid FROM marking) GROUP BY pid
+        SELECT pid, begun, any_value(ppid) AS ppid, any_value(target) AS target,
+            min(start) AS start
+        FROM process_lives SEMI JOIN marking USING (pid, begun) GROUP BY pid, begun
         HAVING count(DISTINCT ppid) <= 1 AND count(DISTINCT target) <= 1
     ), jobs AS (
-        SELECT pid, lane, target FROM marking LEFT JOIN known USING (pid) WHERE of_job
+        SELECT pid, begun, last, lane, target FROM marking LEFT JOIN known USING (pid, begun)
+        WHERE of_job
     ), alone AS (
         SELECT target, any_value(lane) AS lane FROM jobs WHERE target IS NOT NULL
         GROUP BY target HAVING count(*) = 1
     )
-    SELECT w.pid, coalesce(
+    SELECT w.pid, w.begun, w.last, coalesce(
         parent.lane, alone.lane, CASE WHEN known.target IS NULL THEN (FROM sole_marking) END
     ) AS lane
-    FROM marking w LEFT JOIN known USING (pid) LEFT JOIN jobs parent ON known.ppid = parent.pid
+    FROM marking w LEFT JOIN known USING (pid, begun)
+    LEFT JOIN jobs parent ON known.ppid = parent.pid
+        AND known.start BETWEEN parent.begun AND parent.last
     LEFT JOIN alone ON known.target = alone.target
     WHERE w.of_job = false
     """,
@@ -88,7 +114,8 @@ _PASSES_OF_WORKERS = """
 UPDATE phase_segments SET pass = found.pass FROM (
     WITH fetched AS (
         SELECT g.segment, g.ts, g.epoch, j.pid AS job
-        FROM phase_segments g JOIN phase_lanes w USING (lane) JOIN job_lanes o ON w.pid = o.pid
+        FROM phase_segments g JOIN phase_lanes w USING (lane)
+        JOIN job_lanes o ON w.pid = o.pid AND w.process_begun = o.begun
         JOIN phase_lanes j ON o.lane = j.lane
         WHERE g.epoch IS NOT NULL
     ), latest AS (
@@ -108,17 +135,18 @@ _cuts: WeakKeyDictionary[Trace, Cuts] = WeakKeyDictionary()
 def make_segments(trace: Trace) -> None:
     """Makes the table phase_segments, which may be empty, and the tables and function to query it.
 
-    Columns: segment (number), lane (see the table `phase_lanes`: pid, tid, lane), ts (start of the
+    Columns: segment (number), lane (see the table `phase_lanes` in `spans.py`), ts (start of the
     segment), length (ns, as a float; 0: between phases; in a phase without an end, up to the end of
     the recording, or 0 if that is not known), name and stage (codes in the table `phase_names`:
     name, code), epoch, step, pass (of its epoch, from 1; 1 also for a phase without an epoch). The
     last five are null between phases.
 
-    The SQL function phase_segment(lane, ts) returns the segment at a time. The table `marking` has
-    the lane that counts for each process (pid, lane). The table `sole_marking` has the lane that
+    The SQL function phase_segment(lane, ts) returns the segment at a time. The next tables tell of
+    processes: their number is pid from begun to last (ns). The table `marking` has the lane that
+    counts for each process (pid, begun, last, lane). The table `sole_marking` has the lane that
     counts for processes without phases, if there is only one job, except those in the table
-    `strangers` (pid). The table `job_lanes` has the lane of the job of each process that only marks
-    `fetch`, a loader's worker (pid, lane; null: not known).
+    `strangers` (pid, begun, last). The table `job_lanes` has the lane of the job of each process
+    that only marks `fetch`, a loader's worker (pid, begun, last, lane; null: not known).
     """
     make_once(trace, _TABLE, _build)
 

@@ -11,6 +11,7 @@ from tracer.analysis.views.arrays import arrays_of
 from tracer.analysis.views.epoch_passes import has_passes, with_passes
 from tracer.analysis.views.nesting import NEVER, Ints, Shorts
 from tracer.analysis.views.phase_times import make_phase_times
+from tracer.analysis.views.threads import life, make_threads, moment, owns
 from tracer.store.trace import Trace
 
 _NAMES = """
@@ -18,18 +19,28 @@ CREATE TEMP TABLE IF NOT EXISTS phase_names AS
 SELECT name, row_number() OVER (ORDER BY name) - 1 AS code FROM (SELECT DISTINCT name FROM phases)
 """
 
-_LANES = """
+# Numbers that several threads had, one after the other, have a lane for each.
+_LANES = f"""
 CREATE TEMP TABLE IF NOT EXISTS phase_lanes AS
-SELECT pid, tid, row_number() OVER (ORDER BY pid, tid) - 1 AS lane FROM (
-    SELECT DISTINCT pid, tid FROM phases WHERE pid IS NOT NULL AND tid IS NOT NULL
+WITH marked AS (
+    SELECT pid, tid, $moment AS moment, min(start) AS start FROM phases
+    WHERE pid IS NOT NULL AND tid IS NOT NULL GROUP BY ALL
+), of_lives AS (
+    SELECT m.pid, m.tid, {life("t")}, min(m.start) AS start
+    FROM marked m LEFT JOIN threads t ON {owns("t", "m", ts="moment")} GROUP BY ALL
 )
+SELECT m.pid, m.tid, row_number() OVER (ORDER BY m.pid, m.tid, m.begun) - 1 AS lane,
+    m.begun, m.last, {life("p", "process_")}
+FROM of_lives m LEFT JOIN threads p ON {owns("p", "m", "pid", "start")}
 """
 
 _SPANS = f"""
 SELECT lane, p.start, greatest(coalesce(until, {NEVER}), p.start) AS "end", code,
     coalesce(p.epoch, 0) AS epoch, p.epoch IS NULL AS no_epoch,
     coalesce(p.step, 0) AS step, p.step IS NULL AS no_step, p.pass{{number}}
-FROM ({{phases}}) p JOIN phase_lanes USING (pid, tid) JOIN phase_names USING (name)
+FROM ({{phases}}) p JOIN phase_lanes l ON p.pid = l.pid AND p.tid = l.tid
+    AND p.start BETWEEN l.begun AND l.last
+JOIN phase_names USING (name)
 ORDER BY lane, p.start, 3 DESC, row
 """
 
@@ -51,7 +62,9 @@ class Spans:
     """
 
     lane: Ints
-    """Number of the phase's thread (pid and tid) in the table `phase_lanes`."""
+    """Number of the phase's thread in the table `phase_lanes`: pid, tid, lane, and begun and last,
+    the first and the last time (ns) at which the numbers are this thread's. process_begun and
+    process_last are those of the process's number."""
     start: Ints
     end: Ints
     """`NEVER`: the phase and its thread did not end. The end is not before the start."""
@@ -77,7 +90,8 @@ def read_spans(trace: Trace, numbers: bool = True) -> Spans:
     """
     make_phase_times(trace)
     trace.execute(_NAMES)
-    trace.execute(_LANES)
+    make_threads(trace)
+    trace.execute(_LANES.replace("$moment", moment(trace, ts="start")))
     kinds = {
         **dict.fromkeys(("lane", "start", "end", "code"), "int64"),
         "epoch": "int64",

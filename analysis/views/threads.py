@@ -131,6 +131,19 @@ def owns(owner: str, row: str, tid: str = "tid", ts: str = "ts") -> str:
     return f"{owner}.tid = {row}.{tid} AND {moment} >= {owner}.begun AND {moment} < {owner}.until"
 
 
+def life(owner: str, prefix: str = "") -> str:
+    """Returns SQL for the first and the last time (ns) at which a number is that of OWNER.
+
+    The columns are `begun` and `last`, after a prefix. OWNER is a row of `threads`; if there is
+    none, the number has one life.
+    """
+    return (
+        f"coalesce({owner}.begun, {-LATEST - 1}) AS {prefix}begun,"
+        f" CASE WHEN {owner}.until < {LATEST} THEN {owner}.until - 1 ELSE {LATEST} END"
+        f" AS {prefix}last"
+    )
+
+
 def moment(trace: Trace, tid: str = "tid", ts: str = "ts") -> str:
     """Returns SQL for the time of a row (ns), or the earliest time if its number has one life.
 

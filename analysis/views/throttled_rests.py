@@ -55,7 +55,7 @@ WITH whole AS (
     FROM throttled_waits WHERE kind = 'cpu'
 ), rests AS (
     SELECT p.*, o.target, s.ran_cpu AS cpu, {apart("s.ts", "-s.dur_ns::HUGEINT")} AS ended,
-        s.cpu IS DISTINCT FROM s.ran_cpu AS moved
+        s.cpu IS DISTINCT FROM s.ran_cpu AS moved, false AS "left"
     FROM whole p JOIN off_cpu_rows s ON p.row = s.row JOIN threads o ON p.life = o.life
     WHERE o.target IN (SELECT target FROM throttled_times)
         AND s.ran_cpu >= 0 AND s.ran_tid IS DISTINCT FROM 0  -- Thread 0 is the idle thread.

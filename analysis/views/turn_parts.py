@@ -52,6 +52,8 @@ def split_waits(
     ran: Ints,
     last: Ints,
     by_tid: Ints,
+    left: Flags,
+    whose: Ints,
     had_all: Flags,
     owner: Ints,
     ts: Ints,
@@ -61,9 +63,10 @@ def split_waits(
     """Splits waits for CPUs from `since` to `upto` (ns), and returns the number of parts.
 
     Their threads ran at `ran`. `last` has the last turn on the CPU that began before that, `by_tid`
-    the thread that the wait is charged to so far. `had_all` is set for the waits in which this
-    thread had a turn all the time. The last four arrays are filled with the parts of the waits
-    that change: number of the wait, begin, length, and who had the CPU.
+    the thread that the wait is charged to so far. `left` tells which threads waited for a CPU and
+    then ran on another one; `whose` has their lanes. `had_all` is set for the waits in which the
+    thread that they are charged to had a turn all the time. The last four arrays are filled with
+    the parts of the waits that change: number of the wait, begin, length, and who had the CPU.
     """
     edges = np.empty(3 * MOST_TURNS + 2, np.int64)
     holders = np.empty_like(edges)
@@ -71,11 +74,17 @@ def split_waits(
     for wait in range(len(cpu)):
         least = first[cpu[wait]]
         own = last[wait] + 1 if last[wait] >= 0 else least
-        if own == first[cpu[wait] + 1] or begin[own] != ran[wait]:
-            continue
         times = since[wait], upto[wait]
         neighbours = before, after, of_kernel
-        found = _walk(begin, lengths, lane, neighbours, least, own, times, edges, holders)
+        if left[wait]:
+            ends = least, own
+            found = _walk_left(
+                begin, lengths, lane, neighbours, ends, whose[wait], times, edges, holders
+            )
+        elif own == first[cpu[wait] + 1] or begin[own] != ran[wait]:
+            continue
+        else:
+            found = _walk(begin, lengths, lane, neighbours, least, own, times, edges, holders)
         if found == 1 and _is_of(holders[0] >> 1, by_tid[wait], tids):
             had_all[wait] = holders[0] & 1 == 0
             continue
@@ -138,6 +147,60 @@ def _walk(
         begun = max(since, begin[at - 1])
         if begun < reached:
             found = _add(edges, holders, found, begun, upto, 2 * int(lane[at - 1]))
+            reached = begun
+        at -= 1
+    return found
+
+
+@compiled
+def _walk_left(
+    begin: Ints,
+    lengths: tuple[Short, Ints, Ints],
+    lane: Small,
+    neighbours: tuple[Small, Small, Flags],
+    ends: tuple[int, int],
+    whose: int,
+    times: tuple[int, int],
+    edges: Ints,
+    holders: Ints,
+) -> int:
+    """Finds the parts of a wait for a CPU that a thread left without a turn, as `_walk` does.
+
+    `ends`: the first turn on that CPU, and the first one that begins when the wait ends or later.
+    `whose`: the lane of the thread, which does not wait for itself. Whoever got the CPU from the
+    last turn in the wait is charged for the time after it. Once the CPU is idle, the thread has
+    left it, and nobody knows for whom it waits.
+    """
+    since, upto = times
+    before, after, of_kernel = neighbours
+    least, own = ends
+    found, at, reached = 0, own, upto
+    while reached > since:
+        last = int(before[at]) if at < own else UNKNOWN
+        if last == IDLE:
+            found, last = _add(edges, holders, 0, begin[at], upto, _NOBODY), UNKNOWN
+        if at == least or own - at == MOST_TURNS:
+            return _add(edges, holders, found, since, upto, 2 * last + 1)
+        ended, first = begin[at - 1] + length_at(lengths, at - 1), int(after[at - 1])
+        if ended < since or (ended == since and lane[at - 1] != whose):
+            first = UNKNOWN  # nobody knows who got the CPU from the thread itself
+        if ended < reached:
+            gap = max(since, ended)
+            if first == IDLE:
+                found, last = _add(edges, holders, 0, gap, upto, _NOBODY), UNKNOWN
+            elif last == UNKNOWN:
+                found = _add(edges, holders, found, gap, upto, 2 * first + 1)
+            else:
+                passed = _passed(first, last, (ended, begin[at]), since, of_kernel)
+                if passed < reached:
+                    found = _add(edges, holders, found, max(since, passed), upto, 2 * last + 1)
+                if gap < passed:
+                    found = _add(edges, holders, found, gap, upto, 2 * first + 1)
+            reached = gap
+        begun = max(since, begin[at - 1])
+        if begun < reached:
+            holder = _NOBODY if lane[at - 1] == whose else 2 * int(lane[at - 1]) + 1
+            found = _add(edges, holders, found, begun, upto, holder)
             reached = begun
         at -= 1
     return found

@@ -186,9 +186,10 @@ class Causes:
     def parts(self, rows: pa.Table) -> pa.Table:
         """Returns the waits of intervals, one or two of each, as rows of `wait_parts`.
 
-        `rows` are those of `Sleeps.batches`. The result has two more columns. `cpu`: the CPU on
-        which the thread of a wait for a CPU ran in the end; null: it was idle before, or it is not
-        known. `in_doubt`: true if the thread may have waited for another CPU before. A wait for a
+        `rows` are those of `Sleeps.batches`. The result has three more columns. `cpu`: the CPU on
+        which the thread of a wait for a CPU ran in the end, or if `left` is true, the one in whose
+        queue it was at the begin; null: it came late to an idle CPU, or it is not known.
+        `in_doubt`: true if the thread may have waited for another CPU, too. A wait for a
         CPU that another thread had is inferred until its turns are known (`cpu_turns.py`).
         """
         rows = _with_flags(rows.combine_chunks(), self._gaps, self._unmounts)
@@ -283,12 +284,18 @@ def _with_flags(rows: pa.Table, gaps: tuple[_Gaps, _Gaps], unmounts: pa.Array) -
     flags["unmounted"] = pc.is_in(rows["call_before"], unmounts)
     flags |= {name: rows[name] for name in _GIVEN}
     flags["of_gpu"] = pc.greater(rows["gpu_until"], rows["ts"])
-    flags["idle"] = pc.equal(rows["ran_tid"], 0)  # Thread 0 is the idle thread of a CPU.
+    # A thread that was moved to an idle CPU waited for another one until then.
+    flags["idle"] = pc.and_(_was_idle(rows), pc.invert(_moved(rows)))
     device = pc.coalesce(rows["device"], rows["own_device"])
     rows = rows.drop_columns([*_GIVEN, "open", "device"]).append_column("device", device)
     for name, flag in flags.items():
         rows = rows.append_column(name, pc.fill_null(flag, False))
     return rows
+
+
+def _was_idle(rows: pa.Table) -> pa.ChunkedArray:
+    """Returns which threads ran on a CPU that was idle before. Thread 0 is its idle thread."""
+    return pc.fill_null(pc.equal(rows["ran_tid"], 0), False)
 
 
 def _moved(rows: pa.Table) -> pa.ChunkedArray:
@@ -335,10 +342,12 @@ def _parts(rows: pa.Table, state: pa.Array, cases: pa.Table) -> pa.Table:
         ("gpu", "of_gpu"),
     ):
         detail = pc.if_else(cases[flag], rows[name], detail)
-    idle = rows["idle"]
+    idle = _was_idle(rows)
     ran_tid, ran_life = (pc.if_else(idle, nothing, rows[name]) for name in ("ran_tid", "ran_life"))
     no_cpu = pa.scalar(None, pa.int16())
     cpu, moved = pc.if_else(idle, no_cpu, rows["ran_cpu"]), _moved(rows)
+    # It did not sleep, so it was in the queue of the CPU that it left, or that it was put on.
+    left = pc.and_(pc.and_(idle, moved), by_cpu)
     by = cases["by_waker"]
     first = pa.table(
         {
@@ -355,8 +364,9 @@ def _parts(rows: pa.Table, state: pa.Array, cases: pa.Table) -> pa.Table:
             "by_tid": pc.if_else(by_cpu, ran_tid, pc.if_else(by, rows["waker_tid"], nothing)),
             "by_life": pc.if_else(by_cpu, ran_life, pc.if_else(by, rows["waker_life"], nothing)),
             "certainty": cases["certainty"],
-            "cpu": pc.if_else(by_cpu, cpu, no_cpu),
+            "cpu": pc.if_else(left, rows["cpu"], pc.if_else(by_cpu, cpu, no_cpu)),
             "in_doubt": moved,
+            "left": left,
         }
     ).filter(pc.or_kleene(pc.is_null(delay), pc.less(delay, length)))
     count = rows.num_rows
@@ -374,9 +384,10 @@ def _parts(rows: pa.Table, state: pa.Array, cases: pa.Table) -> pa.Table:
             "state": pa.repeat(pa.scalar(CODES["R"], pa.int32()), count),
             "by_tid": ran_tid,
             "by_life": ran_life,
-            "certainty": named(pc.invert(idle).to_numpy(), "exact", "inferred"),
+            "certainty": named(pc.invert(rows["idle"]).to_numpy(), "exact", "inferred"),
             "cpu": cpu,
             "in_doubt": moved,
+            "left": pa.repeat(pa.scalar(False), count),
         }
     ).filter(pc.is_valid(delay))
     return pa.concat_tables([first, then])

@@ -90,8 +90,8 @@ CREATE OR REPLACE TEMP TABLE wait_owners AS
 SELECT (row_number() OVER () - 1)::INTEGER AS number, * FROM data_owners
 """
 
-# An idle CPU takes a thread that can run at once, unless its cgroup may not run. A wait without
-# `by_tid` is exact if the CPU was idle; otherwise nobody knows who had it.
+# An idle CPU takes a thread that can run at once, unless its cgroup may not run. Thread 0 is the
+# idle thread of a CPU. Nobody knows for whom a thread waited that came to another CPU, idle or not.
 _LATE = f"""
 CREATE OR REPLACE TEMP TABLE throttled_late AS
 WITH late AS (
@@ -101,7 +101,8 @@ WITH late AS (
         UNION ALL BY NAME
         SELECT * FROM throttled_waits
     ) p JOIN threads o ON {owns("o", "p")}
-    WHERE p.kind = 'cpu' AND p.by_tid IS NULL AND p.certainty = 'exact' AND p.dur_ns >= {LEAST_NS}
+    SEMI JOIN (SELECT row FROM off_cpu_rows WHERE ran_tid = 0) i ON p.row = i.row
+    WHERE p.kind = 'cpu' AND p.by_tid IS NULL AND p.dur_ns >= {LEAST_NS}
 )
 SELECT l.row, l.ts FROM late l
 ASOF JOIN throttled_times q ON l.target = q.target AND l.moment <= q.upto

@@ -207,3 +207,60 @@ def test_the_parts_of_a_wait_that_are_not_throttled_have_their_turns(tmp_path):
         (40, 4, "cpu", WORKER, "inferred"),
         (44, 6, "cpu", PIN, "inferred"),
     ]
+
+
+def moved(folder, wait, *before):
+    """The length, thread and certainty of the job's waits for a CPU, from START on.
+
+    It leaves CPU 0, and comes to CPU 1, which was idle, unless `wait` tells otherwise.
+    """
+    row = {"ts": START, "dur_ns": 50, "tid": JOB, "state": "R", "run_delay_ns": 50}
+    row |= {"cpu": 0, "ran_cpu": 1, "ran_tid": 0}
+    rows = [{"pid": JOB, **one} for one in (*before, row | wait)]
+    tables = {"processes": PROCESSES, "off_cpu": rows}
+    with make_trace(folder / "t", tables, targets=TARGETS) as trace:
+        waits(trace)
+        return trace.rows(
+            "SELECT dur_ns, by_tid, certainty FROM waits"
+            f" WHERE kind = 'cpu' AND tid = {JOB} AND ts >= {START} ORDER BY ts"
+        )
+
+
+RAN_BEFORE = {"ts": 10, "dur_ns": 10, "tid": JOB, "state": "S", "cpu": 0, "ran_cpu": 0,
+              "ran_tid": 0, "run_delay_ns": 0}  # fmt: skip
+
+
+def test_a_thread_that_comes_to_an_idle_cpu_waited_for_the_one_that_it_left(tmp_path):
+    """The program that got that one has it all the time, as far as events tell."""
+    assert moved(tmp_path, {"next_tid": CRON}, RAN_BEFORE) == [(50, CRON, "inferred")]
+
+
+def test_the_cpu_that_it_left_has_turns_of_others(tmp_path):
+    """A worker has it, then a program that is not recorded; then the thread is moved."""
+    worker = {"tid": WORKER, "state": "S", "cpu": 0}
+    rows = [
+        {**worker, "ts": 50, "dur_ns": START - 50, "ran_cpu": 0, "ran_tid": JOB, "run_delay_ns": 0},
+        {**worker, "ts": START + 20, "next_tid": DB},
+    ]
+    assert moved(tmp_path, {"next_tid": WORKER}, RAN_BEFORE, *rows) == [
+        (20, WORKER, "inferred"), (30, DB, "inferred")
+    ]  # fmt: skip
+
+
+def test_nobody_knows_for_whom_a_thread_waits_once_its_cpu_is_idle(tmp_path):
+    worker = {"tid": WORKER, "state": "S", "cpu": 0}
+    rows = [
+        {**worker, "ts": 50, "dur_ns": START - 50, "ran_cpu": 0, "ran_tid": JOB, "run_delay_ns": 0},
+        {**worker, "ts": START + 20, "next_tid": 0},
+    ]
+    assert moved(tmp_path, {"next_tid": WORKER}, RAN_BEFORE, *rows) == [
+        (20, WORKER, "inferred"), (30, None, "inferred")
+    ]  # fmt: skip
+
+
+def test_a_thread_that_left_its_cpu_idle_and_got_another_one_has_an_unknown_wait(tmp_path):
+    assert moved(tmp_path, {"next_tid": 0}, RAN_BEFORE) == [(50, None, "inferred")]
+
+
+def test_a_thread_that_comes_late_to_its_own_idle_cpu_waits_for_no_thread(tmp_path):
+    assert moved(tmp_path, {"next_tid": 0, "ran_cpu": 0}, RAN_BEFORE) == [(50, None, "exact")]

@@ -118,7 +118,8 @@ def test_waits_and_paths_go_through_every_program(tmp_path):
         assert [tid for (tid,) in tids] == [7, KERNEL]
         assert path == [(7, "run", 2 * S), (POSTGRES, "run", 4 * S), (7, "run", 4 * S)]
         assert (found.processes, found.unknown_share) == (1, 0)
-        assert by.loc[by["phase"] == "train", "stall_s"].tolist() == [6]
+        # Postgres marks no phase, and is no thread of the kernel, though one has its number later.
+        assert by.loc[by["phase"] == "train", "stall_s"].tolist() == [4]
 
 
 @pytest.mark.parametrize(

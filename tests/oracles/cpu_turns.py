@@ -145,6 +145,7 @@ class World:
             self.pick(cpu)
             self.queues[cpu].append(current)
         elif current is None:
+            self.pull(cpu)
             self.pick(cpu)
 
     def pick(self, cpu: int) -> None:
@@ -167,6 +168,12 @@ class World:
     def migrate(self, cpu: int) -> None:
         if self.queues[cpu]:
             self.queues[self.numbers.choice(self.cpus)].append(self.queues[cpu].pop())
+
+    def pull(self, cpu: int) -> None:
+        """An idle CPU may take a thread out of the queue of another one."""
+        queues = [queue for other, queue in self.queues.items() if other != cpu and queue]
+        if not self.queues[cpu] and queues and self.numbers.random() < 0.7:
+            self.queues[cpu].append(self.numbers.choice(queues).pop(0))
 
     def make(self, cpu: int) -> None:
         """A new thread, with the number of one that is gone for some time, or a new number."""
@@ -296,7 +303,7 @@ class World:
                     (turn.told - since) * self.unit >= LEAST_NS
                     and self.may_be_throttled(begin, turn.told)
                 )
-                parts += self.parts(turn, begin, end, in_doubt)
+                parts += self.parts(row, begin, end, in_doubt)
             found.append((row["tid"], parts))
         return found
 
@@ -316,15 +323,24 @@ class World:
         windows = zip(times, times[2:], values, strict=False)
         return any(value != 0 and since < ended and begin < upto for since, upto, value in windows)
 
-    def parts(self, turn: Turn, since: int, upto: int, in_doubt: bool) -> list[Part]:
-        """The parts of a wait until a turn, as far as it lies between two times."""
+    def parts(self, row: Row, since: int, upto: int, in_doubt: bool) -> list[Part]:
+        """The parts of a wait, as far as it lies between two times."""
+        turn: Turn = row["turn"]
         ended = turn.told
         assert ended is not None
-        if turn.before == IDLE:
-            return [Part(since, upto - since, *named(turn.before))]
-        on_cpu = [one for one in self.turns if one.cpu == turn.cpu and one.told is not None]
+        idle, stayed = turn.before == IDLE, row["cpu"] == turn.cpu
+        if idle and stayed:
+            return [Part(since, upto - since, *named(IDLE))]
+        long = any(value for _, value in self.readings) and row["run_delay_ns"] * self.unit
+        if idle and (row["state"] == "S" or row["cpu"] is None or long >= LEAST_NS):
+            return [Part(since, upto - since, *NOBODY)]
+        cpu = row["cpu"] if idle else turn.cpu
+        on_cpu = [one for one in self.turns if one.cpu == cpu and one.told is not None]
         on_cpu.sort(key=lambda one: one.told or 0)  # turns of one time keep their order
-        at = [self.who(on_cpu, ts, since, ended) for ts in range(since, upto)]
+        if idle:
+            at = [self.who_left(on_cpu, ts, row) for ts in range(since, upto)]
+        else:
+            at = [self.who(on_cpu, ts, since, ended) for ts in range(since, upto)]
         groups = [(who, len(list(same))) for who, same in groupby(at)]
         if len(groups) > MOST_PARTS:
             sums = Counter[tuple[str | None, str]]()
@@ -365,6 +381,35 @@ class World:
         if first.kernel != last.kernel and (first.kernel or since <= end):
             return inferred(last if first.kernel else first)
         return inferred(first if ts < (end + (following[0].told or 0)) // 2 else last)
+
+    def who_left(self, on_cpu: list[Turn], ts: int, row: Row) -> tuple[str | None, str]:
+        """Returns who had a CPU at a time, for a thread that left it without a turn."""
+        since, ended = row["ts"], row["turn"].told
+        begun = [one for one in on_cpu if (one.told or 0) <= ts]
+        over = [one for one in begun if since <= self.known_end(one) <= ts]
+        over = [
+            one for one in over if self.known_end(one) > since or one.thread is row["thread"]
+        ]  # fmt: skip
+        if any(one.before == IDLE for one in begun if since < (one.told or 0)):
+            return NOBODY
+        following = next((one for one in on_cpu if ts < (one.told or 0)), None)
+        if begun and (latest := begun[-1].thread) is not None:
+            stays = following is not None and following.before is latest
+            if stays or ts < self.known_end(begun[-1]):
+                return inferred(latest) if latest is not row["thread"] else NOBODY
+        if any(self.got_after(one) == IDLE for one in over):
+            return NOBODY
+        known = following is not None and (following.told or 0) < ended
+        last = following.before if following is not None and known else None
+        first = self.got_after(begun[-1]) if begun and begun[-1] in over else None
+        if not isinstance(last, Thread):
+            return inferred(first)
+        if not isinstance(first, Thread) or following is None:
+            return inferred(last)
+        end = self.known_end(begun[-1])
+        if first.kernel != last.kernel and (first.kernel or since <= end):
+            return inferred(last if first.kernel else first)
+        return inferred(first if ts < (end + (following.told or 0)) // 2 else last)
 
     def got_after(self, turn: Turn) -> Thread | str | None:
         """Returns who got the CPU from a turn; None: no row tells."""

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from tests.oracles.cpu_turns import CPUS, MOST_PARTS, World
+from tests.oracles.cpu_turns import CPUS, IDLE, MOST_PARTS, Thread, World
 from tests.support.traces import make_trace
 from tracer.analysis.views.waits import waits
 
@@ -80,6 +80,17 @@ def rows_of_waits(trace, unit):
     return found, stopped
 
 
+def left_to(world, tid):
+    """The threads that got a CPU from a thread which then came to another one that was idle."""
+    return {
+        row["got"].name
+        for row in world.off_cpu
+        if row["tid"] == tid and row["turn"] is not None and row["state"] in ("R", "R+")
+        and row["turn"].before == IDLE and row["cpu"] != row["turn"].cpu
+        and isinstance(row["got"], Thread)
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("seed", "unit"),
     [*((seed, 1) for seed in range(4)), *((seed, TICK) for seed in range(4, 7)), (7, SECONDS)],
@@ -95,9 +106,11 @@ def test_parts_are_those_of_the_turns(tmp_path, seed, unit):
             expected.setdefault(tid, []).extend(map(tuple, parts))
             counts[min(len(parts), MOST_PARTS + 1)] += 1
             counts["nobody"] += any(part[2:] == (None, "inferred") for part in parts)
+            counts["left"] += any(part.by_comm in left_to(world, tid) for part in parts)
             counts["in doubt"] += any(part.by_comm and part.certainty != "exact" for part in parts)
     assert found == {tid: sorted(parts) for tid, parts in expected.items() if parts}
     assert counts[1] > 50 and counts[2] > 50 and counts[3] > 20
+    assert unit > 1 or counts["left"] > 5
     assert counts["nobody"] > 5 and counts["in doubt"] > 50 and counts[MOST_PARTS + 1] > 0
     lengths = [part[1] for parts in found.values() for part in parts]
     lengths += [end - begin for times in stopped.values() for begin, end in times]

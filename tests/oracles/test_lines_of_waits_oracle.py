@@ -81,7 +81,8 @@ def blamed(wait, interval):
     if wait["kind"] != "cpu":
         return interval["waker_tid"], interval["wake_ns"], None
     ran = interval["ran_tid"]
-    certainty = "exact" if ran == 0 else "inferred"
+    stayed = interval["cpu"] == interval["ran_cpu"]
+    certainty = "exact" if ran == 0 and stayed else "inferred"
     return ran or None, interval["ts"] + interval["dur_ns"], certainty
 
 

@@ -7,6 +7,7 @@ import atexit
 import contextlib
 import errno
 import gc
+import inspect
 import os
 import signal
 import sys
@@ -46,6 +47,15 @@ def _without_types(parameters: list[Any]) -> list[Any]:
     return parameters
 
 
+def _flowing(text: str) -> str:
+    """Returns a help text with each paragraph in one line, which a terminal of any width breaks.
+
+    Paragraphs with an indented line, such as examples, keep their lines.
+    """
+    paragraphs = inspect.cleandoc(text).split("\n\n")
+    return "\n\n".join(p if "\n " in p else p.replace("\n", " ") for p in paragraphs)
+
+
 class _Verb(TyperCommand):
     """A verb."""
 
@@ -58,6 +68,7 @@ class _Verb(TyperCommand):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Writes the help page, with the lists in it."""
+        self.help = _flowing(self.help or "")
         if self.lists is not None:
             lists = self.lists()
             for parameter in super().get_params(ctx):

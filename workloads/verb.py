@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tracer.cli.main import named_path
+from tracer.cli.main import A_FOLDER, A_TRACE, named_path, written_path
 from tracer.workloads import models
 from tracer.workloads.cli import list_models
 from tracer.workloads.containers.engines import EngineName
@@ -82,7 +82,7 @@ def run(
         typer.Option(
             "-o",
             "--output",
-            parser=named_path,
+            parser=written_path(A_FOLDER),
             metavar="DIR",
             help="Folder for the job's files. Default: runs/<model>.",
         ),
@@ -90,7 +90,7 @@ def run(
     data: Annotated[
         Path | None,
         typer.Option(
-            parser=named_path,
+            parser=written_path(A_FOLDER),
             metavar="DIR",
             help="Folder of the data set. Default: a folder beside --output.",
         ),
@@ -98,7 +98,9 @@ def run(
     record: Annotated[
         Path | None,
         typer.Option(
-            parser=named_path, metavar="DIR.trace", help="Record the run to this trace (as root)."
+            parser=written_path(A_TRACE),
+            metavar="DIR.trace",
+            help="Record the run to this trace (as root).",
         ),
     ] = None,
     image: Annotated[

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,6 +14,9 @@ from tracer.cli.opening import AsJson
 
 if TYPE_CHECKING:
     from tracer.analysis.compare.comparison import Comparison, Run
+
+_BETWEEN = re.compile(r"(?<!\\),")
+"""A comma between two traces of a group."""
 
 
 def compare(
@@ -26,7 +31,8 @@ def compare(
         typer.Option(
             "--group",
             metavar="NAME=T,T",
-            help="Define a group of traces. Can be repeated; the first group is the base.",
+            help="Define a group of traces; \\, is a comma in a name. Can be repeated; the first "
+            "group is the base.",
         ),
     ] = None,
     pair: Annotated[
@@ -98,20 +104,40 @@ def compare(
 
 def _groups(texts: list[str]) -> dict[str, list[str]]:
     from tracer.probes.errors import UsageError
+    from tracer.probes.text import shell_word
     from tracer.store.names import escaped
 
     found: dict[str, list[str]] = {}
     for text in texts:
         name, equals, paths = text.partition("=")
-        listed = [path for path in paths.split(",") if path]
+        listed = _listed(paths)
         if not (name and equals and listed):
             raise UsageError(f"{text!r} is not a group", "give e.g. --group host=a.trace,b.trace")
+        if len(listed) > 1 and _there(paths) and not all(map(_there, listed)):
+            whole = shell_word(f"{name}={paths.replace(',', chr(92) + ',')}")
+            raise UsageError(
+                f"{paths} is one path, and commas separate the traces of a group",
+                f"write its commas with a backslash: --group {whole}",
+            )
         if name in found:
             raise UsageError(
                 f"the group {name} is given twice", "list all its traces in one --group"
             )
         found[escaped(name)] = listed
     return found
+
+
+def _there(path: str) -> bool:
+    try:
+        return Path(path).exists()
+    except OSError:  # the name is too long
+        return False
+
+
+def _listed(paths: str) -> list[str]:
+    """Returns the traces that commas separate. A comma after a backslash belongs to a name."""
+    found = [path.replace("\\,", ",") for path in _BETWEEN.split(paths)]
+    return [path for path in found if path]
 
 
 def _lost(run: Run) -> str | None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tracer.cli.main import named_path, one_of, say, verb
+from tracer.cli.main import one_of, say, verb, written_path
 from tracer.cli.opening import TracePath, open_trace
 
 
@@ -25,7 +25,7 @@ def export(
         typer.Option(
             "-o",
             "--output",
-            parser=named_path,
+            parser=written_path("an export is a file or a folder"),
             metavar="PATH",
             help="File to write; for csv and parquet, a folder.",
         ),

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tracer.cli.main import named_path, say, verb
+from tracer.cli.main import A_TRACE, named_path, say, verb, written_path
 
 
 def _formats() -> str:
@@ -28,7 +28,11 @@ def import_trace(
     output: Annotated[
         Path,
         typer.Option(
-            "-o", "--output", parser=named_path, metavar="DIR.trace", help="Trace to write."
+            "-o",
+            "--output",
+            parser=written_path(A_TRACE),
+            metavar="DIR.trace",
+            help="Trace to write.",
         ),
     ],
     format: Annotated[

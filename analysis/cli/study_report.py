@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tracer.cli.main import named_path
+from tracer.cli.main import named_path, written_path
 from tracer.probes.errors import UsageError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def report(
         typer.Option(
             "-o",
             "--output",
-            parser=named_path,
+            parser=written_path("a report of a study is a file"),
             metavar="FILE",
             help="Write the full report: a page (.html) or Markdown (.md).",
         ),

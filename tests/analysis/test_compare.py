@@ -321,6 +321,24 @@ def test_mistakes_in_groups_are_usage_errors(tracer, arguments, said):
     assert said in tracer("compare", *arguments, status=2).err
 
 
+def test_a_trace_of_a_group_may_have_commas_in_its_name(tracer, tmp_path):
+    names = ("a,b.trace", "c.trace", "d,,e.trace")
+    for name in names:
+        with make_trace(tmp_path / name, {"syscalls": [], "block": []}):
+            pass
+    groups = ("--group", r"x=a\,b.trace,c.trace", "--group", r"y=d\,\,e.trace")
+    found = tracer("compare", *groups, "--json").json["groups"]
+    assert [[one["path"] for one in group["traces"]] for group in found] == [
+        ["a,b.trace", "c.trace"],
+        ["d,,e.trace"],
+    ]
+    said = tracer("compare", "--group", "x=a,b.trace", "--group", "y=c.trace", status=2).err
+    assert said == (
+        "tracer: a,b.trace is one path, and commas separate the traces of a group; write its commas"
+        " with a backslash: --group 'x=a\\,b.trace'\n"
+    )
+
+
 def test_names_of_an_enemy_are_only_ever_text(tracer, tmp_path):
     evil = f"{EVIL}\x1b[2J\n"
     calls = [{"ts": n, "tid": 7, "name": evil, "dur_ns": S} for n in range(9)]

@@ -69,3 +69,33 @@ def test_a_pack_that_is_not_there_is_told_with_the_verb_that_makes_packs(tracer)
     assert tracer("unpack", "none.tar.zst", status=6).err == (
         "tracer: there is no file none.tar.zst; check its name; tracer pack makes packs of traces\n"
     )
+
+
+WRITTEN = [
+    ("record", "-o", "-", "--", "true"),
+    ("unpack", "t.tar.zst", "-o", "-"),
+    ("import", "t", "-o", "-"),
+    ("pack", "t", "-o", "-"),
+    ("export", FIXTURE, "-o", "-"),
+    ("export", FIXTURE, "--format", "csv", "-o", "-"),
+    ("study", "run", "none", "-o", "-"),
+    ("study", "report", "t", "-o", "-"),
+    ("workload", "run", "none", "-o", "-"),
+    ("workload", "run", "none", "--data", "-"),
+    ("workload", "run", "none", "--record", "-"),
+]
+
+
+@pytest.mark.parametrize("words", WRITTEN, ids=lambda words: " ".join(map(str, words))[-20:])
+def test_standard_output_is_no_name_of_a_trace_a_folder_or_a_binary_file(tracer, tmp_path, words):
+    raw_trace(tmp_path / "t", {0: [Page(0)]})
+    ended = tracer(*words, status=2)
+    assert ended.out == "" and ended.err.startswith("tracer: - stands for standard output, and ")
+    assert ended.err.endswith("; give its name (./- if that is the name)\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["t"]
+
+
+def test_a_path_may_be_named_like_standard_output(tracer, tmp_path):
+    tracer("pack", FIXTURE, "-o", "./-")
+    tracer("unpack", "./-", "-o", "t")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["-", "t"]

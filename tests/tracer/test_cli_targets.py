@@ -46,6 +46,17 @@ class TestWrongNumbers:
         assert said == f"tracer: {tid} is a thread of process {here}; give {option} {here}\n"
 
 
+def test_a_process_is_the_job_or_runs_docker_commands_and_not_both(tracer, tmp_path):
+    """A process belongs to one target, and the two options give it different roles."""
+    pid = os.getpid()
+    said = tracer("record", "-p", f"1,{pid}", "--docker-cli", pid, status=2).err
+    assert said == (
+        f"tracer: process {pid} is named by -p and by --docker-cli, and is one target;"
+        " leave out one: -p counts it as the job, --docker-cli as the daemon\n"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_number_of_very_many_digits_is_no_process_id(tracer):
     said = tracer("record", "-p", "9" * 5000, status=2).err
     assert said.startswith("tracer: -p needs process ids, and '999")

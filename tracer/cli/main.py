@@ -22,7 +22,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from tracer.cli.streams import STDOUT, open_standard_streams
-from tracer.probes.errors import ExitCode, Interrupted, TracerError
+from tracer.probes.errors import ExitCode, Interrupted, TracerError, UsageError
 from tracer.probes.notice import show_notices
 from tracer.probes.text import printable
 from tracer.store.interrupt import FirstSignal
@@ -363,6 +363,26 @@ def named_path(name: str) -> Path:
     """Returns the path that an argument names. Raises UsageError if it is empty."""
     refuse_empty(name)
     return Path(name)
+
+
+def written_path(what: str) -> Callable[[str], Path]:
+    """Returns a parser of names of what is written, and not to standard output.
+
+    `what` says what that is, as "a trace is a folder". The parser raises UsageError if the name is
+    empty, or if it is the `-` that stands for standard output in other options.
+    """
+
+    def parse(name: str) -> Path:
+        if name == "-":
+            mend = "give its name (./- if that is the name)"
+            raise UsageError(f"- stands for standard output, and {what}", mend)
+        return named_path(name)
+
+    return parse
+
+
+A_TRACE, A_FOLDER = "a trace is a folder", "this is a folder"
+"""Words of `written_path` for options that name a trace, or another folder."""
 
 
 def say(text: str) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tracer.cli.main import named_path, say
+from tracer.cli.main import A_TRACE, named_path, say, written_path
 
 
 def pack(
@@ -20,7 +20,7 @@ def pack(
         typer.Option(
             "-o",
             "--output",
-            parser=named_path,
+            parser=written_path("a pack is a file"),
             metavar="FILE",
             help="File to write; default: T.tar.zst.",
         ),
@@ -71,7 +71,7 @@ def unpack(
         typer.Option(
             "-o",
             "--output",
-            parser=named_path,
+            parser=written_path(A_TRACE),
             metavar="DIR.trace",
             help="Trace to write; default: named after FILE.",
         ),

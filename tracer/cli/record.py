@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tracer.cli.main import named_path, one_of, verb
+from tracer.cli.main import A_TRACE, named_path, one_of, verb, written_path
 from tracer.cli.record_targets import (
     Baseload,
     Cgroups,
@@ -81,7 +81,7 @@ def record(
         typer.Option(
             "-o",
             "--output",
-            parser=named_path,
+            parser=written_path(A_TRACE),
             metavar="DIR.trace",
             help="Trace directory to make; default: named by target and time.",
             rich_help_panel=_OUTPUT,

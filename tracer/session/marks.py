@@ -45,7 +45,8 @@ _MAX_TOTAL = 4 << 30
 """Most bytes of all files together: 64 million marks."""
 _MAX_OF_PID = 100
 """Most processes per pid that are searched for in one folder."""
-_MAX_ENVIRONMENT = 4 << 20
+MAX_ENVIRONMENT = 4 << 20
+"""Most bytes of an environment that are read."""
 _PIECE = 1 << 18
 _SECONDS = 2.0
 """Timeout in s for opening a target's folder."""
@@ -136,7 +137,7 @@ class Marks:
         """Opens the folder that a process's environment names first."""
         try:
             with Path(f"/proc/{pid}/environ").open("rb", buffering=0) as file:
-                environment = (file.read(_MAX_ENVIRONMENT) or b"").split(b"\0")
+                environment = (file.read(MAX_ENVIRONMENT) or b"").split(b"\0")
         except OSError:  # the process has ended or belongs to another user
             return
         prefix = f"{MARKS_ENV}=".encode()

@@ -343,7 +343,7 @@ def _capture(running: Running, manifest: Manifest) -> Manifest:
     manifest["samples"] = sampler.describe()
     manifest["capture"]["streams"] = capture.describe()["streams"]
     manifest["targets"] = [target.describe() for target in targets]
-    if (left := left_running(capture, targets)) is not None:
+    if (left := left_running(capture, targets, output.live_marks(options.output))) is not None:
         manifest["left_running"] = left
     beyond = add_containers(manifest, running.newcomers.met)
     if launch is not None and launch.status is not None:

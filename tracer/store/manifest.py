@@ -77,7 +77,8 @@ class Manifest(TypedDict):
     not be marked, and why. `cuda_sync`: the command synchronized with the GPU at each automatic
     mark. `linger_s`: seconds for which the recording went on after its targets had ended, at most.
     `left_running`: processes that the targets had started and that ran on when the recording and
-    all targets had ended; absent if that is not known.
+    all targets that are processes had ended; absent if that is not known. If only environments tell
+    of them, there may be more.
     """
 
     schema: Count

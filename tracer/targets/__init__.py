@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tracer.probes.errors import UsageError
 from tracer.targets.cgroups import from_paths
 from tracer.targets.engines import AUTO, chosen
 from tracer.targets.processes import (
@@ -71,6 +72,11 @@ def find_targets(
 
         targets.append(from_socket())
     if docker_cli is not None:
+        if any(target.pid == docker_cli for target in targets if target.kind == "pid"):
+            raise UsageError(
+                f"process {docker_cli} is named by -p and by --docker-cli, and is one target",
+                "leave out one: -p counts it as the job, --docker-cli as the daemon",
+            )
         targets += from_pids(
             str(docker_cli), "docker CLI", "daemon", option="--docker-cli", program="docker"
         )

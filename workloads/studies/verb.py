@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tracer.cli.main import named_path
+from tracer.cli.main import A_FOLDER, written_path
 from tracer.probes.errors import ExitCode
 from tracer.workloads.containers.engines import EngineName
 from tracer.workloads.containers.limits import parse_bytes
@@ -44,7 +44,7 @@ def run(
         typer.Option(
             "-o",
             "--output",
-            parser=named_path,
+            parser=written_path(A_FOLDER),
             metavar="DIR",
             help="Folder of the study. Default: STUDY.study.",
         ),

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.cgroups import mounted, own_cgroup
 from tests.support.recorder import CALLS
 from tests.support.waiting import wait_for
 from tracer.probes.kernel import process_alive, process_start_time
@@ -123,12 +124,48 @@ def test_many_processes_are_counted_and_the_first_are_named(tracer, daemon, tmp_
 
 
 @pytest.mark.parametrize("backend", ["perf", "none"])
-def test_nothing_is_said_where_no_list_of_followed_threads_is(tracer, daemon, tmp_path, backend):
-    options = () if backend == "none" else CALLS
-    options = (*options, "--backend", backend, "-o", "x.trace")
-    ran = tracer("record", *options, "--", "sh", "-c", '"$0" 600 >&- 2>&- &', daemon)
-    assert left(tmp_path / "x.trace") is None
-    assert "still ran" not in ran.err
+class TestWithoutAListOfFollowedThreads:
+    """The environment of a process tells that a recorded command has started it."""
+
+    def record(self, tracer, backend, script, daemon, *options):
+        options = (*options, *(() if backend == "none" else CALLS), "--backend", backend)
+        return tracer("record", *options, "-o", "x.trace", "--", "sh", "-c", script, daemon)
+
+    def test_a_daemon_is_named(self, tracer, daemon, tmp_path, backend):
+        ran = self.record(tracer, backend, 'setsid "$0" 600 >&- 2>&- &', daemon)
+        (pid,) = running(daemon)
+        one = {"pid": pid, "start_time": process_start_time(pid), "name": NAME}
+        assert left(tmp_path / "x.trace") == {"count": 1, "processes": [one]}
+        assert f"({pid}); record them with -p {pid}, or " in ran.err
+
+    def test_nothing_is_said_of_a_process_with_another_environment(
+        self, tracer, daemon, tmp_path, backend
+    ):
+        """Nothing is known of it, nor that there is none."""
+        ran = self.record(tracer, backend, 'env -i "$0" 600 >&- 2>&- &', daemon)
+        assert list(running(daemon)) and left(tmp_path / "x.trace") is None
+        assert "still ran" not in ran.err
+
+    def test_one_that_an_earlier_recording_left_is_not_named_again(
+        self, tracer, daemon, tmp_path, backend
+    ):
+        self.record(tracer, backend, '"$0" 600 >&- 2>&- &', daemon)
+        assert left(tmp_path / "x.trace")["count"] == 1
+        ran = self.record(tracer, backend, "true", daemon, "--force")
+        assert left(tmp_path / "x.trace") is None
+        assert "still ran" not in ran.err
+
+
+@EVERY_BACKEND
+def test_a_daemon_of_a_command_is_named_beside_a_target_that_is_a_cgroup(
+    tracer, daemon, tmp_path, backend
+):
+    with own_cgroup(mounted()[0]) as group:
+        options = (*CALLS, "--backend", backend, "--cgroup", group, "-d", "3", "-o", "x.trace")
+        ran = tracer("record", *options, "--", "sh", "-c", '"$0" 600 >&- 2>&- &', daemon)
+    (only,) = left(tmp_path / "x.trace")["processes"]
+    assert [only["pid"]] == list(running(daemon))
+    assert f"({only['pid']})" in ran.err
 
 
 def test_a_recording_that_goes_on_with_a_living_target_says_nothing_of_its_children(

@@ -4,38 +4,41 @@ from __future__ import annotations
 
 from tracer.analysis.views.nesting import NEVER
 from tracer.analysis.views.phase_times import make_phase_times
+from tracer.analysis.views.threads import make_threads, owns
 from tracer.analysis.views.view import make_once
 from tracer.store.trace import Trace
 
 _TABLE = "epoch_passes"
 
 _MARKS = f"""
-SELECT pid, epoch, start, greatest(coalesce(until, {NEVER}), start) AS "end" FROM phase_times
-WHERE name = 'epoch' AND epoch IS NOT NULL AND pid IS NOT NULL
+SELECT p.pid, t.life, p.epoch, p.start, greatest(coalesce(p.until, {NEVER}), p.start) AS "end"
+FROM phase_times p LEFT JOIN threads t ON {owns("t", "p", "pid", "start")}
+WHERE p.name = 'epoch' AND p.epoch IS NOT NULL AND p.pid IS NOT NULL
 """
 
 
-def epoch_passes(marks: str) -> str:
+def epoch_passes(marks: str, process: str = "pid") -> str:
     """Returns SQL for the epochs of each process: pid, epoch, pass (from 1), start and ended.
 
     `marks` is SQL for the marks of epochs: pid, epoch, start and "end". Marks of one number that
     overlap, such as those of several threads, are one epoch; others are epochs of another pass.
+    `process` has the columns of `marks` that tell processes apart.
     """
     return f"""
         WITH marked AS (
-            SELECT pid, epoch, start, "end", coalesce(max("end") OVER (
-                PARTITION BY pid, epoch ORDER BY start, "end"
+            SELECT {process}, epoch, start, "end", coalesce(max("end") OVER (
+                PARTITION BY {process}, epoch ORDER BY start, "end"
                 ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
             ) > start, false) AS inside  -- another thread has marked this epoch already
             FROM ({marks})
         ), numbered AS (
             SELECT *, count(*) FILTER (NOT inside) OVER (
-                PARTITION BY pid, epoch ORDER BY start, "end" ROWS UNBOUNDED PRECEDING
+                PARTITION BY {process}, epoch ORDER BY start, "end" ROWS UNBOUNDED PRECEDING
             ) AS pass
             FROM marked
         )
         SELECT pid, epoch, pass, min(start) AS start, max("end") AS ended
-        FROM numbered GROUP BY ALL
+        FROM numbered GROUP BY {process}, epoch, pass
     """
 
 
@@ -50,7 +53,9 @@ def make_epoch_passes(trace: Trace) -> None:
 
 def _build(trace: Trace) -> None:
     make_phase_times(trace)
-    trace.execute(f"CREATE OR REPLACE TEMP TABLE {_TABLE} AS {epoch_passes(_MARKS)}")
+    make_threads(trace)
+    passes = epoch_passes(_MARKS, "pid, life")
+    trace.execute(f"CREATE OR REPLACE TEMP TABLE {_TABLE} AS {passes}")
 
 
 def has_passes(trace: Trace) -> bool:

@@ -86,12 +86,12 @@ def test_pages_of_a_dead_process_leave_in_no_epoch_of_the_process_that_has_its_n
     with make_trace(tmp_path / "t", tables, targets=TARGETS) as trace:
         PAGE_USES.make(trace)
         found = trace.rows(
-            "SELECT target, epoch, accessed, evicted FROM page_uses"
+            "SELECT target, epoch, pass, accessed, evicted FROM page_uses"
             " WHERE accessed + evicted > 0 ORDER BY ts"
         )
     assert found == [
-        ("first", 0, 4, 0), ("first", None, 0, 2), ("second", of_second, 2, 0),
-        ("second", of_second, 0, 2),
+        ("first", 0, 1, 4, 0), ("first", None, None, 0, 2), ("second", of_second, 1, 2, 0),
+        ("second", of_second, 1, 0, 2),
     ]  # fmt: skip
 
 

@@ -20,6 +20,7 @@ WHOSE = {"role": "role", "target": "target", "container": "container_id"}
 """Columns of the view, and where the table processes has them."""
 NOBODY = dict.fromkeys(WHOSE)
 Lives = dict[int, list[Row]]
+Thread = tuple[int, int, int | None]
 NO_PHASE = dict.fromkeys(("phase", "stage", "epoch", "step"))
 
 
@@ -27,7 +28,7 @@ def stalls_of(tables: dict[str, list[Row]]) -> list[Row]:
     """Returns the rows of `stalls`: ts, dur_ns, tid, kind, call, certainty, whose, and the
     phase."""
     lives = lives_of(tables["processes"])
-    phases = Phases([ending_with_its_thread(row, lives) for row in tables["phases"]])
+    phases = Phases([ending_with_its_thread(row, lives) for row in tables["phases"]], lives)
     found = waits_outside_of_calls(tables)
     for call, end in calls_with_ends(tables["syscalls"]):
         kind = kind_of_call(call, end, tables, lives)
@@ -132,27 +133,42 @@ def ending_with_its_thread(phase: Row, lives: Lives) -> Row:
 
 
 class Phases:
-    """The phases that threads have marked."""
+    """The phases that threads have marked. Each of those that had one number has its own."""
 
-    def __init__(self, rows: list[Row]) -> None:
-        self.of_thread: dict[tuple[int, int], list[Row]] = defaultdict(list)
-        for row in rows:
-            self.of_thread[row["pid"], row["tid"]].append(row)
-        jobs = {row["pid"] for row in rows if row["name"] != "fetch"}
+    def __init__(self, rows: list[Row], lives: Lives) -> None:
+        self.lives = lives
+        self.of_thread: dict[Thread, list[Row]] = defaultdict(list)
+        for row in sorted(rows, key=lambda row: row["start"]):
+            self.of_thread[self.thread(row, row["start"])].append(row)
+        self.process_of = {
+            thread: self.process(mine[0], mine[0]["start"])
+            for thread, mine in self.of_thread.items()
+        }
+        jobs = {
+            self.process(row, row["start"]) for row in rows if row["name"] != "fetch"
+        } & {*self.process_of.values()}  # fmt: skip
         self.only_job = jobs.pop() if len(jobs) == 1 else None
 
-    def whose(self, event: Row) -> tuple[int, int] | None:
+    def thread(self, row: Row, ts: int) -> Thread:
+        """The process and the thread that had a row's numbers at a time."""
+        life = owner_of(self.lives, {"tid": row["tid"], "ts": ts})
+        return row["pid"], row["tid"], life.get("start")
+
+    def process(self, row: Row, ts: int) -> Thread:
+        return self.thread({"pid": row["pid"], "tid": row["pid"]}, ts)
+
+    def whose(self, event: Row) -> Thread | None:
         """The thread whose phases are those of the event's thread."""
-        thread = event["pid"], event["tid"]
+        thread = self.thread(event, event["ts"])
         if thread in self.of_thread:
             return thread
-        for process in (event["pid"], self.only_job):
-            threads = [thread for thread in self.of_thread if thread[0] == process]
+        for process in (self.process(event, event["ts"]), self.only_job):
+            threads = [one for one, of in self.process_of.items() if of == process]
             if threads:
                 return max(threads, key=self.marked_ns)
         return None
 
-    def marked_ns(self, thread: tuple[int, int]) -> int:
+    def marked_ns(self, thread: Thread) -> int:
         """Returns the time in ns that the thread spent in phases."""
         marked, over = 0, -1
         for phase in self.of_thread[thread]:

@@ -40,6 +40,8 @@ def lines(path: Path | str) -> list[str]:
 _NS_GET_USERNS = 0xB701
 """_IO(0xb7, 0x1): include/uapi/linux/nsfs.h"""
 _PF_EXITING = 0x4
+_PF_KTHREAD = 0x00200000
+"""include/linux/sched.h"""
 """include/linux/sched.h"""
 _PROGRAM_HEADER_32 = (4, 32)
 """AT_PHENT, and the size of a 32-bit program header (include/uapi/linux/auxvec.h, elf.h)."""
@@ -190,6 +192,11 @@ class ProcessStat:
     def exiting(self) -> bool:
         """True once its first thread has begun to exit."""
         return bool(self.flags & _PF_EXITING)
+
+    @property
+    def of_kernel(self) -> bool:
+        """True for a thread of the kernel; a program that the kernel has started is none."""
+        return bool(self.flags & _PF_KTHREAD)
 
     @property
     def ended(self) -> bool:

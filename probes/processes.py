@@ -11,7 +11,7 @@ TABLE = Table(
     "One row per thread that is alive at the start or is created during the recording.",
     (
         Column("pid", Type.INT32, "process (thread group)", nullable=False),
-        Column("ppid", Type.INT32, "parent: the process that created it"),
+        Column("ppid", Type.INT32, "parent: the process that created it; null: unknown"),
         Column("tid", Type.INT32, "thread; equal to pid for the first one", nullable=False),
         Column("comm", Type.TEXT, "its last known name; null: unknown"),
         Column("start_ns", Type.INT64, "when it was created; null: before the recording", "ns"),

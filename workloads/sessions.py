@@ -95,17 +95,9 @@ def begun(
         yield process
     except BaseException:
         if process is not None and noted is not None:
-            _end(process, noted)
-            _forget(note, noted)
+            _end(process, noted, note)
         raise
-    if process.poll() is None:
-        _end(process, noted)
-    _forget(note, noted)
-
-
-def _forget(note: Path | None, noted: Noted) -> None:
-    if note is not None:
-        session_notes.remove(note, noted)
+    _end(process, noted, note)
 
 
 def run(
@@ -132,14 +124,25 @@ def end_left(note: Path) -> None:
     note.unlink(missing_ok=True)
 
 
-def _end(process: subprocess.Popen[bytes], noted: Noted) -> None:
-    if process.poll() is None:  # later another group may have its number
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGTERM)  # a background job may ignore SIGINT
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(timeout=_PATIENCE_S)
-    _kill(noted)
-    process.wait()
+def _end(process: subprocess.Popen[bytes], noted: Noted, note: Path | None) -> None:
+    """Ends a session, if its command still runs, and takes it from the note.
+
+    A Ctrl-C meanwhile does not leave the session: it gets SIGKILL at once.
+    """
+    runs = process.poll() is None
+    try:
+        if runs:  # later another group may have its number
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)  # a background job may ignore SIGINT
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=_PATIENCE_S)
+    finally:
+        with held():
+            if runs:
+                _kill(noted)
+                process.wait()
+            if note is not None:
+                session_notes.remove(note, noted)
 
 
 def _kill(noted: Noted) -> None:

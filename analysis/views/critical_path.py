@@ -27,9 +27,10 @@ from tracer.analysis.views.steps import in_recording, steps
 from tracer.analysis.views.stretches import Ints
 from tracer.analysis.views.threads import owns
 from tracer.analysis.views.view import View
+from tracer.analysis.views.wait_causes import Gaps
 from tracer.analysis.views.wait_rows import CERTAINTY, JOIN_STACKS, JOINS, KINDS
 from tracer.analysis.views.waits import LINE_COLUMNS, waits
-from tracer.probes.schema import PID, TID, TS, Column, Type
+from tracer.probes.schema import PID, TID, TS, Column, Scope, Type
 from tracer.store.trace import Trace
 
 VIEW = "critical_path"
@@ -82,10 +83,17 @@ CREATE OR REPLACE TEMP TABLE path_rows (
 
 _APPEND = f"""
 INSERT INTO path_rows BY NAME
-SELECT * EXCLUDE (gpu) REPLACE (coalesce(kind, if(gpu IS NULL, '{RUN}', 'gpu')) AS kind,
-    coalesce(detail, gpu) AS detail, coalesce(certainty, 'exact') AS certainty)
+SELECT * EXCLUDE (gpu, lossy) REPLACE (coalesce(kind, if(gpu IS NULL, '{RUN}', 'gpu')) AS kind,
+    coalesce(detail, gpu) AS detail,
+    coalesce(certainty, if(lossy AND gpu IS NULL, 'inferred', 'exact')) AS certainty)
 FROM path_pieces
 """
+
+_OF_SLEEPS = (
+    f"NOT contains(stream, '{Scope.MACHINE.value}') AND NOT starts_with(stream, 'programs-')"
+    " AND stream != 'marks'"
+)
+"""SQL condition: the gap is in events of threads that leave their CPU."""
 
 _TEXTS = """
     t.pid, t.tid, t.comm, t.target, t.container, w.kind::VARCHAR AS kind, d.name AS detail,
@@ -130,11 +138,13 @@ def _build(trace: Trace) -> None:
     )
     cuts, marks = _cuts_of_threads(trace)
     phases, gpu = _Phases(trace), marks_of(trace, lives_of(trace), GPU_MARKS)
+    gaps = Gaps(trace, _OF_SLEEPS)
     for window in windows(trace, SpansOfLanes(*spans), _FOLLOWED, marks):
         for pieces in pieces_of(window.waits, window.spans, cuts, _MOST_PIECES):
             lane = marking[window.first + pieces.span]
             phase = phases.of(lane, pieces.begin)
-            _keep(trace, window, pieces, phase, _spinning(pieces, gpu))
+            lossy = pa.array(gaps.between(pieces.begin, pieces.end))
+            _keep(trace, window, pieces, phase, _spinning(pieces, gpu), lossy)
             del pieces
         del window  # before the next one is read
     trace.execute(_VIEW)
@@ -171,7 +181,14 @@ def _spinning(pieces: Pieces, gpu: Marks) -> pa.Array:
     return pc.if_else(waits, told["gpu"], None)
 
 
-def _keep(trace: Trace, window: Window, pieces: Pieces, phase: pa.Array, gpu: pa.Array) -> None:
+def _keep(
+    trace: Trace,
+    window: Window,
+    pieces: Pieces,
+    phase: pa.Array,
+    gpu: pa.Array,
+    lossy: pa.Array,
+) -> None:
     """Adds pieces of spans to the table path_rows."""
     waited = pieces.wait != NO_WAIT
     waits = window.rows.select(_OF_WAITS).take(pa.array(pieces.wait, mask=~waited))
@@ -182,6 +199,7 @@ def _keep(trace: Trace, window: Window, pieces: Pieces, phase: pa.Array, gpu: pa
         "life": pieces.lane + 1,
         "phase": phase,
         "gpu": gpu,
+        "lossy": lossy,
     }
     for name, column in zip(waits.column_names, waits.columns, strict=True):
         found[name] = column

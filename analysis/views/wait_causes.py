@@ -69,6 +69,8 @@ END
 _CERTAINTY = """
 CASE
     WHEN kind = 'other' THEN 'unknown'
+    -- Its end is lost: the thread may have done anything since.
+    WHEN end_lost THEN 'inferred'
     WHEN kind = 'cpu' AND NOT idle OR kind = 'reclaim' AND in_doubt THEN 'inferred'
     WHEN kind IN ('cpu', 'dirty', 'reclaim', 'gpu') THEN 'exact'
     WHEN kind = 'fault' AND faults THEN 'exact'
@@ -119,7 +121,7 @@ FROM kinds ORDER BY "case"
 _FLAGS = (
     *("reads", "syncs", "flushes", "on_ext4", "commits", "faults", "pauses", "reclaims"),
     *("in_doubt", "zero", "calls_known", "idle", "of_gpu", "sent", "received"),
-    *("call_in_doubt", "unmounted", "cut_short", "stopped"),
+    *("call_in_doubt", "unmounted", "cut_short", "stopped", "end_lost"),
 )
 """Columns of intervals that are true or false."""
 _GIVEN = ["zero", "sent", "received", "cut_short"]
@@ -142,7 +144,7 @@ _OF_RECLAIM = f"NOT contains(stream, '{Scope.TARGET.value}')"
 _OF_CALLS = f"NOT contains(stream, '{Scope.MACHINE.value}')"
 
 
-class _Gaps:
+class Gaps:
     """The times in which events may have been lost."""
 
     def __init__(self, trace: Trace, which: str) -> None:
@@ -168,7 +170,7 @@ class Causes:
         """Needs the tables `wait_names`, `wait_calls`, `threads` and `loss`."""
         self._trace = trace
         names = trace.arrow("SELECT name, code FROM wait_names").combine_chunks()
-        self._gaps = _Gaps(trace, _OF_RECLAIM), _Gaps(trace, _OF_CALLS)
+        self._gaps = Gaps(trace, _OF_RECLAIM), Gaps(trace, _OF_CALLS)
         unmounts = trace.arrow("SELECT code FROM wait_calls WHERE unmounts")
         self._unmounts = unmounts["code"].combine_chunks()
         self._names, self._codes = names["name"].combine_chunks(), names["code"].combine_chunks()
@@ -252,7 +254,7 @@ def _ints(column: pa.Array | pa.ChunkedArray) -> Ints:
     return np.asarray(pc.fill_null(pc.add(column.cast(pa.int64()), 1), 0).to_numpy())
 
 
-def _with_flags(rows: pa.Table, gaps: tuple[_Gaps, _Gaps], unmounts: pa.Array) -> pa.Table:
+def _with_flags(rows: pa.Table, gaps: tuple[Gaps, Gaps], unmounts: pa.Array) -> pa.Table:
     """Adds the columns `_FLAGS`.
 
     `gaps`: in events of reclaim, and in system calls. `unmounts`: codes of calls that unmount.
@@ -273,6 +275,8 @@ def _with_flags(rows: pa.Table, gaps: tuple[_Gaps, _Gaps], unmounts: pa.Array) -
         rows["open"],
         pa.array(gaps[1].between(pc.fill_null(entered, _NEVER).to_numpy(), rows["ts"].to_numpy())),
     )
+    later = gaps[1].between(rows["ts"].to_numpy(), np.full(rows.num_rows, LATEST))
+    flags["end_lost"] = pc.and_(pc.is_null(rows["dur_ns"]), pa.array(later))
     # A cgroup of version 2 stops its threads outside of calls, which it interrupts (kernel:
     # do_freezer_trap). Nothing else puts them to sleep there, unless the entry of a call is lost.
     left = pc.fill_null(returned, _NEVER).to_numpy()
@@ -307,7 +311,7 @@ def _moved(rows: pa.Table) -> pa.ChunkedArray:
     return pc.and_(pc.is_valid(rows["ran_cpu"]), pc.invert(stayed))
 
 
-def _reclaims(rows: pa.Table, gaps: _Gaps) -> tuple[pa.Array, pa.Array]:
+def _reclaims(rows: pa.Table, gaps: Gaps) -> tuple[pa.Array, pa.Array]:
     """Returns which threads are within a reclaim, and of which this is not certain.
 
     A reclaim lasts no longer than the call or the fault that it began in. If its end may be lost,

@@ -49,7 +49,7 @@ own context up to that moment, and whoever woke it:
 
 `certainty`: exact if events name the cause, or a call that waits for nothing else; inferred if
 state and waker decide between several causes; unknown for the kind other. A wait of unknown length
-(dur_ns null) did not end before the recording did, or events were lost meanwhile.
+(dur_ns null) did not end before the recording did, or events were lost meanwhile (inferred).
 """
 
 from __future__ import annotations

@@ -53,6 +53,8 @@ class _Thread:
     process: _Process
     end: int | None = None
     kernel: bool = False
+    maker: int | None = None
+    """The process of the kernel that made it, which need not be its parent."""
 
 
 class ProcessRows:
@@ -180,16 +182,10 @@ class ProcessRows:
         process = parent.process
         if not of_parent:
             process = _Process(tid, ppid, cgroup=cgroup)
-        self._add(
-            _Thread(
-                tid,
-                ppid,
-                str(fields.get("comm", parent.comm)),
-                int(batch.ts[row]),
-                process,
-                kernel=_KTHREADD in (tid, ppid),
-            )
-        )
+        kernel = _KTHREADD in (tid, ppid)
+        comm, start = str(fields.get("comm", parent.comm)), int(batch.ts[row])
+        maker = parent.process.pid if kernel and parent.process.pid != _KTHREADD else None
+        self._add(_Thread(tid, ppid, comm, start, process, kernel=kernel, maker=maker))
         if not of_parent:
             assert batch.target is not None
             self._belongs(process, int(batch.target[row]))
@@ -210,6 +206,12 @@ class ProcessRows:
     def _exec(self, batch: Batch, row: int, fields: dict[str, Any]) -> None:
         # The thread that called exec lives on as the process's first thread.
         old, new = _tid(fields, "old_pid"), _tid(fields, "pid")
+        thread = self._alive.get(int(batch.tid[row]))
+        if thread is not None and thread.kernel:
+            # The kernel starts a program, such as one that gets a core dump: call_usermodehelper
+            # (kernel/umh.c). Its parent is that of the kernel's threads, but it is none of them.
+            thread.kernel, thread.ppid = False, thread.maker
+            thread.process.ppid = thread.maker
         if old is not None and old != new:
             if new is not None:
                 self._thread(new, int(batch.pid[row]))

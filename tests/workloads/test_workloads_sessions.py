@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
+import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -169,3 +171,38 @@ def test_a_note_that_others_could_write_is_refused(session, tmp_path, attack):
     with pytest.raises(JobError, match="the note of a killed study"):
         end_left(note)
     assert process.poll() is None
+
+
+STUBBORN = """
+import signal, subprocess, sys
+from pathlib import Path
+from tracer.workloads import sessions
+script = 'trap "touch told" TERM; touch ready; while :; do sleep 1 & wait; done'
+nothing = subprocess.DEVNULL
+with sessions.begun(["sh", "-c", script], Path("running.json"), nothing, nothing) as process:
+    print(process.pid, flush=True)
+    while not Path("ready").exists(): pass
+    signal.raise_signal(signal.SIGINT)
+"""
+"""A runner that Ctrl-C ends. Its command goes on after SIGTERM, and starts children."""
+
+
+def test_a_second_ctrl_c_leaves_no_process_of_a_session(tmp_path):
+    runner = subprocess.Popen(
+        [sys.executable, "-c", STUBBORN],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    session = int(runner.stdout.readline())
+    try:
+        wait_for((tmp_path / "told").exists, "SIGTERM")
+        runner.send_signal(signal.SIGINT)
+        runner.communicate()
+        assert members(session) == []
+        assert not (tmp_path / "running.json").exists()
+    finally:
+        for pid in members(session):
+            os.kill(pid, 9)

@@ -22,6 +22,8 @@ from tracer.store.manifest_parts import Btrfs, Disk, Host, Kernel, Mount, Tool
 from tracer.store.names import escaped
 from tracer.version import VERSION
 
+_KTHREADD = 2
+"""Parent of the kernel's threads, and of programs that the kernel starts."""
 _TRIED_PAGES = 7
 _VM = (
     "dirty_background_bytes",
@@ -268,9 +270,10 @@ def _pids() -> Iterator[int]:
     return (int(entry) for entry in os.listdir("/proc") if entry.isdigit())
 
 
-def threads(but: Collection[int] = ()) -> list[tuple[int, int, int, str, str | None]]:
+def threads(but: Collection[int] = ()) -> list[tuple[int, int, int | None, str, str | None]]:
     """Returns every live thread: (tid, pid, ppid, comm, cgroup path).
 
+    The parent of a program that the kernel has started is None, since kthreadd has not made it.
     Zombies in `but` are left out: they ended before the first event. Other zombies are listed,
     because they may have events.
     """
@@ -280,6 +283,8 @@ def threads(but: Collection[int] = ()) -> list[tuple[int, int, int, str, str | N
             process = read_stat(pid)
             if process is None:
                 continue
+            made = process.ppid != _KTHREADD or process.of_kernel
+            ppid = process.ppid if made else None
             cgroup = _cgroup(pid)
             tids = [int(tid) for tid in os.listdir(f"/proc/{pid}/task")]
             if pid in but and process.ended and tids == [pid]:
@@ -289,7 +294,7 @@ def threads(but: Collection[int] = ()) -> list[tuple[int, int, int, str, str | N
         for tid in tids:
             with contextlib.suppress(OSError):
                 comm = Path(f"/proc/{pid}/task/{tid}/comm").read_text(errors="backslashreplace")
-                found.append((tid, pid, process.ppid, _plain(comm.removesuffix("\n")), cgroup))
+                found.append((tid, pid, ppid, _plain(comm.removesuffix("\n")), cgroup))
     return found
 
 

@@ -30,8 +30,6 @@ from tracer.targets.tree import ProcessTree
 _LEAST_S = 0.005
 """Least time in s between two searches: many processes may be moved at once."""
 _SETTLE_ROUNDS = 20
-_KERNEL_THREAD = 0x00200000
-"""PF_KTHREAD in include/linux/sched.h"""
 
 
 @dataclass(frozen=True)
@@ -198,4 +196,4 @@ class Members:
 
 def _process(pid: int) -> _Process | None:
     stat = read_stat(pid)
-    return None if stat is None else _Process(stat.start_time, bool(stat.flags & _KERNEL_THREAD))
+    return None if stat is None else _Process(stat.start_time, stat.of_kernel)

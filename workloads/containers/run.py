@@ -211,14 +211,18 @@ class Containers:
                 container.kill(signal="SIGTERM")
 
     def close(self) -> None:
-        """Removes the containers, running or not. It may be called more than once."""
-        for container in self._started:
-            if self._cli is not None:
-                with contextlib.suppress(BrokenJobError):
-                    self._cli.run("rm", "--force", "--volumes", str(container.id))
-            with contextlib.suppress(DockerException):  # mostly, it is removed by now
-                container.remove(force=True, v=True)
-        self._started = []
+        """Removes the containers, running or not. It may be called more than once.
+
+        Ctrl-C waits until they are removed.
+        """
+        with held():
+            for container in self._started:
+                if self._cli is not None:
+                    with contextlib.suppress(BrokenJobError):
+                        self._cli.run("rm", "--force", "--volumes", str(container.id))
+                with contextlib.suppress(DockerException):  # mostly, it is removed by now
+                    container.remove(force=True, v=True)
+            self._started = []
 
 
 def _status(container: Container) -> int:

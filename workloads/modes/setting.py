@@ -17,6 +17,7 @@ from typing import Any
 
 from tracer.workloads.errors import JobError, explained
 from tracer.workloads.files import write_anew
+from tracer.workloads.interrupt import held
 from tracer.workloads.modes import cgroups, machine
 from tracer.workloads.modes.cgroups import Memory, Share
 from tracer.workloads.modes.dirty_background import DirtyBackground
@@ -175,8 +176,12 @@ class PowerModes:
     def _restore(self) -> None:
         """Restores everything in the note, the last change first.
 
-        A part that fails stays in the note. Raises JobError then.
+        A part that fails stays in the note. Raises JobError then. Ctrl-C waits until this is done.
         """
+        with held():
+            self._restore_all()
+
+    def _restore_all(self) -> None:
         known: tuple[type[Mechanism], ...] = (
             *machine.MECHANISMS, WritebackTimers, DirtyBackground, SwapArea, SwapReadahead,
         )  # fmt: skip

@@ -21,6 +21,7 @@ from tracer.workloads.errors import (
     RefusedJobError,
     explained,
 )
+from tracer.workloads.interrupt import held
 from tracer.workloads.studies import scheduler, throttle
 from tracer.workloads.studies.media import RAM, Medium
 
@@ -132,7 +133,14 @@ class Scratch:
             Path("/proc/sys/vm/drop_caches").write_text("3\n")
 
     def close(self) -> None:
-        """Removes all mounts of the image, its loop devices, their limits and schedulers."""
+        """Removes all mounts of the image, its loop devices, their limits and schedulers.
+
+        Ctrl-C waits until this is done.
+        """
+        with held():
+            self._close()
+
+    def _close(self) -> None:
         devices = list(_loop_devices(self.image)) if _is_own(self.image) else []
         numbers = {_number(device) for device in devices}
         if os.path.ismount(self.mount):  # after a kill, another medium may be mounted there
@@ -206,7 +214,7 @@ def _unmount(folder: Path) -> None:
 
 def _loop_devices(image: Path) -> Iterable[str]:
     said = subprocess.run(
-        ["losetup", "-j", str(image)], capture_output=True, text=True, check=False
+        ["losetup", "-j", str(image)], capture_output=True, text=True, check=False, process_group=0
     )
     return (line.partition(":")[0] for line in said.stdout.splitlines())
 
@@ -217,7 +225,8 @@ def _number(device: str) -> str:
 
 
 def _quietly(command: list[str]) -> int:
-    return subprocess.run(command, capture_output=True, check=False).returncode
+    # On a terminal, Ctrl-C ends the processes of this process's group.
+    return subprocess.run(command, capture_output=True, check=False, process_group=0).returncode
 
 
 def _is_own(path: Path) -> bool:
@@ -248,7 +257,9 @@ def _held(path: Path, flags: int) -> Iterator[int]:
 
 def _run(command: list[str], fds: tuple[int, ...] = ()) -> None:
     try:
-        subprocess.run(command, capture_output=True, text=True, check=True, pass_fds=fds)
+        subprocess.run(
+            command, capture_output=True, text=True, check=True, pass_fds=fds, process_group=0
+        )
     except FileNotFoundError:
         raise MissingFeatureError(
             f"{command[0]} is not installed", "install e2fsprogs and mount"

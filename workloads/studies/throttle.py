@@ -20,6 +20,7 @@ from pathlib import Path
 from tracer.probes.proc import read_mounts
 from tracer.workloads.containers.limits import Speed
 from tracer.workloads.errors import BrokenJobError, JobError
+from tracer.workloads.interrupt import held
 from tracer.workloads.modes.controllers import CONTROL, switch_off
 
 _V1 = {
@@ -110,10 +111,11 @@ class Throttle:
         return hierarchy
 
     def __exit__(self, *_: object) -> None:
-        if self._before is not None:
-            with contextlib.suppress(OSError):
-                _move_to(self._before)
-        take_down(self._key, [self._device])
+        with held():
+            if self._before is not None:
+                with contextlib.suppress(OSError):
+                    _move_to(self._before)
+            take_down(self._key, [self._device])
 
     def _limit(self, hierarchy: Hierarchy, group: Path) -> None:
         if hierarchy.unified:

@@ -63,7 +63,7 @@ def compare(
 
       tracer compare quick.study/runs/lenet-train-*/run.trace
 
-      tracer compare --group host=h1.trace,h2.trace --group limited=c1.trace,c2.trace
+      tracer compare --group host=h1.trace,h2.trace --group box=b1.trace,b2.trace
 
       tracer compare --group before=old/ --group after=new/ --scheduler local:4
 

@@ -194,7 +194,7 @@ def simulate(
 
       tracer simulate run.trace --model curve --identity file --wanted 0.8
 
-      tracer simulate run.trace --model timed --disk hdd-7200 --destage idle --json
+      tracer simulate run.trace --model timed --disk hdd-7200 --destage idle
 
       tracer simulate run.trace --html what-if.html
 

@@ -267,7 +267,7 @@ def record(
 
       tracer record --baseload -d 600 -o idle.trace
 
-      tracer record --perf-stat --callgraph block:block_rq_insert -- python train.py
+      tracer record --perf-stat --callgraph block:block_rq_insert -- ./train.py
     """
     from tracer.probes.errors import UsageError
     from tracer.session.options import Options

@@ -146,7 +146,7 @@ PROBE = Probe(
         ),
     ),
     Scope.TARGET,
-    rate="two events per time that a thread waits",
+    rate="three events per time that a thread waits",
     assembler=_assembler,
     by_default=False,
 )

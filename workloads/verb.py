@@ -144,13 +144,12 @@ def run(
 
       tracer workload run lenet --engine podman --containers 1 --scale 0.01
 
-    With --mode serve, a server of the model runs on the host or in containers
-    of the deployment image, with the weights of --checkpoint. One client per
-    server sends it samples of the test set at --rate over a Unix socket. The
-    recording leaves out the client. --handlers, --threads, --device and --patience
-    go to the server (see `python -m tracer.workloads serve --help`), all other
-    options (--arrivals, --connections, --timeout, ...) to the client (see
-    `request --help`):
+    With --mode serve, a server of the model runs on the host or in containers of
+    the deployment image, with the weights of --checkpoint. One client per server
+    sends it samples of the test set at --rate over a Unix socket. The recording
+    leaves out the client. --handlers, --threads, --device and --patience go to
+    the server (see `python -m tracer.workloads serve --help`), all other options
+    (--arrivals, --connections, --timeout, ...) to the client (`request --help`):
 
       tracer workload run lenet --mode serve --rate 50 --seconds 10
     """

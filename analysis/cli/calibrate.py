@@ -57,7 +57,8 @@ def calibrate(
 
     The output is an entry of a device catalogue (TOML): latencies, rates,
     bandwidths and the time of a flush, each with how it was measured. A mounted
-    device is never written to. A file that calibrate creates is removed afterwards.
+    device is never written to. A file that calibrate creates is removed
+    afterwards.
 
     [bold]Examples[/bold]
 

@@ -55,13 +55,14 @@ def explain(
     """Explain why training steps took their time: what each one waited for, and for whom.
 
     A step's time is split along its critical path: while its thread waits for
-    another thread of the job, such as a DataLoader worker, the path goes on in that
-    thread. The parts of a step add up to its time. A slow step is compared with
-    typical ones: the parts that took longer are listed first.
+    another thread of the job, such as a DataLoader worker, the path goes on in
+    that thread. The parts of a step add up to its time. A slow step is compared
+    with typical ones: the parts that took longer are listed first.
 
-    The trace needs the scheduler's events: tracer record -e default,sched. Recorded
-    with --stacks, it also tells the lines of Python code (--by line), and functions of
-    the kernel. With --json, each number has its query, for tracer query.
+    The trace needs the scheduler's events: tracer record -e default,sched.
+    Recorded with --stacks, it also tells the lines of Python code (--by line),
+    and functions of the kernel. With --json, each number has its query, for
+    tracer query.
 
     [bold]Examples[/bold]
 

@@ -53,12 +53,12 @@ def export(
 ) -> None:
     """Write a trace for other tools: Perfetto's UI, chrome://tracing, spreadsheets, pandas.
 
-    perfetto and chrome show phases, calls, faults, requests, write-backs, samples and
-    losses over time. folded has the time in us that threads waited, by function of
-    Python and of the kernel if the trace was recorded with --stacks, for speedscope.app
-    and flamegraph.pl. csv and parquet write one file per table, also for requests,
-    flushes and steps. In a CSV, a name that a spreadsheet would take for a formula
-    (=...) gets a leading apostrophe.
+    perfetto and chrome show phases, calls, faults, requests, write-backs, samples
+    and losses over time. folded has the time in us that threads waited, by
+    function of Python and of the kernel if the trace was recorded with --stacks,
+    for speedscope.app and flamegraph.pl. csv and parquet write one file per
+    table, also for requests, flushes and steps. In a CSV, a name that a
+    spreadsheet would take for a formula (=...) gets a leading apostrophe.
 
     [bold]Examples[/bold]
 

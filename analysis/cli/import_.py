@@ -56,8 +56,8 @@ def import_trace(
 ) -> None:
     """Convert another tool's file into a trace, for reports and what-ifs.
 
-    Values that the file does not hold are null. tracer info lists the assumptions made
-    and the input that was not understood.
+    Values that the file does not hold are null. tracer info lists the assumptions
+    made and the input that was not understood.
 
     [bold]Examples[/bold]
 

@@ -64,22 +64,24 @@ def predict(
 
     The page cache of each target is simulated with its recorded accesses: by the
     kernel's rules (its two lists of pages, and its read-ahead), by plain LRU, by
-    the best possible choice, and by a cache that keeps what it has first taken in.
-    The answer has the data read in each epoch, the error of the kernel's model on
-    the recording itself, and the least memory with which nothing is read twice. In a
-    recording of the whole machine, all processes share one page cache.
+    the best possible choice, and by a cache that keeps what it has first taken
+    in. The answer has the data read in each epoch, the error of the kernel's
+    model on the recording itself, and the least memory with which nothing is read
+    twice. In a recording of the whole machine, all processes share one page
+    cache.
 
-    The kernel reclaims by statistics that it brings up to date every 2 s, by a clock that
-    the recording does not tell. The answer has the least and the most that its model
-    reads with five such clocks, if they differ.
+    The kernel reclaims by statistics that it brings up to date every 2 s, by a
+    clock that the recording does not tell. The answer has the least and the most
+    that its model reads with five such clocks, if they differ.
 
-    Targets that shared a memory limit in the recording, such as containers of a pod
-    or processes of a cgroup, share each limit of the prediction. With --shared, all
-    targets do; with --apart, none.
+    Targets that shared a memory limit in the recording, such as containers of a
+    pod or processes of a cgroup, share each limit of the prediction. With
+    --shared, all targets do; with --apart, none.
 
-    The trace needs the events of the page cache: tracer record -e default,page_cache.
-    If the kernel logs no accesses (before Linux 6.10), they are inferred from system
-    calls and page faults; the answer says so, and what share of the reads it lacks.
+    The trace needs the events of the page cache:
+    tracer record -e default,page_cache. If the kernel logs no accesses (before
+    Linux 6.10), they are inferred from system calls and page faults; the answer
+    says so, and what share of the reads it lacks.
 
     [bold]Examples[/bold]
 

@@ -105,10 +105,10 @@ def query(
 ) -> None:
     """Query a trace with SQL (DuckDB). --json prints one list of row objects.
 
-    A query can use the tables and the views below; a view is made when a query names
-    it. TABLE_in_phase adds the columns phase, stage, epoch, pass and step to TABLE.
-    TABLE_rows has the added column row, which orders events with the same time. Rows
-    come in no order unless the query has ORDER BY.
+    A query can use the tables and the views below; a view is made when a query
+    names it. TABLE_in_phase adds the columns phase, stage, epoch, pass and step
+    to TABLE. TABLE_rows has the added column row, which orders events with the
+    same time. Rows come in no order unless the query has ORDER BY.
 
     With a folder or a URL of several traces, the query runs on each trace. The
     first column of the result, trace, then names the trace:

@@ -56,14 +56,16 @@ def report(
     Findings come first, the most important one at the top. Each finding states a
     number; --json also gives the SQL query of that number, for tracer query.
 
-    The report also covers samples and energy. --baseload subtracts the energy that
-    the idle machine uses (recorded with tracer record --baseload) from that of the run.
+    The report also covers samples and energy. --baseload subtracts the energy
+    that the idle machine uses (recorded with tracer record --baseload) from that
+    of the run.
 
     --html writes the report as one page, with a timeline that zooms, heat maps of
-    write-backs and reads, and tables that sort. The page needs nothing but a browser.
+    write-backs and reads, and tables that sort. The page needs nothing but a
+    browser.
 
-    With several traces, counts, times and quantiles are over all traces. Tables that
-    cannot be added up have one row per trace, named in the first column.
+    With several traces, counts, times and quantiles are over all traces. Tables
+    that cannot be added up have one row per trace, named in the first column.
 
     [bold]Examples[/bold]
 

@@ -11,6 +11,7 @@ from tests.conftest import do_without
 from tests.support.backends import every_backend
 from tests.support.loads import program
 from tests.support.slow_disk import slow_disk
+from tracer.probes.sched import PROBE
 
 pytestmark = pytest.mark.quiet
 
@@ -306,3 +307,15 @@ def timehist(data):
         waited, delayed, ran = (int("".join(printed_ms[n : n + 2])) * 1000 for n in (0, 2, 4))
         found.setdefault(int(tid), []).append((left, left - ran, waited, delayed))
     return found
+
+
+def test_a_sleep_makes_as_many_events_as_the_list_says(tracer, tmp_path):
+    """A thread leaves its CPU, is woken, and runs again: the rows of a recording are such waits."""
+    load = program(tmp_path, "load", "import time\nfor _ in range(2003): time.sleep(0.0001)")
+    place = tmp_path / "x.trace"
+    tracer("record", "--backend", "ftrace", "-e", "sched", "-o", place, "--", *load)
+    made = json.loads((place / "manifest.json").read_text())
+    streams = made["capture"]["stats"].items()
+    events = sum(s["read events"] for name, s in streams if "-target-" in name)
+    words = {1: "one", 2: "two", 3: "three", 4: "four"}
+    assert PROBE.rate.startswith(words[round(events / made["tables"]["off_cpu"]["rows"])])

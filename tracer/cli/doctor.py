@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 def doctor(json: AsJson = False) -> None:
     """Check what this machine can trace, and tell how to fix what is missing.
 
-    Exits with 0 if `tracer record` works, else with 3 (permission) or 5 (feature).
+    Exits with 0 if `tracer record` works, else with 3 (permission) or 5
+    (feature).
 
     [bold]Example[/bold]
 

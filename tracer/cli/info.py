@@ -21,6 +21,8 @@ _MOST_CHARACTERS = 4000
 def info(trace: TracePath, json: AsJson = False) -> None:
     """Show what is in a trace: target, tables, clock, loss, the tracer's own cost.
 
+    Look here first if a verb lacks something: the reason may be in the trace.
+
     [bold]Example[/bold]
 
       tracer info run.trace --json

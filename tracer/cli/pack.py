@@ -35,8 +35,9 @@ def pack(
 ) -> None:
     """Pack a trace into one compressed file that can be sent.
 
-    The file holds the tables and the manifest, each with a checksum. info, report and other
-    verbs read a pack directly; tracer unpack turns it into a trace directory.
+    The file holds the tables and the manifest, each with a checksum. info, report
+    and other verbs read a pack directly; tracer unpack turns it into a trace
+    directory.
 
     [bold]Example[/bold]
 
@@ -79,6 +80,8 @@ def unpack(
     force: Annotated[bool, typer.Option("--force", help="Replace an existing trace.")] = False,
 ) -> None:
     """Check a pack for damage and unpack it into a trace directory.
+
+    Makes nothing if one of the files differs from its checksum.
 
     [bold]Example[/bold]
 

@@ -20,6 +20,7 @@ from tracer.analysis.views.cuts import Cuts
 from tracer.analysis.views.data_owners import COLUMNS as OWNER_COLUMNS
 from tracer.analysis.views.gpu_waits import GPU_MARKS
 from tracer.analysis.views.lives import lives_of
+from tracer.analysis.views.lost_times import Gaps
 from tracer.analysis.views.path_windows import Window, windows
 from tracer.analysis.views.segments import make_segments, segment_cuts
 from tracer.analysis.views.sleeps import Marks, marks_of
@@ -27,7 +28,6 @@ from tracer.analysis.views.steps import in_recording, steps
 from tracer.analysis.views.stretches import Ints
 from tracer.analysis.views.threads import owns
 from tracer.analysis.views.view import View
-from tracer.analysis.views.wait_causes import Gaps
 from tracer.analysis.views.wait_rows import CERTAINTY, JOIN_STACKS, JOINS, KINDS
 from tracer.analysis.views.waits import LINE_COLUMNS, waits
 from tracer.probes.schema import PID, TID, TS, Column, Scope, Type

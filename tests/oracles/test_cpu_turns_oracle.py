@@ -5,7 +5,8 @@ from collections import Counter
 
 import pytest
 
-from tests.oracles.cpu_turns import CPUS, IDLE, MOST_PARTS, Thread, World
+from tests.oracles.cpu_turns import MOST_PARTS, Charged
+from tests.oracles.cpu_world import CPUS, IDLE, Thread
 from tests.support.traces import make_trace
 from tracer.analysis.views.waits import waits
 
@@ -26,7 +27,7 @@ def drawn(seed, unit):
     worlds, start = [], 1000
     for number in range(WORLDS):
         numbers = random.Random(seed * WORLDS + number)
-        world = World(numbers, 1000 * (number + 1), CPUS * number, start, unit=unit)
+        world = Charged(numbers, 1000 * (number + 1), CPUS * number, start, unit=unit)
         world.run()
         worlds.append(world)
         start = world.end + 1000

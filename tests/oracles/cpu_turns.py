@@ -1,4 +1,4 @@
-"""Who had a CPU while a thread waited for it, ns by ns.
+"""Threads that had a CPU while another one waited for it, ns by ns.
 
 It is written from docs/explain.md (Waits, Limits), not from the views' code.
 """

@@ -39,9 +39,7 @@ def lines(path: Path | str) -> list[str]:
 
 _NS_GET_USERNS = 0xB701
 """_IO(0xb7, 0x1): include/uapi/linux/nsfs.h"""
-_PF_EXITING = 0x4
-_PF_KTHREAD = 0x00200000
-"""include/linux/sched.h"""
+_PF_EXITING, _PF_KTHREAD = 0x4, 0x00200000
 """include/linux/sched.h"""
 _PROGRAM_HEADER_32 = (4, 32)
 """AT_PHENT, and the size of a 32-bit program header (include/uapi/linux/auxvec.h, elf.h)."""

@@ -95,7 +95,7 @@ def begun(
         yield process
     except BaseException:
         if process is not None and noted is not None:
-            _end(process, noted, note)
+            _end(process, noted, note, whole=True)
         raise
     _end(process, noted, note)
 
@@ -124,8 +124,10 @@ def end_left(note: Path) -> None:
     note.unlink(missing_ok=True)
 
 
-def _end(process: subprocess.Popen[bytes], noted: Noted, note: Path | None) -> None:
-    """Ends a session, if its command still runs, and takes it from the note.
+def _end(
+    process: subprocess.Popen[bytes], noted: Noted, note: Path | None, whole: bool = False
+) -> None:
+    """Ends a session, if its command still runs or it is to end as a `whole`, and forgets its note.
 
     A Ctrl-C meanwhile does not leave the session: it gets SIGKILL at once.
     """
@@ -138,7 +140,7 @@ def _end(process: subprocess.Popen[bytes], noted: Noted, note: Path | None) -> N
                 process.wait(timeout=_PATIENCE_S)
     finally:
         with held():
-            if runs:
+            if runs or whole:
                 _kill(noted)
                 process.wait()
             if note is not None:

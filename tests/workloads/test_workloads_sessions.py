@@ -17,7 +17,7 @@ from tests.support.waiting import wait_for
 from tracer.probes.kernel import boot_id, process_alive, process_start_time
 from tracer.workloads.errors import JobError
 from tracer.workloads.session_notes import Noted
-from tracer.workloads.sessions import SESSION_ENV, end_left
+from tracer.workloads.sessions import SESSION_ENV, begun, end_left
 
 NOBODY = 65534
 GONE = (1, 0)
@@ -30,7 +30,7 @@ RESTARTING = 'again="exec sh -c \\"\\$again\\""; export again; sh -c "$again" & 
 @pytest.fixture
 def session():
     """Starts a shell command in its own session, whose processes end with the test."""
-    begun = []
+    made = []
 
     def start(script="sleep 1000 & wait", **environment):
         process = subprocess.Popen(
@@ -39,11 +39,11 @@ def session():
             stdout=subprocess.PIPE,
             env={**os.environ, **environment},
         )
-        begun.append(process)
+        made.append(process)
         return process
 
     yield start
-    for process in begun:
+    for process in made:
         for pid in members(process.pid):
             os.kill(pid, 9)
         process.kill()
@@ -206,3 +206,16 @@ def test_a_second_ctrl_c_leaves_no_process_of_a_session(tmp_path):
     finally:
         for pid in members(session):
             os.kill(pid, 9)
+
+
+def test_an_error_leaves_no_process_of_a_command_that_has_ended(tmp_path):
+    with (
+        (tmp_path / "out").open("w+b") as out,
+        pytest.raises(RuntimeError),
+        begun(["sh", "-c", ORPHANED], None, out, subprocess.DEVNULL) as process,
+    ):
+        process.wait()
+        left = int((tmp_path / "out").read_text())
+        assert members(process.pid) == [left]
+        raise RuntimeError
+    assert not process_alive(left, process_start_time(left))

@@ -111,6 +111,11 @@ class Job:
             elif not self.lost(call.begin + 1, call.end - 1):
                 call.lengths |= {call.end - call.begin}
 
+    def lost_after(self, ts: int) -> bool:
+        """Returns whether events of the targets' threads may be lost after a time."""
+        gaps = [row for row in self.tables["loss"] if "machine" not in row["stream"]]
+        return any(row["to"] is None or row["to"] > ts for row in gaps)
+
     def lost(self, begin: int, end: int) -> bool:
         return any(gap["from"] <= end and gap["to"] >= begin for gap in self.gaps)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING
 
 import typer
@@ -10,6 +11,9 @@ from tracer.cli.opening import AsJson
 
 if TYPE_CHECKING:
     from tracer.probes.doctor import Finding
+
+
+_INDENT = " " * 9
 
 
 def doctor(json: AsJson = False) -> None:
@@ -54,10 +58,19 @@ def doctor(json: AsJson = False) -> None:
     user = this_user(found)
     for f in found:
         mark = "ok     " if f.ok else "missing"
-        said = f"This user: {f.found}" if f is user else f"{mark}  {f.name}: {f.found}"
-        out.print(safe(said), style=None if f.ok else "red", soft_wrap=f is user)
+        said = [f"This user: {f.found}"]
+        if f is not user:
+            said = textwrap.wrap(
+                f"{mark}  {f.name}: {f.found}",
+                out.width,
+                subsequent_indent=_INDENT,
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+        for line in said:
+            out.print(safe(line), style=None if f.ok else "red", soft_wrap=True)
         if not f.ok:
-            out.print(safe(f"         for {f.needed_for}; fix: {f.mend}"), soft_wrap=True)
+            out.print(safe(f"{_INDENT}for {f.needed_for}; fix: {f.mend}"), soft_wrap=True)
     if int(code) == 0:
         out.print("tracer record works here.")
     else:

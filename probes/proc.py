@@ -39,6 +39,8 @@ def lines(path: Path | str) -> list[str]:
 
 _NS_GET_USERNS = 0xB701
 """_IO(0xb7, 0x1): include/uapi/linux/nsfs.h"""
+KTHREADD = 2
+"""Process that is the parent of the kernel's threads, and of programs that the kernel starts."""
 _PF_EXITING, _PF_KTHREAD = 0x4, 0x00200000
 """include/linux/sched.h"""
 _PROGRAM_HEADER_32 = (4, 32)

@@ -17,6 +17,8 @@ from tracer.store.trace import Trace
 
 LATEST = (1 << 63) - 1
 """The latest possible time, in ns."""
+EARLIEST = -LATEST - 1
+"""The earliest possible time, in ns."""
 _NEVER = -LATEST - 1
 """Marks the length of a call that did not return."""
 _RECENT = 1 << 10

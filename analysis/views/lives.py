@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tracer.analysis.views.calls_around import LATEST
+from tracer.analysis.views.calls_around import EARLIEST, LATEST
 from tracer.analysis.views.stretches import Ints
 from tracer.analysis.views.threads import make_threads
 from tracer.probes.compiled import compiled, read_only
@@ -15,7 +15,6 @@ from tracer.probes.limits import PID_LIMIT
 from tracer.store.trace import Trace
 
 _RECENT = 1 << 10
-_EARLIEST = -LATEST - 1
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ class Lives:
     def moments(self, key: Ints, ts: Ints) -> Ints:
         """Returns the times (ns) that are nearest to these, and at which the keys' threads live."""
         at = np.where(self.alive(key), key - 1, len(self.tid))
-        begun, until = np.append(self.begun, _EARLIEST), np.append(self.until, LATEST)
+        begun, until = np.append(self.begun, EARLIEST), np.append(self.until, LATEST)
         return np.clip(ts, begun[at], np.where(until[at] < LATEST, until[at] - 1, LATEST))
 
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tracer.analysis.views.calls_around import LATEST
+from tracer.analysis.views.calls_around import EARLIEST, LATEST
 from tracer.analysis.views.stretches import Ints
 from tracer.probes.loss import OF_EVENTS
 from tracer.store.trace import Trace
-
-_NEVER = -LATEST - 1
 
 
 class Gaps:
@@ -24,7 +22,7 @@ class Gaps:
         )
         self._begin = rows["begin"].to_numpy()
         ends = np.maximum.accumulate(rows["end"].to_numpy())
-        self._latest = np.concatenate([[_NEVER], ends])
+        self._latest = np.concatenate([[EARLIEST], ends])
         """The latest end of the first so many gaps."""
 
     def between(self, since: Ints, ts: Ints) -> NDArray[np.bool_]:

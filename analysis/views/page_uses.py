@@ -58,6 +58,7 @@ from tracer.analysis.views.volumes import bios_on_one_level
 from tracer.analysis.views.waits import WAITS, waits
 from tracer.analysis.views.written_mappings import written_folios
 from tracer.probes.page_cache import AHEAD, ASYNC, SYNC
+from tracer.probes.proc import KTHREADD
 from tracer.probes.schema import DEV, INO, Column, Type
 from tracer.store.devices import IN_MEMORY
 from tracer.store.manifest import page_bytes
@@ -68,7 +69,6 @@ _EVENTS = "page_use_events"
 IN_CONTEXT = "page_uses_in_context"
 """The rows of the view with the pages of each use: row, file, kind, first, pages."""
 SECTOR = 512
-_KTHREADD = 2
 
 _LARGEST_FILE = 1 << 28
 _MOST_PAGES = 1 << 29
@@ -150,7 +150,7 @@ _RECLAIMERS = f"""
 SELECT DISTINCT tid::BIGINT AS tid, coalesce(start_ns, {-LATEST}) AS ts FROM processes
 WHERE tid > 0 AND (starts_with(comm, 'kswapd') OR starts_with(comm, 'kdamond'))
     -- A program can have such a name; an imported trace may not tell parents.
-    AND coalesce(ppid, {_KTHREADD}) = {_KTHREADD}
+    AND coalesce(ppid, {KTHREADD}) = {KTHREADD}
 """
 
 _MADE = f"""

@@ -6,12 +6,11 @@ also takes the events before it, since its start need not have been recorded.
 
 from __future__ import annotations
 
-from tracer.analysis.views.calls_around import LATEST
+from tracer.analysis.views.calls_around import EARLIEST, LATEST
 from tracer.analysis.views.view import View, make_once
+from tracer.probes.proc import KTHREADD
 from tracer.probes.schema import Column, Type
 from tracer.store.trace import Trace
-
-_KTHREADD = 2
 
 _SQL = f"""
 CREATE OR REPLACE TEMP TABLE threads AS
@@ -28,13 +27,13 @@ WITH lives AS (
         CASE WHEN min(coalesce(container_id, '')) = max(coalesce(container_id, ''))
             THEN any_value(container_id) END AS container,
         -- A flusher is a kernel thread even if its parent is not known.
-        bool_and(ppid IS NOT DISTINCT FROM {_KTHREADD} OR role IN ('flusher', 'journal')) AS kernel,
+        bool_and(ppid IS NOT DISTINCT FROM {KTHREADD} OR role IN ('flusher', 'journal')) AS kernel,
         bool_or(role IN ('target', 'child')) AS job,
         bool_or(start_ns IS NULL) AS was_there,
         CASE WHEN count(end_ns) = count(*) THEN max(end_ns) END AS ended
     FROM lives GROUP BY tid, start
 )
-SELECT tid, CASE WHEN row_number() OVER by_number = 1 THEN -{LATEST} - 1 ELSE start END AS begun,
+SELECT tid, CASE WHEN row_number() OVER by_number = 1 THEN {EARLIEST} ELSE start END AS begun,
     coalesce(lead(start) OVER by_number, {LATEST}) AS until,
     row_number() OVER (ORDER BY tid, start) AS life, * EXCLUDE (tid, start) REPLACE (
         job OR ($everybody AND NOT coalesce(kernel, false) AND role IS DISTINCT FROM 'daemon')
@@ -138,7 +137,7 @@ def life(owner: str, prefix: str = "") -> str:
     none, the number has one life.
     """
     return (
-        f"coalesce({owner}.begun, {-LATEST - 1}) AS {prefix}begun,"
+        f"coalesce({owner}.begun, {EARLIEST}) AS {prefix}begun,"
         f" CASE WHEN {owner}.until < {LATEST} THEN {owner}.until - 1 ELSE {LATEST} END"
         f" AS {prefix}last"
     )
@@ -152,8 +151,8 @@ def moment(trace: Trace, tid: str = "tid", ts: str = "ts") -> str:
     """
     several = "SELECT tid FROM threads GROUP BY tid HAVING count(*) > 1"
     if not trace.once("several lives", lambda: trace.rows(f"{several} LIMIT 1")):
-        return str(-LATEST - 1)
-    return f"CASE WHEN {tid} IN ({several}) THEN {ts} ELSE {-LATEST - 1} END"
+        return str(EARLIEST)
+    return f"CASE WHEN {tid} IN ({several}) THEN {ts} ELSE {EARLIEST} END"
 
 
 def same_work(comm: str) -> str:

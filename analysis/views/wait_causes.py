@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tracer.analysis.views.calls_around import LATEST
+from tracer.analysis.views.calls_around import EARLIEST, LATEST
 from tracer.analysis.views.calls_by_kind import URING
 from tracer.analysis.views.lost_times import Gaps
 from tracer.analysis.views.stretches import Ints
@@ -137,7 +137,6 @@ _EVIDENCE = {
 _MOST_CASES = 1 << 62
 _MOST_KEPT = 1 << 14
 """Cases beyond which the answers so far are forgotten: a trace may have one for each interval."""
-_NEVER = -LATEST - 1
 
 # Events of reclaim are those of all threads.
 _OF_RECLAIM = f"NOT contains(stream, '{Scope.TARGET.value}')"
@@ -242,7 +241,7 @@ def _with_flags(rows: pa.Table, gaps: tuple[Gaps, Gaps], unmounts: pa.Array) -> 
     """
     flags = {flag: pc.less_equal(rows[column], rows["ts"]) for flag, column in _EVIDENCE.items()}
     entered, returned, since = (rows[name] for name in ("entered", "returned", "since"))
-    slept = pc.coalesce(rows["slept_ns"], pa.scalar(_NEVER))
+    slept = pc.coalesce(rows["slept_ns"], pa.scalar(EARLIEST))
     own_read = pc.and_(pc.greater(rows["own_read_ns"], slept), pc.is_null(entered))
     flags["reads"] = pc.or_kleene(flags["reads"], own_read)
     # A fault lasts until the call that it happened in returns, or until the next call.
@@ -254,16 +253,18 @@ def _with_flags(rows: pa.Table, gaps: tuple[Gaps, Gaps], unmounts: pa.Array) -> 
     # Its return may be lost, and the entry of another call.
     flags["call_in_doubt"] = pc.and_(
         rows["open"],
-        pa.array(gaps[1].between(pc.fill_null(entered, _NEVER).to_numpy(), rows["ts"].to_numpy())),
+        pa.array(
+            gaps[1].between(pc.fill_null(entered, EARLIEST).to_numpy(), rows["ts"].to_numpy())
+        ),
     )
     later = gaps[1].between(rows["ts"].to_numpy(), np.full(rows.num_rows, LATEST))
     flags["end_lost"] = pc.and_(pc.is_null(rows["dur_ns"]), pa.array(later))
     # A cgroup of version 2 stops its threads outside of calls, which it interrupts (kernel:
     # do_freezer_trap). Nothing else puts them to sleep there, unless the entry of a call is lost.
-    left = pc.fill_null(returned, _NEVER).to_numpy()
+    left = pc.fill_null(returned, EARLIEST).to_numpy()
     lost = gaps[1].between(left, rows["ts"].to_numpy())
     flags["stopped"] = pc.and_(
-        pc.and_(pc.is_null(entered), rows["cut_short"]), pa.array(~lost & (left > _NEVER))
+        pc.and_(pc.is_null(entered), rows["cut_short"]), pa.array(~lost & (left > EARLIEST))
     )
     # The file system is written out after the call returned, before the thread runs on.
     flags["unmounted"] = pc.is_in(rows["call_before"], unmounts)
@@ -300,7 +301,7 @@ def _reclaims(rows: pa.Table, gaps: Gaps) -> tuple[pa.Array, pa.Array]:
     """
     names = ("reclaim_ns", "entered", "returned", "fault_ns")
     began, entered, returned, fault = (
-        pc.fill_null(rows[name], _NEVER).to_numpy() for name in names
+        pc.fill_null(rows[name], EARLIEST).to_numpy() for name in names
     )
     begins, ends = (pc.fill_null(rows[name], False).to_numpy() for name in ("begins", "ends"))
     lasts = begins & (began >= np.maximum(np.maximum(entered, returned), fault))

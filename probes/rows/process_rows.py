@@ -16,12 +16,12 @@ from tracer.probes.backends.event_format import EventFormat
 from tracer.probes.backends.timeline import Batch, Move
 from tracer.probes.cgroups import Containers
 from tracer.probes.limits import PID_LIMIT
+from tracer.probes.proc import KTHREADD
 from tracer.probes.rows import columns
 from tracer.probes.rows.membership import Membership
 from tracer.probes.rows.threads import CLONE_PARENT, CLONE_THREAD
 from tracer.probes.schema import AssemblyContext
 
-_KTHREADD = 2
 _JOURNAL = re.compile(
     # Plain kworkers also write the logs of xfs and btrfs; their names do not say so.
     # kworker/R-: of newer kernels a work queue's own thread, for when memory is short.
@@ -83,7 +83,7 @@ class ProcessRows:
             process = self._process(pid, ppid)
             if tid == pid or not process.threads:
                 process.cgroup, process.ppid = cgroup, ppid
-            self._add(_Thread(tid, ppid, comm, None, process, kernel=_KTHREADD in (tid, ppid)))
+            self._add(_Thread(tid, ppid, comm, None, process, kernel=KTHREADD in (tid, ppid)))
         for process in self._processes.values():
             self._belongs(process, self._membership.first_target(process.pid))
 
@@ -182,9 +182,9 @@ class ProcessRows:
         process = parent.process
         if not of_parent:
             process = _Process(tid, ppid, cgroup=cgroup)
-        kernel = _KTHREADD in (tid, ppid)
+        kernel = KTHREADD in (tid, ppid)
         comm, start = str(fields.get("comm", parent.comm)), int(batch.ts[row])
-        maker = parent.process.pid if kernel and parent.process.pid != _KTHREADD else None
+        maker = parent.process.pid if kernel and parent.process.pid != KTHREADD else None
         self._add(_Thread(tid, ppid, comm, start, process, kernel=kernel, maker=maker))
         if not of_parent:
             assert batch.target is not None

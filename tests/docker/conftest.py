@@ -55,12 +55,16 @@ def start(dockerd, shared):
     return run
 
 
-WAITING = """
+WORDS = """
 import os, sys, time
 def wait_for(word):
     while not os.path.exists("/shared/" + word): time.sleep(0.005)
 def say(word):
     os.close(os.open("/shared/" + word, os.O_CREAT | os.O_WRONLY))
+"""
+"""The begin of a program that says words, and waits for them, by files of a shared folder."""
+
+WAITING = f"""{WORDS}
 name = sys.argv[1]
 say(name + "-is-up")
 wait_for("go")

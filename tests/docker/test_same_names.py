@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.docker.conftest import init_of, wait_for
+from tests.docker.conftest import WORDS, init_of, wait_for
 from tracer.analysis.findings.tenants import tenants
 from tracer.analysis.report.waits import waits_table
 from tracer.analysis.views.flushes import flushes
@@ -18,12 +18,7 @@ os.fsync(fd)
 say(sys.argv[3] + "-wrote")
 wait_for(sys.argv[3] + "-goes")
 """
-WAITING = """
-import os, sys, time
-def wait_for(word):
-    while not os.path.exists("/shared/" + word): time.sleep(0.005)
-def say(word):
-    os.close(os.open("/shared/" + word, os.O_CREAT | os.O_WRONLY))
+WAITING = f"""{WORDS}
 name = sys.argv[1]
 say(sys.argv[3] + "-is-up")
 wait_for(sys.argv[3])

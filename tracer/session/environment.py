@@ -16,14 +16,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tracer.probes.kernel import boot_id
-from tracer.probes.proc import MountPoint, lines, read_mounts, read_stat
+from tracer.probes.proc import KTHREADD, MountPoint, lines, read_mounts, read_stat
 from tracer.session.mount_tree import device_of, mount_of
 from tracer.store.manifest_parts import Btrfs, Disk, Host, Kernel, Mount, Tool
 from tracer.store.names import escaped
 from tracer.version import VERSION
 
-_KTHREADD = 2
-"""Parent of the kernel's threads, and of programs that the kernel starts."""
 _TRIED_PAGES = 7
 _VM = (
     "dirty_background_bytes",
@@ -283,7 +281,7 @@ def threads(but: Collection[int] = ()) -> list[tuple[int, int, int | None, str, 
             process = read_stat(pid)
             if process is None:
                 continue
-            made = process.ppid != _KTHREADD or process.of_kernel
+            made = process.ppid != KTHREADD or process.of_kernel
             ppid = process.ppid if made else None
             cgroup = _cgroup(pid)
             tids = [int(tid) for tid in os.listdir(f"/proc/{pid}/task")]

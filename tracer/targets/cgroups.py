@@ -18,13 +18,12 @@ import psutil
 
 from tracer.probes.errors import TargetGone, UsageError
 from tracer.probes.folders import walk
-from tracer.probes.proc import lines, process_of, read_mounts, read_stat
+from tracer.probes.proc import KTHREADD, lines, process_of, read_mounts, read_stat
 from tracer.store.manifest_parts import CgroupFacts, TargetFacts
 from tracer.targets import containerd
 from tracer.targets.target import Target
 from tracer.targets.tree import ProcessTree
 
-_KTHREADD = 2
 _LIST = "cgroup.procs"
 
 
@@ -236,7 +235,7 @@ class CgroupTarget(Target):
         for pid in members:
             with contextlib.suppress(psutil.NoSuchProcess):
                 parents.add(psutil.Process(pid).ppid())
-        parents -= {*members, os.getpid(), 0, _KTHREADD}
+        parents -= {*members, os.getpid(), 0, KTHREADD}
         return parents | {daemon for pid in parents if (daemon := containerd.of_shim(pid))}
 
     @cached_property

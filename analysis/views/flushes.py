@@ -106,6 +106,7 @@ WITH asked AS (
 ), whose AS (
     SELECT a.id, a.ts, a.since,
         CASE WHEN a.direct THEN a.pid WHEN d.ts >= a.since THEN d.pid END AS dirtier,
+        CASE WHEN a.direct THEN a.at_ns WHEN d.ts >= a.since THEN d.ts END AS dirtied_ns,
         if(a.direct, v.life, d.life) AS life,
         coalesce(p.dirtiers, 0) + (w.id IS NOT NULL)::BIGINT AS dirtiers,
         CASE WHEN w.id IS NULL THEN p.target
@@ -119,15 +120,18 @@ WITH asked AS (
 )
 SELECT w.* EXCLUDE (mine, known, life, target, container), o.comm, w.target, w.container,
     CASE WHEN mine = dirtiers THEN 'target' WHEN mine > 0 THEN 'shared'
-        WHEN known > 0 THEN 'other' END AS whose
+        WHEN known > 0 THEN 'other' END AS whose,
+    o.until
 FROM whose w LEFT JOIN threads o USING (life) WHERE dirtier IS NOT NULL
 """
 
-_PHASE = """
+_PHASE = f"""
 CREATE OR REPLACE TEMP TABLE in_phase AS
 WITH own AS (
     SELECT d.id, s.name FROM dirtied_by d
     ASOF JOIN stage_steps s ON d.dirtier = s.pid AND d.ts >= s.ts
+    -- The stages of a later process with the dirtier's number are not the dirtier's.
+    WHERE d.ts < coalesce(d.until, {LATEST})
 ), sole AS (
     SELECT b.id, s.name FROM (SELECT id, ts FROM submissions) b
     ASOF JOIN (SELECT * FROM stage_steps WHERE pid IS NULL) s ON b.ts >= s.ts
@@ -148,8 +152,8 @@ WITH subvolumes AS (
 SELECT $b.ts, $b.dev, $b.sector, $b.nr_sector, $b.rwbs, $b.page, $b.pages, r.ino, r.root,
     CASE WHEN NOT r.metadata AND r.ts >= coalesce(f.born_ns, r.ts)
         AND r.ts > coalesce(z.last_freed, -1) THEN f.path END AS path,
-    r.reason, r.call, $b.pid, $b.comm, d.dirtier, d.comm AS dirtier_comm, d.target, d.container,
-    p.phase,
+    r.reason, r.call, $b.pid, $b.comm, d.dirtier, d.comm AS dirtier_comm, d.dirtied_ns, d.target,
+    d.container, p.phase,
     CASE WHEN d.id IS NOT NULL THEN d.whose ELSE o.whose END AS whose,
     CASE WHEN r.certainty = 'exact' AND (d.dirtiers > 1 OR NOT r.direct AND d.id IS NOT NULL AND (
             -- Others may have dirtied it before the recording, while events were lost, or it may
@@ -237,6 +241,7 @@ FLUSHES = View(
             "process that last dirtied a page of the inode, or wrote directly",
         ),
         Column("dirtier_comm", Type.TEXT, "name of that process"),
+        Column("dirtied_ns", Type.INT64, "time at which it did so last", "ns"),
         Column(
             "target", Type.TEXT, "target of the dirtier; null also if the dirtiers have several"
         ),

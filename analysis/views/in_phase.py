@@ -29,7 +29,7 @@ _WHERE = {
     **{name: _Where() for name in sorted(_TABLES)},
     "requests": _Where(ts="issue_ns"),
     # The phase is that of the thread that dirtied the pages, not of the thread that wrote them.
-    "flushes": _Where(pid="dirtier", tid="dirtier"),
+    "flushes": _Where(pid="dirtier", tid="dirtier", lived="dirtied_ns"),
     "stall_events": _Where(),
     "wait_events": _Where(),
     "page_use_events": _Where(lived="used"),

@@ -127,3 +127,55 @@ def test_a_removed_files_writer_has_no_part_in_the_next_file_of_its_inode_number
         12  | 8       | b      | c2        | exact     | 1
         """,
     )
+
+
+def test_the_stages_of_a_later_process_with_the_dirtier_s_number_are_not_the_dirtier_s(tmp_path):
+    """Process 7 ends at 200; another 7 trains from 250 on, and process 8 loads data."""
+    check(
+        tmp_path,
+        {
+            "processes": """
+                pid | tid | role   | target | comm   | ppid | start_ns | end_ns
+                7   | 7   | target | a      | first  | 1    | 10       | 200
+                7   | 7   | target | a      | second | 1    | 210      | -
+                8   | 8   | target | b      | python | 1    | -        | -
+            """,
+            "phases": """
+                start | end | pid | tid | name      | epoch | step
+                20    | 190 | 7   | 7   | inference | -     | -
+                250   | 900 | 7   | 7   | train     | -     | -
+                250   | 900 | 8   | 8   | data_load | -     | -
+            """,
+            "dirty": """
+                ts  | pid | tid | event       | dev   | ino
+                50  | 7   | 7   | dirty_folio | 254:0 | 11
+                260 | 7   | 7   | dirty_folio | 254:0 | 12
+            """,
+            "writeback": """
+                ts  | pid | tid | event   | reason   | bdi
+                100 | 50  | 50  | start   | periodic | 254:0
+                390 | 50  | 50  | written | periodic | 254:0
+            """,
+            "inode_writeback": """
+                ts  | pid | tid | event | dev   | ino
+                110 | 50  | 50  | start | 254:0 | 11
+                320 | 50  | 50  | end   | 254:0 | 11
+                330 | 50  | 50  | start | 254:0 | 12
+                380 | 50  | 50  | end   | 254:0 | 12
+            """,
+            "block": """
+                ts  | pid | tid | event     | dev   | sector | nr_sector | rwbs | comm
+                120 | 50  | 50  | bio_queue | 254:0 | 80     | 8         | W    | kworker/u8:1
+                310 | 50  | 50  | bio_queue | 254:0 | 88     | 8         | W    | kworker/u8:1
+                350 | 50  | 50  | bio_queue | 254:0 | 808    | 8         | W    | kworker/u8:1
+            """,
+        },
+        "SELECT f.ts, f.dirtier_comm, f.dirtied_ns, f.phase, p.phase AS in_phase"
+        " FROM flushes f JOIN flushes_in_phase p USING (row) ORDER BY ts",
+        """
+        ts  | dirtier_comm | dirtied_ns | phase     | in_phase
+        120 | first        | 50         | inference | inference
+        310 | first        | 50         | -         | -
+        350 | second       | 260        | train     | train
+        """,
+    )

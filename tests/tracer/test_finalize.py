@@ -252,13 +252,21 @@ def recorded_by(process):
     return {"pid": process.pid, "start_time": start, "boot_id": boot_id()}
 
 
-def test_a_trace_that_is_being_recorded_is_left_alone(tmp_path):
+@pytest.mark.parametrize(
+    ("state", "said", "mend"),
+    [
+        ("recording", "is still being recorded by process {}", "stop that first: kill {}"),
+        ("captured", "gets its tables from its recorder, process {}", "wait until that has ended"),
+    ],
+)
+def test_a_trace_that_a_recorder_works_on_is_left_alone(tmp_path, state, said, mend):
     (tmp_path / "t").mkdir()
     with subprocess.Popen(["flock", "--no-fork", tmp_path / "t", "sleep", "60"]) as other:
         wait_for(lambda: is_held(tmp_path / "t"), "the lock")
-        raw_trace(tmp_path / "t", {0: [Page(0)]}, recorder=recorded_by(other))
-        with pytest.raises(UsageError, match=f"still being recorded by process {other.pid}"):
+        raw_trace(tmp_path / "t", {0: [Page(0)]}, recorder=recorded_by(other), state=state)
+        with pytest.raises(UsageError) as refused:
             Trace(tmp_path / "t")
+        assert f"t {said}; {mend}".format(other.pid, other.pid) in str(refused.value)
         other.kill()
     Trace(tmp_path / "t").close()
 

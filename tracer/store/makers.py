@@ -16,7 +16,8 @@ _GUARDIAN_S = 60.0
 
 
 def refuse_live(folder: Path, manifest: Manifest) -> None:
-    """Raises UsageError if the trace is still being recorded on this machine."""
+    """Raises UsageError if a recorder on this machine still records the trace, or makes its
+    tables."""
     recorder = manifest["recorder"]
     pid, start = recorder.get("pid"), recorder.get("start_time")
     if (
@@ -27,17 +28,18 @@ def refuse_live(folder: Path, manifest: Manifest) -> None:
         # A manifest may name any process, but only a recorder holds the folder.
         and is_held(folder) is not False
     ):
-        raise UsageError(
-            f"{folder} is still being recorded by process {pid}",
-            f"stop that first: kill {pid}",
-        )
+        if manifest["state"] == "recording":
+            what, mend = "is still being recorded by process", f"stop that first: kill {pid}"
+        else:
+            what, mend = "gets its tables from its recorder, process", "wait until that has ended"
+        raise UsageError(f"{folder} {what} {pid}", mend)
 
 
-def await_guardian(folder: Path, manifest: Manifest) -> bool:
-    """Waits while a guardian saves a killed recorder's data. Returns whether there was one."""
+def await_guardian(folder: Path, manifest: Manifest) -> None:
+    """Waits while a guardian saves a killed recorder's data."""
     recorder = manifest["recorder"]
     if "guardian" not in recorder or recorder.get("boot_id") != boot_id():
-        return False
+        return
     pid, start = recorder["guardian"]
     deadline = time.monotonic() + _GUARDIAN_S
     # A manifest may name any process, but only recorder and guardian hold the folder.
@@ -48,7 +50,6 @@ def await_guardian(folder: Path, manifest: Manifest) -> bool:
                 f"wait for process {pid} to end, or find out what keeps the disk busy",
             )
         time.sleep(0.02)
-    return True
 
 
 def refuse_anothers(folder: Path) -> None:

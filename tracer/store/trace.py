@@ -60,11 +60,12 @@ class Trace:
         """Opens `folder`. Raises BadTrace, or UsageError if it is still being recorded."""
         self.folder = Path(folder)
         self.manifest: Manifest = manifests.read(self.folder)
-        undecoded = not (self.folder / "events").exists() and (self.folder / "raw").is_dir()
-        if self.manifest["state"] != "finalized" or undecoded:
+        if self._lacks_tables():
             refuse_live(self.folder, self.manifest)
-            if await_guardian(self.folder, self.manifest):
-                self.manifest = manifests.read(self.folder)
+            await_guardian(self.folder, self.manifest)
+            # The recorder may have made the tables since.
+            self.manifest = manifests.read(self.folder)
+        if self._lacks_tables():
             from tracer.store.finalize import finalize
 
             refuse_anothers(self.folder)
@@ -75,6 +76,10 @@ class Trace:
         self.made: set[str] = set()
         """Names of the derived tables that the connection has until it is closed."""
         self._answers: dict[str, Any] = {}
+
+    def _lacks_tables(self) -> bool:
+        undecoded = not (self.folder / "events").exists() and (self.folder / "raw").is_dir()
+        return self.manifest["state"] != "finalized" or undecoded
 
     def use_cpus(self, number: int) -> None:
         """Limits queries to `number` CPUs; default: all. Call it before the first query."""

@@ -33,9 +33,9 @@ import json, resource, sys, time
 from pathlib import Path
 from tracer.analysis.explain.explanation import explain
 from tracer.analysis.report.waits import waits_table
-from tracer.analysis.views.critical_path import critical_path
-from tracer.analysis.views.steps import steps
-from tracer.analysis.views.waits import waits
+from tracer.analysis.views.waiting.critical_path import critical_path
+from tracer.analysis.views.waiting.steps import steps
+from tracer.analysis.views.waiting.waits import waits
 from tracer.store.trace import Trace
 
 def peak():

@@ -175,9 +175,9 @@ def _draw(folder: Path, count: int) -> None:
 def _epochs(path: Path, dev: str) -> list[dict[str, Any]]:
     """Returns the epochs of a trace, by its views."""
     from tracer.analysis.report.epochs import epochs
-    from tracer.analysis.views.critical_path import critical_path
-    from tracer.analysis.views.reads import reads
-    from tracer.analysis.views.waits import waits
+    from tracer.analysis.views.reading.reads import reads
+    from tracer.analysis.views.waiting.critical_path import critical_path
+    from tracer.analysis.views.waiting.waits import waits
     from tracer.store.trace import Trace
 
     _say("making the views")

@@ -328,7 +328,7 @@ def _check_devices(trace: Trace, names: Sequence[str]) -> None:
 
 def _about(trace: Trace, facts: dict[str, Any], once: bool) -> list[str]:
     from tracer.analysis.flushlayer.answers.question import about_gaps
-    from tracer.analysis.views.devices import notes
+    from tracer.analysis.views.disks.devices import notes
 
     return [*notes(trace.manifest, set(facts["by_device"]), once), *about_gaps(trace)]
 

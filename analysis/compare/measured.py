@@ -32,11 +32,11 @@ from tracer.analysis.report.tables import records, writeback_reasons
 from tracer.analysis.report.waits import path_times
 from tracer.analysis.studies.measures import of_trace
 from tracer.analysis.views.calls_by_kind import SYNC
-from tracer.analysis.views.flushes import flushes
-from tracer.analysis.views.requests import requests
+from tracer.analysis.views.disks.requests import requests
+from tracer.analysis.views.disks.volumes import on_one_level, requests_on_one_level
 from tracer.analysis.views.threads import of_everybody, whole_machine
-from tracer.analysis.views.volumes import on_one_level, requests_on_one_level
-from tracer.analysis.views.whose import MINE, everybody_because
+from tracer.analysis.views.writing.flushes import flushes
+from tracer.analysis.views.writing.whose import MINE, everybody_because
 from tracer.probes.errors import BadTrace
 from tracer.store.manifest import duration_s, with_all_events
 from tracer.store.trace import Trace

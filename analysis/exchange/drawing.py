@@ -37,9 +37,9 @@ from tracer.analysis.exchange.marks import (
 )
 from tracer.analysis.exchange.streaming import query_batches, table_batches
 from tracer.analysis.exchange.tracks import Lanes, Tracks, crowded, nested
-from tracer.analysis.views.passes import passes
-from tracer.analysis.views.phase_times import make_phase_times
-from tracer.analysis.views.requests import requests
+from tracer.analysis.views.disks.requests import requests
+from tracer.analysis.views.phases.phase_times import make_phase_times
+from tracer.analysis.views.writing.passes import passes
 from tracer.probes.loss import OF_EVENTS
 from tracer.store.trace import Trace
 

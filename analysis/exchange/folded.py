@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import BinaryIO
 
 from tracer.analysis.exchange.drawing import Window
-from tracer.analysis.views.waits import waits
+from tracer.analysis.views.waiting.waits import waits
 from tracer.probes.call_graphs import KERNEL
 from tracer.store.trace import Trace
 

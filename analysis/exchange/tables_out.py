@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 from tracer.analysis.exchange.drawing import Window
 from tracer.analysis.exchange.marks import LATEST_NS, numbers_of, readable
 from tracer.analysis.exchange.streaming import query_batches, table_batches
-from tracer.analysis.views.flushes import flushes
-from tracer.analysis.views.phase_times import make_phase_times
-from tracer.analysis.views.requests import requests
-from tracer.analysis.views.steps import steps_until
+from tracer.analysis.views.disks.requests import requests
+from tracer.analysis.views.phases.phase_times import make_phase_times
+from tracer.analysis.views.waiting.steps import steps_until
+from tracer.analysis.views.writing.flushes import flushes
 from tracer.store.files import as_invoking_user, create
 from tracer.store.trace import ALL_TABLES, Trace
 

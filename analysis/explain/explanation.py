@@ -18,8 +18,8 @@ from tracer.analysis.explain.segments import longest_segments
 from tracer.analysis.findings.cpu_holders import holder_or_waker
 from tracer.analysis.findings.finding import Finding
 from tracer.analysis.findings.waits import waits
-from tracer.analysis.views.critical_path import main_steps, path_sums
-from tracer.analysis.views.epoch_passes import has_passes, with_passes
+from tracer.analysis.views.phases.epoch_passes import has_passes, with_passes
+from tracer.analysis.views.waiting.critical_path import main_steps, path_sums
 from tracer.probes.errors import BadTrace, UsageError
 from tracer.probes.text import shell_word
 from tracer.store.trace import Trace

@@ -9,10 +9,10 @@ import pandas as pd
 import pyarrow as pa
 
 from tracer.analysis.views.calls_around import LATEST
-from tracer.analysis.views.request_data import make_request_data
-from tracer.analysis.views.requests import OPERATION, requests
-from tracer.analysis.views.rest_queues import REST_QUEUES
-from tracer.analysis.views.volumes import make_partitions
+from tracer.analysis.views.disks.requests import OPERATION, requests
+from tracer.analysis.views.disks.rest_queues import REST_QUEUES
+from tracer.analysis.views.disks.volumes import make_partitions
+from tracer.analysis.views.writing.request_data import make_request_data
 from tracer.probes.loss import OF_EVENTS
 from tracer.probes.schema import Scope
 from tracer.store.devices import Devices

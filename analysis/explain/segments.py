@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from tracer.analysis.explain.meanwhile import STORAGE, add_meanwhile
-from tracer.analysis.views.sync_parts import DATA
+from tracer.analysis.views.waiting.sync_parts import DATA
 from tracer.store.trace import Trace
 
 # Parts of a sleep adjoin. Between two sleeps, the thread runs.

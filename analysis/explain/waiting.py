@@ -10,7 +10,7 @@ import pandas as pd
 from tracer.analysis.exchange.folded import functions, leaf
 from tracer.analysis.explain.words import line_name
 from tracer.analysis.findings.finding import name
-from tracer.analysis.views.critical_path import RUN, main_steps
+from tracer.analysis.views.waiting.critical_path import RUN, main_steps
 from tracer.store.trace import Trace
 
 _LEAST_SHARE = 0.002

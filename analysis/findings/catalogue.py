@@ -23,7 +23,7 @@ from tracer.analysis.findings import (
     writes,
 )
 from tracer.analysis.findings.finding import AT_MOST, ELSEWHERE, Finding
-from tracer.analysis.views.critical_path import critical_path, has_paths
+from tracer.analysis.views.waiting.critical_path import critical_path, has_paths
 from tracer.store.trace import Trace
 
 TRIVIAL = 0.005

@@ -2,8 +2,8 @@
 
 A write-back that nobody waits for costs a job nothing, however slow the disk is. The time that can
 be saved therefore lies within the times in which a thread of the job may have waited for a disk's
-writes. The view `write_waits` (`tracer.analysis.views.write_waits`) has these times. It documents
-the waits that are included, and the waits that no event shows. The share is
+writes. The view `write_waits` (`tracer.analysis.views.disks.write_waits`) has these times. It
+documents the waits that are included, and the waits that no event shows. The share is
 
     sum of the waits of any kind of the stretch's job that lie in a stretch / sum of all lengths
 
@@ -16,9 +16,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tracer.analysis.findings.window import Scope, Window, lossy, window
+from tracer.analysis.views.disks.wait_times import ANY, KINDS
+from tracer.analysis.views.disks.write_waits import WRITE_WAITS
 from tracer.analysis.views.threads import make_threads, owns
-from tracer.analysis.views.wait_times import ANY, KINDS
-from tracer.analysis.views.write_waits import WRITE_WAITS
 from tracer.store.trace import Trace
 
 NO_EVENT = (

@@ -8,14 +8,14 @@ from tracer.analysis.findings.cpu_holders import FOREIGN, OWN, mend_of_cpu_waits
 from tracer.analysis.findings.finding import FEW_EVENTS, Answer, ask, name, percent
 from tracer.analysis.findings.window import Window
 from tracer.analysis.findings.workers import more_workers
-from tracer.analysis.views.asked_bios import asked_bios
 from tracer.analysis.views.calls_by_kind import LOOKUPS
-from tracer.analysis.views.critical_path import RUN, critical_path, has_paths
-from tracer.analysis.views.flushes import flushes
-from tracer.analysis.views.requests import OPERATION
-from tracer.analysis.views.steps import fetches_of_steps
+from tracer.analysis.views.disks.requests import OPERATION
+from tracer.analysis.views.disks.volumes import on_devices
+from tracer.analysis.views.reading.asked_bios import asked_bios
 from tracer.analysis.views.threads import make_threads, of_everybody, of_threads, owns
-from tracer.analysis.views.volumes import on_devices
+from tracer.analysis.views.waiting.critical_path import RUN, critical_path, has_paths
+from tracer.analysis.views.waiting.steps import fetches_of_steps
+from tracer.analysis.views.writing.flushes import flushes
 from tracer.store.trace import Trace
 
 _WORK, READS, _OTHERS = "work", "reads", "others"

@@ -16,11 +16,11 @@ from tracer.analysis.findings.finding import (
 )
 from tracer.analysis.findings.finding import name as named
 from tracer.analysis.findings.window import Scope, joined, whole, window
-from tracer.analysis.views.asked_bios import asked_bios
-from tracer.analysis.views.requests import requests
-from tracer.analysis.views.rest_queues import REST_QUEUES
+from tracer.analysis.views.disks.requests import requests
+from tracer.analysis.views.disks.rest_queues import REST_QUEUES
+from tracer.analysis.views.disks.volumes import requests_on_one_level
+from tracer.analysis.views.reading.asked_bios import asked_bios
 from tracer.analysis.views.threads import of_threads
-from tracer.analysis.views.volumes import requests_on_one_level
 from tracer.store.trace import Trace
 
 _MACHINE = (Scope.MACHINE,)

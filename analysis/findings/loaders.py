@@ -18,8 +18,8 @@ from tracer.analysis.findings.finding import (
 from tracer.analysis.findings.window import Scope, Window, joined, window
 from tracer.analysis.findings.workers import WORKERS
 from tracer.analysis.views.calls_by_kind import READ
-from tracer.analysis.views.critical_path import has_paths
-from tracer.analysis.views.waits import waits
+from tracer.analysis.views.waiting.critical_path import has_paths
+from tracer.analysis.views.waiting.waits import waits
 from tracer.store.trace import Trace
 
 _HALF = 50.0

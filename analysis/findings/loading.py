@@ -14,8 +14,8 @@ from tracer.analysis.findings.finding import (
 )
 from tracer.analysis.findings.window import Scope, Window, window
 from tracer.analysis.findings.workers import AT_ONCE
-from tracer.analysis.views.critical_path import critical_path, has_paths
-from tracer.analysis.views.steps import fetches_of_steps, steps
+from tracer.analysis.views.waiting.critical_path import critical_path, has_paths
+from tracer.analysis.views.waiting.steps import fetches_of_steps, steps
 from tracer.digits import show_digits
 from tracer.store.trace import Trace
 

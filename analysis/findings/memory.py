@@ -13,7 +13,7 @@ from tracer.analysis.findings.finding import (
 )
 from tracer.analysis.findings.pressure import Mends, waiting
 from tracer.analysis.findings.window import Scope, Window, whole
-from tracer.analysis.views.flushes import flushes
+from tracer.analysis.views.writing.flushes import flushes
 from tracer.store.manifest import page_bytes
 from tracer.store.trace import Trace
 

@@ -17,8 +17,8 @@ from tracer.analysis.findings.finding import (
 )
 from tracer.analysis.findings.window import Scope, Window, whole
 from tracer.analysis.memory.enough import least_memory
-from tracer.analysis.views.page_uses import page_uses
-from tracer.analysis.views.reads import reads
+from tracer.analysis.views.reading.page_uses import page_uses
+from tracer.analysis.views.reading.reads import reads
 from tracer.analysis.views.threads import name_of_others, of_everybody, owns
 from tracer.store.manifest import page_bytes
 from tracer.store.trace import Trace

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tracer.analysis.findings.finding import Answer, Finding, ask, finding, percent, seconds
 from tracer.analysis.findings.window import Scope, Window, window
-from tracer.analysis.views.critical_path import RUN, critical_path, has_paths
-from tracer.analysis.views.gpu_waits import waited_in
-from tracer.analysis.views.steps import OUTER_PARTS
-from tracer.analysis.views.steps import steps as steps_view
+from tracer.analysis.views.waiting.critical_path import RUN, critical_path, has_paths
+from tracer.analysis.views.waiting.gpu_waits import waited_in
+from tracer.analysis.views.waiting.steps import OUTER_PARTS
+from tracer.analysis.views.waiting.steps import steps as steps_view
 from tracer.store.trace import Trace
 
 _PARTS = ("forward", "backward", "optimizer")

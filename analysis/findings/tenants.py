@@ -16,8 +16,8 @@ from tracer.analysis.findings.finding import (
 from tracer.analysis.findings.finding import name as named
 from tracer.analysis.findings.window import Scope, Window, whole
 from tracer.analysis.views.calls_by_kind import SYNC
-from tracer.analysis.views.flushes import flushes
 from tracer.analysis.views.threads import make_threads, owns
+from tracer.analysis.views.writing.flushes import flushes
 from tracer.probes.block import SECTOR_BYTES
 from tracer.store.trace import Trace
 

@@ -18,8 +18,8 @@ from tracer.analysis.findings.finding import (
 )
 from tracer.analysis.findings.window import Scope, Window, window
 from tracer.analysis.findings.workers import more_workers, workers_at_once
-from tracer.analysis.views.critical_path import RUN, main_steps, path_sums
-from tracer.analysis.views.sync_parts import AWAITED
+from tracer.analysis.views.waiting.critical_path import RUN, main_steps, path_sums
+from tracer.analysis.views.waiting.sync_parts import AWAITED
 from tracer.store.trace import Trace
 
 _LEAST = 2.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tracer.analysis.views.phase_times import make_phase_times
+from tracer.analysis.views.phases.phase_times import make_phase_times
 from tracer.analysis.views.threads import make_threads, of_threads
 from tracer.probes.loss import OF_EVENTS
 from tracer.probes.schema import Scope

@@ -18,9 +18,9 @@ from tracer.analysis.findings.finding import name as named
 from tracer.analysis.findings.window import Scope, Window, whole
 from tracer.analysis.views.calls_around import make_calls_before
 from tracer.analysis.views.calls_by_kind import SYNC_ALL, UNMOUNT
-from tracer.analysis.views.flushes import flushes
-from tracer.analysis.views.passes import gaps, passes
-from tracer.analysis.views.whose import MINE, everybody_because
+from tracer.analysis.views.writing.flushes import flushes
+from tracer.analysis.views.writing.passes import gaps, passes
+from tracer.analysis.views.writing.whose import MINE, everybody_because
 from tracer.probes.block import SECTOR_BYTES
 from tracer.store.trace import Trace
 

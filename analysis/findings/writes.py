@@ -13,8 +13,8 @@ from tracer.analysis.findings.finding import (
     seconds,
 )
 from tracer.analysis.findings.window import Scope, Window, of_jobs, window
+from tracer.analysis.views.disks.wait_times import KINDS
 from tracer.analysis.views.threads import of_everybody
-from tracer.analysis.views.wait_times import KINDS
 from tracer.store.trace import Trace
 
 CEILING = "write waits"

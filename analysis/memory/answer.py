@@ -20,7 +20,7 @@ from tracer.analysis.memory.recorded import Recorded, recorded
 from tracer.analysis.memory.resident import resident_misses
 from tracer.analysis.memory.sharing import Sharing, recorded_limits, sharing, targets_around
 from tracer.analysis.memory.two_lists import clocks
-from tracer.analysis.views.marked_together import marked_together
+from tracer.analysis.views.phases.marked_together import marked_together
 from tracer.analysis.views.threads import name_of_others, of_everybody
 from tracer.probes.errors import UsageError
 from tracer.store.trace import Trace

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tracer.analysis.views.page_uses import page_uses
+from tracer.analysis.views.reading.page_uses import page_uses
 from tracer.analysis.views.threads import name_of_others, of_everybody
 from tracer.store.manifest import page_bytes
 from tracer.store.trace import Trace

@@ -12,11 +12,11 @@ from tracer.analysis.memory.page_runs import FAULT, READ, REMOVE, WRITE, PageRun
 from tracer.analysis.memory.read_around import without_read_around
 from tracer.analysis.memory.taken_back import Rows, without_taken_back
 from tracer.analysis.views.lives import Lives, lives_of
-from tracer.analysis.views.page_states import ACCESS, ADD, DELETE
-from tracer.analysis.views.page_states import FAULT as TOUCHED
-from tracer.analysis.views.page_states import MAP as MAPPED
-from tracer.analysis.views.page_uses import IN_CONTEXT, page_uses
-from tracer.analysis.views.partial_epochs import begun, is_partial, partial_epochs
+from tracer.analysis.views.phases.partial_epochs import begun, is_partial, partial_epochs
+from tracer.analysis.views.reading.page_states import ACCESS, ADD, DELETE
+from tracer.analysis.views.reading.page_states import FAULT as TOUCHED
+from tracer.analysis.views.reading.page_states import MAP as MAPPED
+from tracer.analysis.views.reading.page_uses import IN_CONTEXT, page_uses
 from tracer.analysis.views.threads import name_of_others, of_everybody
 from tracer.store.manifest import page_bytes
 from tracer.store.trace import Trace

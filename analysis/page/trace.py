@@ -20,7 +20,7 @@ from tracer.analysis.page.tables import PageTable, page_table, page_tables
 from tracer.analysis.timeline.heat import table_of
 from tracer.analysis.timeline.lane import Kind, Lane
 from tracer.analysis.timeline.lanes import Timeline, timeline
-from tracer.analysis.views.reads import reads
+from tracer.analysis.views.reading.reads import reads
 from tracer.analysis.views.threads import of_everybody
 from tracer.store.names import escaped
 from tracer.store.trace import Trace

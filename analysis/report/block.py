@@ -7,8 +7,8 @@ import pandas as pd
 from tracer.analysis.report.histogram import buckets, spread
 from tracer.analysis.report.mergeable import added, whole
 from tracer.analysis.report.table import QUANTILES, Column, MergedTable
-from tracer.analysis.views.requests import requests
-from tracer.analysis.views.volumes import on_device, requests_on_one_level
+from tracer.analysis.views.disks.requests import requests
+from tracer.analysis.views.disks.volumes import on_device, requests_on_one_level
 from tracer.store.trace import Trace
 
 _KEYS = ["dev", "operation"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pandas as pd
 
 from tracer.analysis.report.table import PASS, Column, ReportTable
-from tracer.analysis.views.epoch_passes import has_passes
 from tracer.analysis.views.in_phase import in_phase
+from tracer.analysis.views.phases.epoch_passes import has_passes
 from tracer.analysis.views.threads import make_threads, of_targets, of_threads
-from tracer.analysis.views.whose import MINE, everybody_because
+from tracer.analysis.views.writing.whose import MINE, everybody_because
 from tracer.probes.errors import UsageError
 from tracer.store.trace import Trace
 

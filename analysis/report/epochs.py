@@ -5,12 +5,12 @@ from __future__ import annotations
 import pandas as pd
 
 from tracer.analysis.views.calls_around import LATEST
-from tracer.analysis.views.epoch_passes import epoch_passes
-from tracer.analysis.views.nesting import NEVER
-from tracer.analysis.views.reads import READS, reads
-from tracer.analysis.views.steps import steps
+from tracer.analysis.views.disks.volumes import bios_on_one_level
+from tracer.analysis.views.phases.epoch_passes import epoch_passes
+from tracer.analysis.views.phases.nesting import NEVER
+from tracer.analysis.views.reading.reads import READS, reads
 from tracer.analysis.views.threads import of_everybody
-from tracer.analysis.views.volumes import bios_on_one_level
+from tracer.analysis.views.waiting.steps import steps
 from tracer.store.manifest import with_all_events
 from tracer.store.trace import Trace
 

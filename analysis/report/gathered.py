@@ -15,7 +15,7 @@ from tracer.analysis.report.reads import about_partial, about_together
 from tracer.analysis.report.step_times import about_processes
 from tracer.analysis.report.tables import DECLARED, MERGED, TABLES
 from tracer.analysis.scale.sources import Source, opened
-from tracer.analysis.views.devices import notes as devices_notes
+from tracer.analysis.views.disks.devices import notes as devices_notes
 from tracer.analysis.views.energy import energy, why_none
 from tracer.store.manifest import duration_s, recording, why_no_events
 from tracer.store.trace import Trace

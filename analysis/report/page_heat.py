@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 
 from tracer.analysis.flushlayer.trace.page_count import check_pages
-from tracer.analysis.views.flushes import flushes
-from tracer.analysis.views.volumes import on_one_level
+from tracer.analysis.views.disks.volumes import on_one_level
+from tracer.analysis.views.writing.flushes import flushes
 from tracer.store.trace import Trace
 
 TIMES, PAGES = 60, 60

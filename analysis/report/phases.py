@@ -11,10 +11,10 @@ from tracer.analysis.report.histogram import buckets, spread
 from tracer.analysis.report.mergeable import whole
 from tracer.analysis.report.table import QUANTILES, Column, MergedTable
 from tracer.analysis.views.cuts import Cuts
-from tracer.analysis.views.flushes import flushes
-from tracer.analysis.views.nesting import NEVER, numbers_within
-from tracer.analysis.views.spans import Spans, read_spans
+from tracer.analysis.views.phases.nesting import NEVER, numbers_within
+from tracer.analysis.views.phases.spans import Spans, read_spans
 from tracer.analysis.views.view import apart
+from tracer.analysis.views.writing.flushes import flushes
 from tracer.store.trace import Trace
 
 if TYPE_CHECKING:

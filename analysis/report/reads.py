@@ -11,9 +11,9 @@ import pandas as pd
 
 from tracer.analysis.report.mergeable import added
 from tracer.analysis.report.table import PASS, Column, MergedTable
-from tracer.analysis.views.marked_together import marked_together
-from tracer.analysis.views.page_uses import page_uses
-from tracer.analysis.views.reads import reads
+from tracer.analysis.views.phases.marked_together import marked_together
+from tracer.analysis.views.reading.page_uses import page_uses
+from tracer.analysis.views.reading.reads import reads
 from tracer.analysis.views.threads import owns, same_work
 from tracer.store.manifest import page_bytes
 from tracer.store.trace import Trace

@@ -8,7 +8,7 @@ import pandas as pd
 
 from tracer.analysis.report.histogram import buckets, spread
 from tracer.analysis.report.table import Column, MergedTable
-from tracer.analysis.views.steps import in_recording, steps
+from tracer.analysis.views.waiting.steps import in_recording, steps
 from tracer.store.trace import Trace
 
 WHOLE = "end to end"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from tracer.analysis.views.phase_times import make_phase_times
+from tracer.analysis.views.phases.phase_times import make_phase_times
 from tracer.store.trace import Trace
 
 SERIES = (

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pandas as pd
 
 from tracer.analysis.report.table import Column, MergedTable
-from tracer.analysis.views.critical_path import RUN, main_steps, path_sums
 from tracer.analysis.views.threads import same_work
-from tracer.analysis.views.waits import waits
+from tracer.analysis.views.waiting.critical_path import RUN, main_steps, path_sums
+from tracer.analysis.views.waiting.waits import waits
 from tracer.store.trace import Trace
 
 _KEYS = ("target", "kind", "whose", "blamed")

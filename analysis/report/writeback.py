@@ -8,10 +8,10 @@ import pandas as pd
 from tracer.analysis.report.histogram import buckets, spread
 from tracer.analysis.report.mergeable import whole
 from tracer.analysis.report.table import QUANTILES, Column, MergedTable
-from tracer.analysis.views.flushes import flushes
-from tracer.analysis.views.passes import gaps, passes
-from tracer.analysis.views.volumes import bdis_of
-from tracer.analysis.views.whose import MINE, everybody_because
+from tracer.analysis.views.disks.volumes import bdis_of
+from tracer.analysis.views.writing.flushes import flushes
+from tracer.analysis.views.writing.passes import gaps, passes
+from tracer.analysis.views.writing.whose import MINE, everybody_because
 from tracer.store.trace import Trace
 
 _INTERVAL_SHARES = [step / 50 for step in range(51)]

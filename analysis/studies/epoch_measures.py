@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from tracer.analysis.views.energy import all_of, energy, why_none
-from tracer.analysis.views.steps import in_recording, steps
+from tracer.analysis.views.waiting.steps import in_recording, steps
 from tracer.probes.errors import BadTrace
 from tracer.store.manifest import with_all_events
 from tracer.store.trace import Trace

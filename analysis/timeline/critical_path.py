@@ -6,7 +6,7 @@ from tracer.analysis.figures.critical_path import CAUSES
 from tracer.analysis.timeline.axis import Axis
 from tracer.analysis.timeline.binned import cover_query, covered
 from tracer.analysis.timeline.lane import Kind, Lane
-from tracer.analysis.views.critical_path import critical_path as critical_path_view
+from tracer.analysis.views.waiting.critical_path import critical_path as critical_path_view
 from tracer.store.trace import Trace
 
 _CAUSE = " ".join(

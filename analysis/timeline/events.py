@@ -5,10 +5,10 @@ from __future__ import annotations
 from tracer.analysis.timeline.axis import Axis, show_width
 from tracer.analysis.timeline.binned import count_query, counted, cover_query, covered
 from tracer.analysis.timeline.lane import Kind, Lane
-from tracer.analysis.views.flushes import flushes
-from tracer.analysis.views.stalls import STALLS
-from tracer.analysis.views.steps import steps
 from tracer.analysis.views.threads import make_threads, owns
+from tracer.analysis.views.waiting.stalls import STALLS
+from tracer.analysis.views.waiting.steps import steps
+from tracer.analysis.views.writing.flushes import flushes
 from tracer.probes.block import SECTOR_BYTES
 from tracer.store.trace import Trace
 

@@ -12,7 +12,7 @@ import pandas as pd
 
 from tracer.analysis.timeline.axis import Axis
 from tracer.analysis.timeline.lane import Kind, Lane
-from tracer.analysis.views.flushes import flushes
+from tracer.analysis.views.writing.flushes import flushes
 from tracer.store.trace import Trace
 
 MOST_COLUMNS = 600

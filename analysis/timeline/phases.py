@@ -7,7 +7,7 @@ import pandas as pd
 from tracer.analysis.figures.timeline import names_apart
 from tracer.analysis.timeline.axis import Axis
 from tracer.analysis.timeline.lane import Kind, Lane
-from tracer.analysis.views.phase_times import make_phase_times
+from tracer.analysis.views.phases.phase_times import make_phase_times
 from tracer.store.trace import Trace
 
 MOST_SPANS = 6000

@@ -9,7 +9,7 @@ from tracer.analysis.timeline.axis import Axis
 from tracer.analysis.timeline.binned import REST, count_query, counted
 from tracer.analysis.timeline.heat import MOST_COLUMNS, by_file
 from tracer.analysis.timeline.lane import MOST_LINES, Kind, Lane
-from tracer.analysis.views.page_uses import page_uses
+from tracer.analysis.views.reading.page_uses import page_uses
 from tracer.analysis.views.threads import name_of_others, of_everybody
 from tracer.store.manifest import page_bytes
 from tracer.store.trace import Trace

@@ -1,30 +1,24 @@
 """Derived tables, each a named function over a trace's tables: DuckDB does the joins.
 
-view.py            the class View
 catalogue.py       all views, by name
+view.py            the class View
+phases/            phases of threads, and the epochs and passes that they mark
+disks/             block requests, and the times in which disks had work
+writing/           write-back: who dirtied which pages, why they were written, whose data it is
+waiting/           waits of threads with their causes, steps, and the critical path of each step
+reading/           the page cache: the files that were read, and the effect of each read
 calls.py           one row per system call: owner and phase
-calls_by_kind.py   names of system calls, by the kind of wait
 faults.py          one row per page fault: owner and phase
-stalls.py          one row per wait of a thread for storage
-write_waits.py     one row per time in which a job may have waited for a disk's writes
-requests.py        one row per block request: queue latency and service latency
-rest_queues.py     one row per request that is the rest of a split bio: when that was queued
-flushes.py         one row per page run written back: reason, inode, dirtier, certainty
-passes.py          one row per pass of the flusher, with its wake
-phase_times.py     one row per phase, with its end if its process was killed
-steps.py           one row per minibatch: fetch stall, forward, backward, optimizer, overhead
 in_phase.py        any table with the phase, epoch and step of each row
-energy.py          energy of a recording, by source
+context.py         rows with the process, target, container and phase that they belong to
 call_graphs.py     kernel call graphs, by the path that led to an event
+energy.py          energy of a recording, by source
 
-Other modules build the tables that the views read. cuts.py finds the interval of a thread's time
-that a row lies in, without sorting long tables. nesting.py, spans.py and segments.py cut time by
-phases. calls_around.py finds the system calls around given times. disk_writing.py finds the times
-in which disks had writes to do, covering.py when all sectors of a bio were complete. stretches.py
-joins intervals of time. submissions.py, dirtiers.py and whose.py explain flushes. volumes.py joins
-tables that name devices differently. devices.py names the writes that count twice. file_pages.py
-finds the file of each page of a bio. asked_bios.py finds who asked for a read that a thread of the
-kernel logs. carried.py finds the bio whose data a bio below a stacked device carries.
-cpu_turns.py finds who had the CPU while a thread waited for it, and throttled_rests.py does so for
-targets that have used up a CPU quota.
+A group uses only the groups that stand before it here (pyproject.toml has the rule), and the
+modules of this folder. These serve several groups: threads.py, lives.py and job_threads.py tell threads
+apart that had the same number; calls_around.py finds the system calls around given times, and
+calls_by_kind.py names the calls of each kind of wait. cuts.py finds the interval of a thread's time
+that a row lies in, without sorting long tables; stretches.py joins intervals, and lengths.py keeps
+millions of them. covering.py finds when all sectors of a bio were complete, and lost_times.py the
+times in which events may have been lost. arrays.py reads long query results.
 """

@@ -6,23 +6,23 @@ import re
 from typing import TYPE_CHECKING
 
 from tracer.analysis.views.calls import CALLS
-from tracer.analysis.views.critical_path import CRITICAL_PATH
+from tracer.analysis.views.disks.requests import REQUESTS
+from tracer.analysis.views.disks.rest_queues import REST_QUEUES
+from tracer.analysis.views.disks.write_waits import WRITE_WAITS
 from tracer.analysis.views.faults import FAULTS
-from tracer.analysis.views.flushes import FLUSHES
-from tracer.analysis.views.gpu_waits import GPU_WAITS
 from tracer.analysis.views.in_phase import IN_PHASE, SUFFIX, in_phase
-from tracer.analysis.views.page_uses import PAGE_USES
-from tracer.analysis.views.passes import PASSES
-from tracer.analysis.views.phase_times import PHASE_TIMES
-from tracer.analysis.views.reads import READS
-from tracer.analysis.views.requests import REQUESTS
-from tracer.analysis.views.rest_queues import REST_QUEUES
-from tracer.analysis.views.stalls import STALLS
-from tracer.analysis.views.steps import STEPS
+from tracer.analysis.views.phases.phase_times import PHASE_TIMES
+from tracer.analysis.views.reading.page_uses import PAGE_USES
+from tracer.analysis.views.reading.reads import READS
 from tracer.analysis.views.threads import THREADS
 from tracer.analysis.views.view import View
-from tracer.analysis.views.waits import WAITS
-from tracer.analysis.views.write_waits import WRITE_WAITS
+from tracer.analysis.views.waiting.critical_path import CRITICAL_PATH
+from tracer.analysis.views.waiting.gpu_waits import GPU_WAITS
+from tracer.analysis.views.waiting.stalls import STALLS
+from tracer.analysis.views.waiting.steps import STEPS
+from tracer.analysis.views.waiting.waits import WAITS
+from tracer.analysis.views.writing.flushes import FLUSHES
+from tracer.analysis.views.writing.passes import PASSES
 from tracer.store.trace import Trace
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tracer.analysis.views.flushes import flushes
-from tracer.analysis.views.requests import requests
-from tracer.analysis.views.segments import make_segments
+from tracer.analysis.views.disks.requests import requests
+from tracer.analysis.views.phases.segments import make_segments
+from tracer.analysis.views.writing.flushes import flushes
 from tracer.probes.catalogue import PROBES
 from tracer.store.trace import Trace
 

@@ -9,10 +9,10 @@ from scripts.kernels import checks, facts
 from scripts.kernels.cgroups import checks as of_cgroups
 from scripts.kernels.check import Check
 from scripts.kernels.waiting import checks as of_waiting
-from tracer.analysis.views.flushes import flushes
-from tracer.analysis.views.reads import reads
-from tracer.analysis.views.requests import requests
-from tracer.analysis.views.waits import waits
+from tracer.analysis.views.disks.requests import requests
+from tracer.analysis.views.reading.reads import reads
+from tracer.analysis.views.waiting.waits import waits
+from tracer.analysis.views.writing.flushes import flushes
 from tracer.store.trace import Trace
 
 

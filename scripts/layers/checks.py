@@ -13,8 +13,8 @@ from scripts.layers.loads import LEFT
 from scripts.layers.stacks import Stack
 from tracer.analysis.flushlayer.trace.accesses import Identity, page_writebacks
 from tracer.analysis.report.writeback import FLUSHED_PAGES
-from tracer.analysis.views.flushes import flushes
-from tracer.analysis.views.submissions import SECTORS_PER_PAGE
+from tracer.analysis.views.writing.flushes import flushes
+from tracer.analysis.views.writing.submissions import SECTORS_PER_PAGE
 from tracer.store.trace import Trace
 
 Rows = list[tuple[Any, ...]]

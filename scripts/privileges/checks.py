@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from scripts.kernels.table import FAILS, OK, Result
 from scripts.privileges import loads
-from tracer.analysis.views.flushes import flushes
+from tracer.analysis.views.writing.flushes import flushes
 from tracer.store.trace import Trace
 
 

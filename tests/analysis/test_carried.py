@@ -7,7 +7,7 @@ import pytest
 from tests.support.traces import make_trace
 from tracer.analysis.flushlayer.trace.accesses import Identity, page_writebacks
 from tracer.analysis.report.writeback import FLUSHED_PAGES
-from tracer.analysis.views.flushes import flushes
+from tracer.analysis.views.writing.flushes import flushes
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from tracer.analysis.views.chain_walk import NO_WAIT, SpansOfLanes, WaitsOfLanes, pieces_of
+from tracer.analysis.views.waiting.chain_walk import NO_WAIT, SpansOfLanes, WaitsOfLanes, pieces_of
 
 END = 60
 Wait = tuple[int, int, int, int]

@@ -6,9 +6,9 @@ import pytest
 
 from tests.support.traces import make_trace
 from tracer.analysis.report.waits import waits_table
-from tracer.analysis.views.critical_path import critical_path
-from tracer.analysis.views.turn_parts import MOST_PARTS, MOST_TURNS
-from tracer.analysis.views.waits import waits
+from tracer.analysis.views.waiting.critical_path import critical_path
+from tracer.analysis.views.waiting.turn_parts import MOST_PARTS, MOST_TURNS
+from tracer.analysis.views.waiting.waits import waits
 
 JOB, WORKER, PIN, PEER, CRON, DB = 7, 8, 9, 10, 30, 31
 START = 100_000

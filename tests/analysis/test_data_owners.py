@@ -7,8 +7,8 @@ import pytest
 from tests.support.traces import make_trace
 from tracer.analysis.explain.explanation import explain
 from tracer.analysis.report.waits import waits_table
-from tracer.analysis.views.critical_path import critical_path
-from tracer.analysis.views.waits import waits
+from tracer.analysis.views.waiting.critical_path import critical_path
+from tracer.analysis.views.waiting.waits import waits
 from tracer.store.trace import Trace
 
 JOB, PEER, DB, FLUSHER, JOURNAL = 7, 8, 9, 50, 60

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.traces import make_trace
-from tracer.analysis.views.flushes import flushes
+from tracer.analysis.views.writing.flushes import flushes
 
 KWORKER, JOB, CHILD, OTHER = 50, 7, 8, 9
 DEV, INO = "254:0", 11

@@ -14,8 +14,8 @@ from tracer.analysis.report.by_phase import by_phase
 from tracer.analysis.report.reads import READS_BY_EPOCH, about_partial
 from tracer.analysis.report.tables import records
 from tracer.analysis.views.in_phase import in_phase
-from tracer.analysis.views.marked_together import marked_together
-from tracer.analysis.views.reads import reads
+from tracer.analysis.views.phases.marked_together import marked_together
+from tracer.analysis.views.reading.reads import reads
 
 ROOM = 1 << 14
 """Pages, more than all files have."""

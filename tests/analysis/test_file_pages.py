@@ -215,7 +215,7 @@ def test_extents_of_no_place_and_beyond_all_are_nobodys(by_file):
 
 
 def test_extents_without_end_are_refused(by_file, monkeypatch):
-    monkeypatch.setattr("tracer.analysis.views.file_pages._MOST_LOOKS", 10)
+    monkeypatch.setattr("tracer.analysis.views.reading.file_pages._MOST_LOOKS", 10)
     with pytest.raises(BadTrace, match="overlap too often"):
         by_file([bio(10, 1, 6)], extents=[extent(n, 11, 0, 1, 6) for n in range(2)])
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.traces import make_trace
-from tracer.analysis.views.flushes import flushes
+from tracer.analysis.views.writing.flushes import flushes
 
 KWORKER, JOURNAL, JOB = 50, 60, 7
 DEV = "254:0"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.support.traces import make_trace
-from tracer.analysis.views.asked_bios import asked_bios
-from tracer.analysis.views.reads import reads
+from tracer.analysis.views.reading.asked_bios import asked_bios
+from tracer.analysis.views.reading.reads import reads
 
 JOB, OTHER, WORKER = 7, 8, 40
 PAGE = 4096

@@ -19,8 +19,8 @@ from tracer.analysis.report.by_phase import BY, by_phase
 from tracer.analysis.report.tables import TABLES as REPORT
 from tracer.analysis.report.tables import records
 from tracer.analysis.views.catalogue import VIEWS
-from tracer.analysis.views.sleeps import Marks, Sleeps
 from tracer.analysis.views.threads import make_threads
+from tracer.analysis.views.waiting.sleeps import Marks, Sleeps
 from tracer.probes.errors import BadTrace, TracerError
 from tracer.store.packing import open_pack
 from tracer.store.trace import ALL_TABLES, Trace, dump

@@ -5,7 +5,7 @@ import pytest
 from tests.support import foreign
 from tests.support.pages import EXIT, NEWTASK, SYS_ENTER, SYS_EXIT, Page, enter, leave, newtask
 from tracer.analysis.exchange.formats import import_file
-from tracer.analysis.views.requests import requests
+from tracer.analysis.views.disks.requests import requests
 from tracer.probes.errors import BadTrace
 from tracer.store.trace import Trace
 

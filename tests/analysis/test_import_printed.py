@@ -6,7 +6,7 @@ import pytest
 
 from tests.support import foreign
 from tracer.analysis.exchange.formats import import_file
-from tracer.analysis.views.flushes import flushes
+from tracer.analysis.views.writing.flushes import flushes
 from tracer.probes.errors import BadTrace, UsageError
 from tracer.store.trace import Trace
 

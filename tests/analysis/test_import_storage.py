@@ -6,7 +6,7 @@ import pytest
 
 from tracer.analysis.exchange.formats import import_file
 from tracer.analysis.exchange.reading import TORN
-from tracer.analysis.views.requests import requests
+from tracer.analysis.views.disks.requests import requests
 from tracer.probes.errors import BadTrace, UsageError
 from tracer.store.trace import Trace
 

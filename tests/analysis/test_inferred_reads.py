@@ -10,8 +10,8 @@ from tests.support.page_events import ONE, PAGE
 from tests.support.traces import make_trace
 from tracer.analysis.memory.knowledge import knowledge
 from tracer.analysis.report.reads import READS_BY_EPOCH, READS_BY_FILE
-from tracer.analysis.views.inferred_accesses import EVENTS
-from tracer.analysis.views.reads import reads
+from tracer.analysis.views.reading.inferred_accesses import EVENTS
+from tracer.analysis.views.reading.reads import reads
 
 JOB = 7
 PROCESS = {"pid": JOB, "tid": JOB, "role": "target", "target": "job", "comm": "python", "ppid": 1}

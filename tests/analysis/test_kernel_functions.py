@@ -11,8 +11,8 @@ from tracer.analysis.explain.explanation import explain
 from tracer.analysis.explain.text import print_explanation
 from tracer.analysis.explain.waiting import waiting_boxes
 from tracer.analysis.explain.words import kernel_function, what
-from tracer.analysis.views.critical_path import critical_path
-from tracer.analysis.views.waits import waits
+from tracer.analysis.views.waiting.critical_path import critical_path
+from tracer.analysis.views.waiting.waits import waits
 
 SYNC = "entry;do_syscall_64;ext4_sync_file;jbd2_log_wait_commit;schedule;__schedule"
 LOOK = "<module> (job.py:9);save (job.py:3)"

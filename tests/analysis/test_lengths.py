@@ -5,7 +5,7 @@ import pytest
 
 from tests.support.traces import make_trace
 from tracer.analysis.views.lengths import Lengths, length_at
-from tracer.analysis.views.waits import waits
+from tracer.analysis.views.waiting.waits import waits
 from tracer.probes.compiled import compiled
 
 EDGES = (0, 1, (1 << 32) - 2, (1 << 32) - 1, 1 << 32, (1 << 63) - 1, -1, -(1 << 63))

@@ -5,8 +5,8 @@ import random
 import numpy as np
 
 from tests.support.traces import make_trace
-from tracer.analysis.views.nesting import directly_around
-from tracer.analysis.views.steps import steps
+from tracer.analysis.views.phases.nesting import directly_around
+from tracer.analysis.views.waiting.steps import steps
 
 PARTS = ("fetch", "forward", "backward", "optimizer", "checkpoint")
 JOB = 7

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tracer.analysis.views.open_files import NOT_KNOWN, OpenFiles, Transfer
+from tracer.analysis.views.reading.open_files import NOT_KNOWN, OpenFiles, Transfer
 
 JOB, CHILD = 7, 8
 APPEND, DIRECT, CLOEXEC = 0o2000, 0o40000, 0o2000000

@@ -4,7 +4,7 @@ import itertools
 
 import duckdb
 
-from tracer.analysis.views.requests import OPERATION
+from tracer.analysis.views.disks.requests import OPERATION
 from tracer.probes.block import operation
 
 

@@ -8,7 +8,7 @@ from tests.oracles.drawing import rows_of_view
 from tests.support import perfetto
 from tests.support.traces import make_trace
 from tracer.analysis.exchange.exporting import export
-from tracer.analysis.views.passes import PASSES
+from tracer.analysis.views.writing.passes import PASSES
 
 
 def work(ts, event, reason="periodic", bdi="8:0", cgroup=1):

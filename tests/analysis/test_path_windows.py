@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from tests.support.traces import make_trace
-from tracer.analysis.views.chain_walk import NO_WAIT, SpansOfLanes, pieces_of
 from tracer.analysis.views.cuts import Cuts
-from tracer.analysis.views.path_windows import windows
-from tracer.analysis.views.waits import waits
+from tracer.analysis.views.waiting.chain_walk import NO_WAIT, SpansOfLanes, pieces_of
+from tracer.analysis.views.waiting.path_windows import windows
+from tracer.analysis.views.waiting.waits import waits
 
 TARGETS = [{"name": "job", "role": "target", "kind": "pid", "pid": 1}]
 THREADS, END = 4, 400

@@ -12,9 +12,9 @@ from tracer.analysis.exchange.marks import Marks
 from tracer.analysis.report.phases import phases as phase_table
 from tracer.analysis.report.usage import usage
 from tracer.analysis.timeline.phases import phases as phase_lane
-from tracer.analysis.views.flushes import flushes
-from tracer.analysis.views.partial_epochs import partial_epochs
-from tracer.analysis.views.phase_times import PHASE_TIMES, make_phase_times
+from tracer.analysis.views.phases.partial_epochs import partial_epochs
+from tracer.analysis.views.phases.phase_times import PHASE_TIMES, make_phase_times
+from tracer.analysis.views.writing.flushes import flushes
 
 JOB, HELPER, PEER, KWORKER = 7, 8, 20, 50
 MS = 10**6

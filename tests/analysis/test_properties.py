@@ -18,10 +18,10 @@ from tracer.analysis.report.calls import SYSCALLS
 from tracer.analysis.report.histogram import CUTS, buckets, spread, spread_query
 from tracer.analysis.report.tables import flushed_pages, writeback_reasons
 from tracer.analysis.views.cuts import Cuts
-from tracer.analysis.views.flushes import flushes
+from tracer.analysis.views.disks.requests import requests
 from tracer.analysis.views.in_phase import in_phase
-from tracer.analysis.views.nesting import NEVER, cut
-from tracer.analysis.views.requests import requests
+from tracer.analysis.views.phases.nesting import NEVER, cut
+from tracer.analysis.views.writing.flushes import flushes
 
 pytestmark = pytest.mark.slow
 

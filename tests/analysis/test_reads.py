@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.support.traces import make_trace, split_table
-from tracer.analysis.views.page_uses import PAGE_USES
-from tracer.analysis.views.reads import READS
+from tracer.analysis.views.reading.page_uses import PAGE_USES
+from tracer.analysis.views.reading.reads import READS
 from tracer.store.trace import Trace
 
 FILE = {"dev": "254:0", "ino": 12}

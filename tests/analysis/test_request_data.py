@@ -1,8 +1,8 @@
 """The data of write requests: the bio at their first sector, and who dirtied it."""
 
 from tests.support.traces import make_trace
-from tracer.analysis.views.request_data import make_request_data
-from tracer.analysis.views.requests import requests
+from tracer.analysis.views.disks.requests import requests
+from tracer.analysis.views.writing.request_data import make_request_data
 
 JOB, OTHER, KWORKER = 7, 8, 50
 DEV = "254:0"

@@ -4,10 +4,10 @@ import pytest
 
 from tests.support.request_rows import block, rows
 from tests.support.traces import make_trace
-from tracer.analysis.views import request_pairing
-from tracer.analysis.views import requests as requests_view
-from tracer.analysis.views.requests import requests
-from tracer.analysis.views.rest_queues import REST_QUEUES
+from tracer.analysis.views.disks import request_pairing
+from tracer.analysis.views.disks import requests as requests_view
+from tracer.analysis.views.disks.requests import requests
+from tracer.analysis.views.disks.rest_queues import REST_QUEUES
 from tracer.probes.errors import BadTrace
 
 

@@ -2,7 +2,7 @@
 
 from tests.support.request_rows import block, rows
 from tests.support.traces import make_trace
-from tracer.analysis.views.requests import requests
+from tracer.analysis.views.disks.requests import requests
 
 
 def test_a_request_that_was_sent_back_is_inserted_again(tmp_path):

@@ -6,8 +6,8 @@ import pytest
 
 from tests.support.traces import make_trace
 from tracer.analysis.views.in_phase import in_phase
-from tracer.analysis.views.page_uses import PAGE_USES
-from tracer.analysis.views.reads import READS
+from tracer.analysis.views.reading.page_uses import PAGE_USES
+from tracer.analysis.views.reading.reads import READS
 
 FILE = {"dev": "254:0", "ino": 12}
 FILES = [{**FILE, "size": 100 * 4096, "path": "/data"}]

@@ -15,7 +15,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.support import perfetto
 from tracer.analysis.exchange.formats import import_file
-from tracer.analysis.views.requests import requests
+from tracer.analysis.views.disks.requests import requests
 from tracer.probes.catalogue import PROBES
 from tracer.store.trace import Trace
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tests.support.traces import make_trace
-from tracer.analysis.views import segments
-from tracer.analysis.views.segments import make_segments, segment_cuts
+from tracer.analysis.views.phases import segments
+from tracer.analysis.views.phases.segments import make_segments, segment_cuts
 
 NEVER = 10**9
 """End of the recording."""

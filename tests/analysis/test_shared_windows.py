@@ -12,8 +12,8 @@ from tests.support.page_events import JOB, ONE, OTHER, PAGE, PEER, TWO, PageEven
 from tests.support.traces import make_trace
 from tracer.analysis.memory.answer import answer_memory
 from tracer.analysis.memory.recorded import recorded
-from tracer.analysis.views import page_tracking
-from tracer.analysis.views.page_uses import PAGE_USES
+from tracer.analysis.views.reading import page_tracking
+from tracer.analysis.views.reading.page_uses import PAGE_USES
 
 FAR = 90
 """A page of the file in no window."""

@@ -7,8 +7,8 @@ import pytest
 
 from tests.support.traces import make_trace
 from tracer.analysis.flushlayer.trace.accesses import page_writebacks
-from tracer.analysis.views.devices import notes
-from tracer.analysis.views.waits import waits
+from tracer.analysis.views.disks.devices import notes
+from tracer.analysis.views.waiting.waits import waits
 
 DISK, FIRST, SECOND, OTHER, UPPER, TOP = "8:0", "8:1", "8:2", "8:16", "253:0", "253:1"
 FAR = 100_000

@@ -8,7 +8,7 @@ from tracer.analysis.report.step_times import step_times
 from tracer.analysis.report.tables import phases as phase_table
 from tracer.analysis.report.tables import records
 from tracer.analysis.views.in_phase import in_phase
-from tracer.analysis.views.steps import steps
+from tracer.analysis.views.waiting.steps import steps
 from tracer.probes.errors import UsageError
 
 JOB, HELPER, WORKER, KERNEL = 7, 70, 8, 50

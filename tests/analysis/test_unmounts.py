@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.support.traces import make_trace
-from tracer.analysis.views.waits import waits
-from tracer.analysis.views.write_waits import WRITE_WAITS
+from tracer.analysis.views.disks.write_waits import WRITE_WAITS
+from tracer.analysis.views.waiting.waits import waits
 
 JOB, FLUSHER = 7, 50
 TARGETS = [{"name": "job", "role": "target", "kind": "pid", "pid": JOB}]

@@ -8,8 +8,8 @@ from tracer.analysis.flushlayer.trace.accesses import page_writebacks
 from tracer.analysis.report.block import operation_times
 from tracer.analysis.report.page_heat import page_heat
 from tracer.analysis.report.writeback import writeback_reasons
-from tracer.analysis.views.devices import notes
-from tracer.analysis.views.flushes import flushes
+from tracer.analysis.views.disks.devices import notes
+from tracer.analysis.views.writing.flushes import flushes
 from tracer.probes.errors import BadTrace
 
 JOB, OTHER, KWORKER = 7, 8, 50

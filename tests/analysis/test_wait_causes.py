@@ -5,8 +5,8 @@ import random
 import pytest
 
 from tests.support.traces import make_trace
-from tracer.analysis.views import sleeps, wait_causes
-from tracer.analysis.views.waits import waits
+from tracer.analysis.views.waiting import sleeps, wait_causes
+from tracer.analysis.views.waiting.waits import waits
 
 CALLS = ("read", "futex", "fsync", "poll", "umount2")
 STATES = ("S", "D", "R", "new", None)

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.traces import make_trace
-from tracer.analysis.views.critical_path import critical_path
+from tracer.analysis.views.waiting.critical_path import critical_path
 
 MS = 10**6
 JOB = 7

@@ -8,7 +8,7 @@ import pytest
 from tests.support.traces import make_trace
 from tracer.analysis.compare.measured import measured
 from tracer.analysis.report.waits import WAITS, path_times, waits_table
-from tracer.analysis.views.waits import waits
+from tracer.analysis.views.waiting.waits import waits
 
 JOB, PEER, DB = 7, 9, 30
 TARGETS = [

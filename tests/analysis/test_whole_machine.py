@@ -19,10 +19,10 @@ from tracer.analysis.report.gathered import gather
 from tracer.analysis.report.writeback import flushed_pages
 from tracer.analysis.timeline.axis import Axis
 from tracer.analysis.timeline.reads import page_cache_lanes
-from tracer.analysis.views.critical_path import critical_path
-from tracer.analysis.views.stalls import STALLS
 from tracer.analysis.views.threads import name_of_others
-from tracer.analysis.views.waits import waits
+from tracer.analysis.views.waiting.critical_path import critical_path
+from tracer.analysis.views.waiting.stalls import STALLS
+from tracer.analysis.views.waiting.waits import waits
 from tracer.store.trace import Trace
 
 MACHINE = {"name": "machine", "role": "target", "kind": "machine", "pid": 0}

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.docker.conftest import WAITING, init_of, wait_for
-from tracer.analysis.views.flushes import flushes
+from tracer.analysis.views.writing.flushes import flushes
 
 pytestmark = [pytest.mark.quiet, pytest.mark.settings]
 

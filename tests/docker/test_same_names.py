@@ -5,7 +5,7 @@ import pytest
 from tests.docker.conftest import WORDS, init_of, wait_for
 from tracer.analysis.findings.tenants import tenants
 from tracer.analysis.report.waits import waits_table
-from tracer.analysis.views.flushes import flushes
+from tracer.analysis.views.writing.flushes import flushes
 
 pytestmark = pytest.mark.quiet
 

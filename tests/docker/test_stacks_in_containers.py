@@ -1,7 +1,7 @@
 """Lines of Python code that threads wait in whose numbers differ in their container and here."""
 
 from tests.support.losses import losses
-from tracer.analysis.views.waits import waits
+from tracer.analysis.views.waiting.waits import waits
 
 SLEEPERS = """
 import threading

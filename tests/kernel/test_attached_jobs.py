@@ -9,7 +9,7 @@ import sys
 from tests.conftest import ROOT
 from tests.support.waiting import wait_for
 from tracer.analysis.report.step_times import STEP_TIMES
-from tracer.analysis.views.critical_path import critical_path
+from tracer.analysis.views.waiting.critical_path import critical_path
 from tracer.phases import MARKS_ENV
 from tracer.store.trace import Trace
 

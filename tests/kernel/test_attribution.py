@@ -11,7 +11,7 @@ import pytest
 from tests.support.file_systems import PARTITION_START, FileSystems, numbers_of
 from tests.support.written import Written, extents_of
 from tracer.analysis.flushlayer.trace.accesses import page_writebacks
-from tracer.analysis.views.devices import notes
+from tracer.analysis.views.disks.devices import notes
 from tracer.session import environment
 from tracer.store.devices import Devices
 from tracer.targets.cgroups import hierarchies

@@ -22,9 +22,9 @@ from tests.support.loads import PYTHON
 from tests.support.slow_disk import slow_disk
 from tracer.analysis.findings.ceiling import ceiling
 from tracer.analysis.findings.writes import CEILING, writes
+from tracer.analysis.views.disks.wait_times import ANY
+from tracer.analysis.views.disks.write_waits import WRITE_WAITS
 from tracer.analysis.views.stretches import in_both, joined
-from tracer.analysis.views.wait_times import ANY
-from tracer.analysis.views.write_waits import WRITE_WAITS
 
 pytestmark = [pytest.mark.slow, pytest.mark.quiet]
 

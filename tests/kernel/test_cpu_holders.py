@@ -16,7 +16,7 @@ import pytest
 
 from tests.support.loads import program
 from tests.support.planted import MS
-from tracer.analysis.views.waits import waits
+from tracer.analysis.views.waiting.waits import waits
 
 pytestmark = pytest.mark.quiet
 

@@ -10,7 +10,7 @@ import pytest
 from tests.support import loads
 from tests.support.file_systems import FileSystems
 from tracer.analysis.memory.answer import KERNEL, answer_memory
-from tracer.analysis.views.reads import reads
+from tracer.analysis.views.reading.reads import reads
 from tracer.workloads.modes import cgroups
 from tracer.workloads.modes.cgroups import Memory, Share
 

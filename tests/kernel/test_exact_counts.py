@@ -11,8 +11,8 @@ from tests.support.file_systems import FileSystems
 from tests.support.let_go import GO, WAITING_CALLS, waiting
 from tests.support.loads import program
 from tests.support.perf_counts import INSERTED, SAME, perf_stat
-from tracer.analysis.views.flushes import flushes
-from tracer.analysis.views.requests import requests
+from tracer.analysis.views.disks.requests import requests
+from tracer.analysis.views.writing.flushes import flushes
 from tracer.store.trace import Trace
 
 CALLS, PAGES, SYNCED, FILES, STORM = 9973, 1009, 101, 23, 500_009

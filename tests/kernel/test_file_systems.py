@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.file_systems import FileSystems
 from tests.support.written import SETUP, Written, extents_of
-from tracer.analysis.views.flushes import flushes
+from tracer.analysis.views.writing.flushes import flushes
 from tracer.store.trace import Trace
 
 KINDS = ("ext4", "xfs", "btrfs")

@@ -18,8 +18,8 @@ from tests.support.file_systems import FileSystems
 from tests.support.older_kernels import without_accesses
 from tests.support.waiting import wait_for, wait_for_rounds
 from tests.support.warm import Tracer
-from tracer.analysis.views.inferred_accesses import EVENTS
-from tracer.analysis.views.reads import reads
+from tracer.analysis.views.reading.inferred_accesses import EVENTS
+from tracer.analysis.views.reading.reads import reads
 from tracer.store.finalize import DESCRIPTORS, RAW
 from tracer.store.trace import Trace
 

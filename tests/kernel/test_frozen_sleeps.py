@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import do_without
 from tests.support.cgroups import own_cgroup
 from tests.support.planted import CHARGED, MS, during, load, windows
-from tracer.analysis.views.critical_path import critical_path
+from tracer.analysis.views.waiting.critical_path import critical_path
 from tracer.probes.cgroups import UNIFIED
 from tracer.targets.cgroups import hierarchies
 

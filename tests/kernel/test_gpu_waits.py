@@ -18,10 +18,10 @@ from tests.support.gpu import make_driver
 from tests.support.loads import PYTHON
 from tests.support.planted import CHARGED, assert_charged, during, load, windows
 from tests.support.waiting import wait_for
-from tracer.analysis.views.critical_path import critical_path
-from tracer.analysis.views.gpu_waits import gpu_waits
-from tracer.analysis.views.steps import steps
-from tracer.analysis.views.waits import waits
+from tracer.analysis.views.waiting.critical_path import critical_path
+from tracer.analysis.views.waiting.gpu_waits import gpu_waits
+from tracer.analysis.views.waiting.steps import steps
+from tracer.analysis.views.waiting.waits import waits
 from tracer.store.trace import Trace
 
 pytestmark = [pytest.mark.quiet, needs_binutils]

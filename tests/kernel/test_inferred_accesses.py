@@ -15,7 +15,7 @@ from tests.support import loads
 from tests.support.file_systems import FileSystems
 from tests.support.older_kernels import without_accesses
 from tracer.analysis.memory.knowledge import knowledge
-from tracer.analysis.views.reads import reads
+from tracer.analysis.views.reading.reads import reads
 from tracer.store.trace import Trace
 
 PAGE = 4096

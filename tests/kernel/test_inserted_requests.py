@@ -6,7 +6,7 @@ from tests.support.file_systems import FileSystems, numbers_of
 from tracer.analysis.report.perf import call_chains as by_device
 from tracer.analysis.studies.chains import INSERT, chain_measures
 from tracer.analysis.views.call_graphs import WRITE_BACK
-from tracer.analysis.views.requests import OPERATION
+from tracer.analysis.views.disks.requests import OPERATION
 from tracer.workloads.studies import scheduler
 
 pytestmark = pytest.mark.usefixtures("perfs")

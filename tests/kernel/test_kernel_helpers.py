@@ -12,8 +12,8 @@ import pytest
 from tests.conftest import do_without
 from tests.support.file_systems import FileSystems
 from tests.support.waiting import wait_for
-from tracer.analysis.views.flushes import flushes
 from tracer.analysis.views.threads import make_threads
+from tracer.analysis.views.writing.flushes import flushes
 
 pytestmark = pytest.mark.settings
 

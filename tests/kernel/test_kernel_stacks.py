@@ -18,7 +18,7 @@ import pytest
 
 from tests.support.slow_disk import slow_disk
 from tests.support.slow_ext4 import QUIET, mounted
-from tracer.analysis.views.waits import waits
+from tracer.analysis.views.waiting.waits import waits
 
 pytestmark = pytest.mark.quiet
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.waiting import wait_for
 from tests.support.warm import Tracer
-from tracer.analysis.views.flushes import flushes
+from tracer.analysis.views.writing.flushes import flushes
 from tracer.store.trace import Trace
 
 pytestmark = pytest.mark.settings

@@ -18,7 +18,7 @@ from tests.support.file_systems import FileSystems
 from tests.support.older_kernels import without_accesses
 from tests.support.waiting import wait_for
 from tests.support.warm import Tracer
-from tracer.analysis.views.reads import reads
+from tracer.analysis.views.reading.reads import reads
 from tracer.store.trace import Trace
 
 PAGE = 4096

@@ -13,7 +13,7 @@ import pytest
 from tests.support import loads
 from tests.support.backends import every_backend
 from tests.support.file_systems import FileSystems
-from tracer.analysis.views.reads import reads
+from tracer.analysis.views.reading.reads import reads
 
 PAGE = 4096
 LOAD = """

@@ -13,7 +13,7 @@ from tests.support.file_systems import FileSystems
 from tests.support.waiting import wait_for
 from tests.support.warm import Tracer
 from tracer.analysis.views.call_graphs import WRITE_BACK, call_graphs
-from tracer.analysis.views.flushes import flushes
+from tracer.analysis.views.writing.flushes import flushes
 from tracer.probes.backends.perf_tools import command, stat
 from tracer.store.trace import Trace
 from tracer.targets.cgroups import hierarchies

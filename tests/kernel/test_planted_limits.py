@@ -15,7 +15,7 @@ from tests.support.loads import Load, Recorded, finished
 from tests.support.planted import CHARGED, MISTAKEN, MS, during, load, windows
 from tests.support.slow_disk import slow_disk
 from tests.support.sysctls import settings
-from tracer.analysis.views.critical_path import critical_path
+from tracer.analysis.views.waiting.critical_path import critical_path
 from tracer.store.trace import Trace
 from tracer.workloads.modes import cgroups
 from tracer.workloads.modes.cgroups import Memory, Share, entering

@@ -11,7 +11,7 @@ import pytest
 from tests.support.planted import CHARGED, MISTAKEN, MS, during, load, windows
 from tests.support.slow_disk import slow_disk, spent
 from tests.support.slow_ext4 import BLOCK, QUIET, REQUEST_MS, blocks_of, mounted
-from tracer.analysis.views.critical_path import critical_path
+from tracer.analysis.views.waiting.critical_path import critical_path
 
 pytestmark = pytest.mark.kernel
 

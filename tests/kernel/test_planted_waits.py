@@ -12,8 +12,8 @@ import pytest
 
 from tests.support.planted import CHARGED, MS, assert_charged, during, load, windows
 from tests.support.slow_disk import slow_disk
-from tracer.analysis.views.critical_path import critical_path
-from tracer.analysis.views.waits import waits
+from tracer.analysis.views.waiting.critical_path import critical_path
+from tracer.analysis.views.waiting.waits import waits
 
 pytestmark = pytest.mark.quiet
 

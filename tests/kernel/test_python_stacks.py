@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import loads
-from tracer.analysis.views.waits import waits
+from tracer.analysis.views.waiting.waits import waits
 
 pytestmark = pytest.mark.quiet
 

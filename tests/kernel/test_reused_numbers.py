@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from tests.support.loads import OTHER_THREADS_EXECUTE
-from tracer.analysis.views.flushes import flushes
 from tracer.analysis.views.threads import make_threads
+from tracer.analysis.views.writing.flushes import flushes
 
 pytestmark = pytest.mark.slow
 

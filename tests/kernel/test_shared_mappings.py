@@ -7,7 +7,7 @@ import pytest
 from tests.support import loads
 from tests.support.backends import every_backend
 from tests.support.file_systems import FileSystems
-from tracer.analysis.views.flushes import flushes
+from tracer.analysis.views.writing.flushes import flushes
 
 PAGE = 4096
 FIRST, SECOND, AGAIN = 13, 17, 7

@@ -15,7 +15,7 @@ import pytest
 
 from tests.support import loads
 from tests.support.file_systems import FileSystems
-from tracer.analysis.views.reads import reads
+from tracer.analysis.views.reading.reads import reads
 from tracer.workloads.containers.limits import Speed
 from tracer.workloads.studies import throttle
 from tracer.workloads.studies.throttle import Throttle

@@ -7,8 +7,8 @@ import pytest
 from tests.support import loads
 from tests.support.backends import every_backend
 from tests.support.file_systems import FileSystems
-from tracer.analysis.views.waits import waits
-from tracer.analysis.views.write_waits import WRITE_WAITS
+from tracer.analysis.views.disks.write_waits import WRITE_WAITS
+from tracer.analysis.views.waiting.waits import waits
 
 SOURCE = """
 import ctypes, json, os, time

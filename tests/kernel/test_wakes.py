@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tracer.analysis.report.writeback import writeback_intervals, writeback_reasons
-from tracer.analysis.views.passes import PASSES
+from tracer.analysis.views.writing.passes import PASSES
 from tracer.probes.kernel import find_tracefs
 from tracer.store.trace import Trace
 

@@ -8,7 +8,7 @@ import pytest
 from tests.oracles.cpu_turns import MOST_PARTS, Charged
 from tests.oracles.cpu_world import CPUS, IDLE, Thread
 from tests.support.traces import make_trace
-from tracer.analysis.views.waits import waits
+from tracer.analysis.views.waiting.waits import waits
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,7 @@ import pytest
 from tests.oracles.drawing import batches, grouped, rows_of_view
 from tests.oracles.drawn_writes import SECOND, TABLES, Case
 from tests.oracles.flushes import flushes_of
-from tracer.analysis.views.flushes import FLUSHES
+from tracer.analysis.views.writing.flushes import FLUSHES
 
 pytestmark = pytest.mark.slow
 

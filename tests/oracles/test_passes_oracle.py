@@ -9,7 +9,7 @@ from tests.oracles.drawing import batches, rows_of_view
 from tests.oracles.flusher import Flusher
 from tests.support.traces import make_trace
 from tracer.analysis.report.writeback import writeback_intervals, writeback_reasons
-from tracer.analysis.views.passes import PASSES
+from tracer.analysis.views.writing.passes import PASSES
 
 pytestmark = pytest.mark.slow
 

@@ -14,8 +14,8 @@ from tests.oracles.page_cache import TABLES
 from tests.oracles.page_programs import EVERYTHING, Programs
 from tests.support.traces import make_trace
 from tracer.analysis.memory.recorded import recorded
-from tracer.analysis.views.page_uses import PAGE_USES
-from tracer.analysis.views.reads import READS
+from tracer.analysis.views.reading.page_uses import PAGE_USES
+from tracer.analysis.views.reading.reads import READS
 
 pytestmark = pytest.mark.slow
 

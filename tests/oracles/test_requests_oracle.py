@@ -12,7 +12,7 @@ from tests.oracles.block_layer import Disk
 from tests.oracles.requests import requests_of
 from tests.support.in_memory import PLACE
 from tests.support.traces import make_trace
-from tracer.analysis.views.requests import REQUESTS, requests
+from tracer.analysis.views.disks.requests import REQUESTS, requests
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.oracles.drawing import batches, grouped, rows_of_view
 from tests.oracles.stalls import stalls_of
-from tracer.analysis.views.stalls import STALLS
+from tracer.analysis.views.waiting.stalls import STALLS
 
 pytestmark = pytest.mark.slow
 

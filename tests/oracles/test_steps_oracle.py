@@ -7,7 +7,7 @@ import pytest
 
 from tests.oracles.drawing import batches, grouped, rows_of_view
 from tests.oracles.steps import PARTS, steps_of
-from tracer.analysis.views.steps import STEPS
+from tracer.analysis.views.waiting.steps import STEPS
 
 pytestmark = pytest.mark.slow
 

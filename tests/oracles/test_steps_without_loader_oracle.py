@@ -17,7 +17,7 @@ from tests.oracles.drawing import CASES, SEED, rows_of_view
 from tests.oracles.drawn_trainings import LAST, Line, Row, Script, Worker
 from tests.support.in_memory import PLACE
 from tests.support.phases import read_phases
-from tracer.analysis.views.steps import STEPS
+from tracer.analysis.views.waiting.steps import STEPS
 from tracer.phases.format import BEGIN, END
 
 pytestmark = pytest.mark.slow

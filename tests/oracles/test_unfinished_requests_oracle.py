@@ -11,7 +11,7 @@ from tests.oracles.drawing import SEED, rows_of_view
 from tests.oracles.unfinished_requests import MANIFEST, TARGETS, Recording, Waiting
 from tests.support.traces import make_trace
 from tracer.analysis.explain.explanation import explain
-from tracer.analysis.views.waits import WAITS
+from tracer.analysis.views.waiting.waits import WAITS
 
 pytestmark = pytest.mark.slow
 

@@ -15,7 +15,7 @@ import pytest
 
 from tests.oracles.drawing import SEED, answer_of
 from tracer.analysis.report.reads import EVICTIONS
-from tracer.analysis.views.reads import READS
+from tracer.analysis.views.reading.reads import READS
 from tracer.store.trace import Trace
 
 pytestmark = pytest.mark.slow

@@ -1,7 +1,7 @@
 """Events of block requests, and the rows that the view makes of them."""
 
 from tests.support.traces import make_trace
-from tracer.analysis.views.requests import requests
+from tracer.analysis.views.disks.requests import requests
 
 
 def block(ts, event, sector, nr_sector=8, rwbs="W", dev="254:0", **more):

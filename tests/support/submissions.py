@@ -1,7 +1,7 @@
 """Rows of traces in which write bios come from somewhere: threads, devices, and their events."""
 
 from tests.support.traces import make_trace
-from tracer.analysis.views.flushes import flushes
+from tracer.analysis.views.writing.flushes import flushes
 
 KWORKER, HELPER, JOB, OTHER = 50, 51, 7, 8
 DEV, ANOTHER, BDI, FSID = "254:0", "254:16", "btrfs-1", "35cbcaf9-a890-4565-b69e-e6ec26acd374"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tests.support.loads import Recorded
-from tracer.analysis.views.flushes import flushes
+from tracer.analysis.views.writing.flushes import flushes
 
 SETUP = """\
 import ctypes, fcntl, mmap, os, sys

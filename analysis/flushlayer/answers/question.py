@@ -14,7 +14,7 @@ from tracer.analysis.flushlayer.policies import Operations, find_policy
 from tracer.analysis.flushlayer.policies.operations import BUFFERS, operations
 from tracer.analysis.flushlayer.trace.accesses import PATH_NOT_KNOWN, Accesses, Identity
 from tracer.analysis.flushlayer.trace.partial_writes import leaves_part
-from tracer.analysis.views.submissions import SECTORS_PER_PAGE
+from tracer.analysis.views.writing.submissions import SECTORS_PER_PAGE
 from tracer.probes.errors import UsageError
 from tracer.store.trace import Trace
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from tracer.analysis.flushlayer.trace.page_count import MODEL_PAGE, pages_of_kernel
 from tracer.analysis.memory.knowledge import knowledge
-from tracer.analysis.views.page_uses import page_uses
+from tracer.analysis.views.reading.page_uses import page_uses
 from tracer.sizes import show_share
 from tracer.store.devices import Devices
 from tracer.store.trace import Trace

@@ -25,7 +25,7 @@ from tracer.analysis.flushlayer.trace.accesses import Accesses
 from tracer.analysis.flushlayer.trace.recorded import recorded_requests
 from tracer.analysis.flushlayer.trace.sync_calls import sync_calls
 from tracer.analysis.flushlayer.trace.writers import TARGETS
-from tracer.analysis.views.wait_times import KINDS
+from tracer.analysis.views.disks.wait_times import KINDS
 from tracer.store.devices import Devices
 from tracer.store.manifest import duration_s
 from tracer.store.trace import Trace

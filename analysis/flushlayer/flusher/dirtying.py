@@ -24,9 +24,9 @@ from tracer.analysis.flushlayer.trace.page_count import (
     MODEL_PAGE,
     pages_of_kernel,
 )
-from tracer.analysis.views.flushes import flushes
+from tracer.analysis.views.disks.volumes import make_device_inodes, make_volumes, of_bios, of_files
 from tracer.analysis.views.view import apart
-from tracer.analysis.views.volumes import make_device_inodes, make_volumes, of_bios, of_files
+from tracer.analysis.views.writing.flushes import flushes
 from tracer.store.devices import Devices
 from tracer.store.trace import Trace
 

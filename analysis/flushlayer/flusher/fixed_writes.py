@@ -11,7 +11,7 @@ from tracer.analysis.flushlayer.flusher import paired
 from tracer.analysis.flushlayer.flusher.dirtying import Dirtyings, dirtyings
 from tracer.analysis.flushlayer.flusher.lives import FILE, in_life
 from tracer.analysis.flushlayer.trace.page_count import MODEL_PAGE, pages_of_kernel
-from tracer.analysis.views.volumes import of_files
+from tracer.analysis.views.disks.volumes import of_files
 from tracer.store.trace import Trace
 
 LAST_PAGE = paired.NOWHERE << 1

@@ -3,14 +3,14 @@
 A job that writes its checkpoint to a temporary file and renames it removes the old file, and ext4
 gives that file's number to the next checkpoint. Events of dirtying and of the flusher name the disk
 and the inode, the end of a file also names its file system. Where the files of a number may lie on
-several file systems of a disk, and on xfs (`analysis/views/inode_ends.py`), the files are not told
-apart: the number has one life.
+several file systems of a disk, and on xfs (`analysis/views/reading/inode_ends.py`), the files are
+not told apart: the number has one life.
 """
 
 from __future__ import annotations
 
-from tracer.analysis.views.inode_ends import make_inode_ends
-from tracer.analysis.views.volumes import of_bios, of_files
+from tracer.analysis.views.disks.volumes import of_bios, of_files
+from tracer.analysis.views.reading.inode_ends import make_inode_ends
 from tracer.store.trace import Trace
 
 FILE = ("dev", "ino", "life")

@@ -9,8 +9,8 @@ counts by itself: blocks of the journal, or of a file, may lie beside it.
 from __future__ import annotations
 
 from tracer.analysis.flushlayer.trace.page_count import MOST_PAGES, check_pages
-from tracer.analysis.views.submissions import SECTORS_PER_PAGE
-from tracer.analysis.views.volumes import of_bios
+from tracer.analysis.views.disks.volumes import of_bios
+from tracer.analysis.views.writing.submissions import SECTORS_PER_PAGE
 from tracer.store.trace import Trace
 
 _BIOS = f"""

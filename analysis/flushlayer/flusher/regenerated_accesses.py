@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tracer.analysis.flushlayer.flusher.dirtying import Dirtyings
 from tracer.analysis.flushlayer.flusher.regenerate import Regenerated
 from tracer.analysis.flushlayer.trace.accesses import Accesses, Identity
-from tracer.analysis.views.file_pages import NO_FILE, NOT_MAPPED
+from tracer.analysis.views.reading.file_pages import NO_FILE, NOT_MAPPED
 
 
 def regenerated_accesses(found: Dirtyings, made: Regenerated) -> Accesses:

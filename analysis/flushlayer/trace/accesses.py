@@ -27,15 +27,15 @@ from tracer.analysis.flushlayer.trace.loop_reads import (
 )
 from tracer.analysis.flushlayer.trace.page_count import check_pages
 from tracer.analysis.flushlayer.trace.writers import Writers, taken, writers
-from tracer.analysis.views.carried import UPPER_READS, make_upper_reads
-from tracer.analysis.views.file_pages import NO_FILE, NOT_MAPPED, FilePages, file_pages
-from tracer.analysis.views.flushes import flushes
+from tracer.analysis.views.disks.requests import OPERATION
+from tracer.analysis.views.disks.volumes import below_others, on_devices
 from tracer.analysis.views.in_phase import with_phase
-from tracer.analysis.views.requests import OPERATION
-from tracer.analysis.views.submissions import SECTORS_PER_PAGE
+from tracer.analysis.views.reading.file_pages import NO_FILE, NOT_MAPPED, FilePages, file_pages
 from tracer.analysis.views.threads import make_threads, owns
-from tracer.analysis.views.volumes import below_others, on_devices
-from tracer.analysis.views.whose import everybody_because
+from tracer.analysis.views.writing.carried import UPPER_READS, make_upper_reads
+from tracer.analysis.views.writing.flushes import flushes
+from tracer.analysis.views.writing.submissions import SECTORS_PER_PAGE
+from tracer.analysis.views.writing.whose import everybody_because
 from tracer.store.devices import EVERYWHERE
 from tracer.store.trace import Trace
 

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from tracer.analysis.flushlayer.timed.state import FLUSH, READ, WRITE
 from tracer.analysis.flushlayer.trace.accesses import Bios
 from tracer.analysis.views.covering import Ints, Sectors, last_cover, stops
-from tracer.analysis.views.requests import OPERATION, REQUESTS
-from tracer.analysis.views.volumes import make_partitions
+from tracer.analysis.views.disks.requests import OPERATION, REQUESTS
+from tracer.analysis.views.disks.volumes import make_partitions
 from tracer.store.trace import Trace
 
 _LATEST = (1 << 63) - 1

@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracer.analysis.views.file_pages import file_pages
-from tracer.analysis.views.volumes import on_devices
+from tracer.analysis.views.disks.volumes import on_devices
+from tracer.analysis.views.reading.file_pages import file_pages
 from tracer.probes.block import SECTOR_BYTES
 from tracer.probes.errors import BadTrace
 from tracer.store.devices import Devices

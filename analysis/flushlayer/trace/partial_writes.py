@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tracer.analysis.flushlayer.trace.accesses import Bios
-from tracer.analysis.views.submissions import SECTORS_PER_PAGE
+from tracer.analysis.views.writing.submissions import SECTORS_PER_PAGE
 from tracer.probes.compiled import compiled, read_only
 
 _FURTHEST = np.uint64(1 << 54)

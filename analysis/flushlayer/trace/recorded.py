@@ -19,8 +19,8 @@ from tracer.analysis.flushlayer.timed.state import FLUSH, READ, WRITE
 from tracer.analysis.flushlayer.trace.accesses import Accesses, Bios
 from tracer.analysis.flushlayer.trace.bio_parts import PageBegins
 from tracer.analysis.flushlayer.trace.last_requests import LastRequests, last_requests
-from tracer.analysis.views.stalls import STALLS
-from tracer.analysis.views.submissions import SECTORS_PER_PAGE
+from tracer.analysis.views.waiting.stalls import STALLS
+from tracer.analysis.views.writing.submissions import SECTORS_PER_PAGE
 from tracer.probes.errors import BadTrace
 from tracer.store.trace import Trace
 

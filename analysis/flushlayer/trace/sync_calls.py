@@ -8,7 +8,7 @@ import pandas as pd
 from tracer.analysis.flushlayer.timed.outcome import Outcome
 from tracer.analysis.flushlayer.timed.requests import Requests
 from tracer.analysis.flushlayer.timed.state import READ
-from tracer.analysis.views.stalls import STALLS
+from tracer.analysis.views.waiting.stalls import STALLS
 from tracer.store.trace import Trace
 
 

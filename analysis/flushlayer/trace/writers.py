@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracer.analysis.views.whose import AS_ASKED, MINE
+from tracer.analysis.views.writing.whose import AS_ASKED, MINE
 
 TARGETS, EVERYBODY = "targets", "everybody"
 _UNKNOWN = "unknown"

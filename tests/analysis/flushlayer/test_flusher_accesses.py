@@ -5,7 +5,7 @@ import pytest
 from tests.support.dirtied import S, dirtyings, regenerated
 from tracer.analysis.flushlayer.flusher.regenerated_accesses import regenerated_accesses
 from tracer.analysis.flushlayer.policies import simulate
-from tracer.analysis.views.file_pages import NO_FILE, NOT_MAPPED
+from tracer.analysis.views.reading.file_pages import NO_FILE, NOT_MAPPED
 
 pytestmark = pytest.mark.slow
 

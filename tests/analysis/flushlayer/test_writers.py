@@ -7,7 +7,7 @@ from tests.support.traces import make_trace
 from tracer.analysis.findings.writeback import waited_for
 from tracer.analysis.flushlayer.trace.accesses import Identity, page_writebacks
 from tracer.analysis.report.writeback import flushed_pages
-from tracer.analysis.views.flushes import flushes
+from tracer.analysis.views.writing.flushes import flushes
 
 pytestmark = pytest.mark.slow
 

@@ -17,7 +17,7 @@ from tests.support.traces import make_trace
 from tracer.analysis.memory.answer import answer_memory
 from tracer.analysis.memory.words import basis
 from tracer.analysis.memory.words import rows as rows_in_words
-from tracer.analysis.views.reads import reads
+from tracer.analysis.views.reading.reads import reads
 
 BOUNDS = ("lru", "min", "resident")
 MODELS = ("two-lists", *BOUNDS)

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.loads import Load, Recorded, finished
 from tests.support.scripts import MODEL, Job, ended
-from tracer.analysis.views.steps import steps
+from tracer.analysis.views.waiting.steps import steps
 from tracer.store.trace import Trace
 
 pytest.importorskip("torch", reason="PyTorch is not installed")

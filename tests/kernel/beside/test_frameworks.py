@@ -7,7 +7,7 @@ from importlib.util import find_spec
 import pytest
 
 from tests.support.loads import finished
-from tracer.analysis.views.steps import steps
+from tracer.analysis.views.waiting.steps import steps
 from tracer.store.trace import Trace
 
 for package in ("torch", "transformers", "accelerate", "lightning"):

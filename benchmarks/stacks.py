@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tracer.probes.backends.choice import EBPF, FTRACE, PERF
-from tracer.probes.sched import PROBE, without_stacks
+from tracer.probes.events.sched import PROBE, without_stacks
 from tracer.probes.schema import Probe
 from tracer.session.capture import Capture
 from tracer.targets import find_targets

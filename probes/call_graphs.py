@@ -7,7 +7,7 @@ left out.
 
 from __future__ import annotations
 
-from tracer.probes.block import OPERATIONS, OTHER
+from tracer.probes.events.block import OPERATIONS, OTHER
 from tracer.probes.schema import Column, Table, Type
 
 OPTION = "--callgraph EVENT"

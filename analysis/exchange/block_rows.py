@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tracer.probes.block import SECTOR_BYTES, TABLE
 from tracer.probes.errors import BadTrace
+from tracer.probes.events.block import SECTOR_BYTES, TABLE
 
 NO_CPU = -1
 NO_THREAD = -1

@@ -14,8 +14,8 @@ import pyarrow.csv
 
 from tracer.analysis.exchange.block_rows import MOST_BYTES, block_rows
 from tracer.analysis.exchange.reading import whole_lines
-from tracer.probes.block import SECTOR_BYTES, TABLE
 from tracer.probes.errors import BadTrace
+from tracer.probes.events.block import SECTOR_BYTES, TABLE
 from tracer.store.importing import ImportedTrace, Source
 
 PAGE_BYTES = 4096

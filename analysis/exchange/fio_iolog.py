@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from tracer.analysis.exchange.block_rows import MOST_BYTES, Devices, block_rows, sectors_of
 from tracer.analysis.exchange.reading import text, whole_lines
-from tracer.probes.block import TABLE
 from tracer.probes.errors import BadTrace
+from tracer.probes.events.block import TABLE
 from tracer.store.importing import ImportedTrace, Source
 
 FORMAT = "fio-iolog"

@@ -18,8 +18,8 @@ import pyarrow.csv
 
 from tracer.analysis.exchange.block_rows import MOST_BYTES, Devices, InOrder, block_rows, sectors_of
 from tracer.analysis.exchange.reading import opened, whole_lines
-from tracer.probes.block import TABLE
 from tracer.probes.errors import BadTrace
+from tracer.probes.events.block import TABLE
 from tracer.store.importing import ImportedTrace, Source
 
 FORMAT = "msr-csv"

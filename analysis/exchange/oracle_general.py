@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from tracer.analysis.exchange.block_rows import block_rows
 from tracer.analysis.exchange.reading import opened
-from tracer.probes.block import SECTOR_BYTES, TABLE
 from tracer.probes.errors import BadTrace
+from tracer.probes.events.block import SECTOR_BYTES, TABLE
 from tracer.store.importing import ImportedTrace, Source
 
 FORMAT = "oracle-general"

@@ -10,8 +10,8 @@ from tracer.analysis.explain.explanation import Explanation, Part, SlowStep
 from tracer.analysis.findings.finding import file_name, name, seconds, size
 from tracer.analysis.views.waiting.critical_path import RUN
 from tracer.analysis.views.waiting.sync_parts import AWAITED
-from tracer.probes.block import OTHER
 from tracer.probes.call_graphs import TRUNCATED, UNKNOWN
+from tracer.probes.events.block import OTHER
 
 _KINDS = {
     RUN: "runs",

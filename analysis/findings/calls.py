@@ -6,7 +6,7 @@ from tracer.analysis.findings.finding import Finding, ask, finding, percent
 from tracer.analysis.findings.finding import name as named
 from tracer.analysis.findings.window import Scope, window
 from tracer.analysis.views.waiting.gpu_waits import gpu_waits
-from tracer.probes.gpu_calls import TABLE as GPU_CALLS
+from tracer.probes.events.gpu_calls import TABLE as GPU_CALLS
 from tracer.store.trace import Trace
 
 

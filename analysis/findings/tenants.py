@@ -18,7 +18,7 @@ from tracer.analysis.findings.window import Scope, Window, whole
 from tracer.analysis.views.calls_by_kind import SYNC
 from tracer.analysis.views.threads import make_threads, owns
 from tracer.analysis.views.writing.flushes import flushes
-from tracer.probes.block import SECTOR_BYTES
+from tracer.probes.events.block import SECTOR_BYTES
 from tracer.store.trace import Trace
 
 _BOTH = (Scope.TARGET, Scope.MACHINE)

@@ -21,7 +21,7 @@ from tracer.analysis.views.calls_by_kind import SYNC_ALL, UNMOUNT
 from tracer.analysis.views.writing.flushes import flushes
 from tracer.analysis.views.writing.passes import gaps, passes
 from tracer.analysis.views.writing.whose import MINE, everybody_because
-from tracer.probes.block import SECTOR_BYTES
+from tracer.probes.events.block import SECTOR_BYTES
 from tracer.store.trace import Trace
 
 _MACHINE = (Scope.MACHINE,)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tracer.probes.page_cache import ADD, AHEAD, FAULT, SYNC
+from tracer.probes.events.page_cache import ADD, AHEAD, FAULT, SYNC
 from tracer.store.devices import Devices
 from tracer.store.manifest import Manifest
 from tracer.store.trace import Trace

@@ -34,8 +34,8 @@ from tracer.analysis.studies.flush_layer import layer_curve, most_saved, run_wri
 from tracer.analysis.views.energy import all_of, energy, why_none
 from tracer.analysis.views.faults import FAULTS
 from tracer.analysis.views.threads import make_threads, owns
-from tracer.probes.block import SECTOR_BYTES
 from tracer.probes.errors import BadTrace
+from tracer.probes.events.block import SECTOR_BYTES
 from tracer.store.checked import STRICT
 from tracer.store.trace import Trace
 

@@ -13,7 +13,7 @@ from tracer.analysis.timeline.axis import Axis, show_width
 from tracer.analysis.timeline.binned import count_query, counted
 from tracer.analysis.timeline.lane import Kind, Lane
 from tracer.analysis.views.disks.requests import requests
-from tracer.probes.block import SECTOR_BYTES
+from tracer.probes.events.block import SECTOR_BYTES
 from tracer.probes.text import shortened
 from tracer.store.trace import Trace
 

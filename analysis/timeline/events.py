@@ -9,7 +9,7 @@ from tracer.analysis.views.threads import make_threads, owns
 from tracer.analysis.views.waiting.stalls import STALLS
 from tracer.analysis.views.waiting.steps import steps
 from tracer.analysis.views.writing.flushes import flushes
-from tracer.probes.block import SECTOR_BYTES
+from tracer.probes.events.block import SECTOR_BYTES
 from tracer.store.trace import Trace
 
 MIB = 1 << 20

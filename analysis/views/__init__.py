@@ -15,10 +15,10 @@ call_graphs.py     kernel call graphs, by the path that led to an event
 energy.py          energy of a recording, by source
 
 A group uses only the groups that stand before it here (pyproject.toml has the rule), and the
-modules of this folder. These serve several groups: threads.py, lives.py and job_threads.py tell threads
-apart that had the same number; calls_around.py finds the system calls around given times, and
-calls_by_kind.py names the calls of each kind of wait. cuts.py finds the interval of a thread's time
-that a row lies in, without sorting long tables; stretches.py joins intervals, and lengths.py keeps
-millions of them. covering.py finds when all sectors of a bio were complete, and lost_times.py the
-times in which events may have been lost. arrays.py reads long query results.
+modules of this folder. These serve several groups: threads.py, lives.py and job_threads.py tell
+threads apart that had the same number; calls_around.py finds the system calls around given times,
+and calls_by_kind.py names the calls of each kind of wait. cuts.py finds the interval of a thread's
+time that a row lies in, without sorting long tables; stretches.py joins intervals, and lengths.py
+keeps millions of them. covering.py finds when all sectors of a bio were complete, and lost_times.py
+the times in which events may have been lost. arrays.py reads long query results.
 """

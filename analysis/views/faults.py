@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tracer.analysis.views.context import COLUMNS, make_in_context
 from tracer.analysis.views.view import View
-from tracer.probes.page_faults import TABLE
+from tracer.probes.events.page_faults import TABLE
 from tracer.store.trace import Trace
 
 

@@ -32,9 +32,9 @@ from tracer.probes.backends.backend import IN_INTERRUPT
 from tracer.probes.backends.choice import EBPF
 from tracer.probes.backends.event_format import EventFormat, Field
 from tracer.probes.backends.timeline import Batch
+from tracer.probes.events.page_faults import KERNEL_FAULT
 from tracer.probes.limits import PID_LIMIT
 from tracer.probes.loss import Gap
-from tracer.probes.page_faults import KERNEL_FAULT
 from tracer.probes.rows import columns
 from tracer.probes.rows.doubt import overlaps_gaps
 from tracer.probes.rows.kernel_stacks import NO_STACK, KernelStacks

@@ -26,11 +26,11 @@ from numpy.typing import NDArray
 
 from tracer.probes.backends.timeline import Batch
 from tracer.probes.compiled import compiled
+from tracer.probes.events.syscalls import ARGUMENTS, FCNTL, FCNTL_NUMBERS, FLAGS, LENGTH
 from tracer.probes.limits import PID_LIMIT
 from tracer.probes.rows import columns
 from tracer.probes.rows.doubt import overlaps_gaps
 from tracer.probes.schema import AssemblyContext, Scope
-from tracer.probes.syscalls import ARGUMENTS, FCNTL, FCNTL_NUMBERS, FLAGS, LENGTH
 
 _NO_NR = -2
 _UNKNOWN_NR = -1

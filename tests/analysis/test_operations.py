@@ -5,7 +5,7 @@ import itertools
 import duckdb
 
 from tracer.analysis.views.disks.requests import OPERATION
-from tracer.probes.block import operation
+from tracer.probes.events.block import operation
 
 
 def test_python_and_sql_name_the_same_operation():

@@ -9,8 +9,8 @@ import pytest
 from tests.kernel.test_page_faults import MAJOR, PAGES, SOURCE
 from tests.support.loads import PYTHON
 from tests.support.losses import losses
+from tracer.probes.events.page_faults import TRACEPOINTS
 from tracer.probes.kernel import find_tracefs
-from tracer.probes.page_faults import TRACEPOINTS
 from tracer.store.trace import Trace
 
 FAULTS = """

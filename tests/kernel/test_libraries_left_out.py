@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from tests.support.losses import losses
-from tracer.probes import opens
+from tracer.probes.events import opens
 from tracer.probes.proc import read_maps
 from tracer.session import libraries
 from tracer.store.trace import Trace

@@ -11,7 +11,7 @@ from tests.conftest import do_without
 from tests.support.backends import every_backend
 from tests.support.loads import program
 from tests.support.slow_disk import slow_disk
-from tracer.probes.sched import PROBE
+from tracer.probes.events.sched import PROBE
 
 pytestmark = pytest.mark.quiet
 

@@ -1,6 +1,6 @@
 """Files in a simulated page cache, and the true counts of what programs do with their pages.
 
-It is written from docs/reads.md and probes/page_cache.py, not from the views' code.
+It is written from docs/reads.md and probes/events/page_cache.py, not from the views' code.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from tracer.probes.gpu_calls import END, FUNCTIONS
+from tracer.probes.events.gpu_calls import END, FUNCTIONS
 
 Row = dict[str, Any]
 TICK, TICKS = 1_000, 120

@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from tracer.probes.gpu_calls import END
+from tracer.probes.events.gpu_calls import END
 
 Row = dict[str, Any]
 MS = 10**6

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from tests.oracles.drawn_gpu_calls import STOP
-from tracer.probes.gpu_calls import END
+from tracer.probes.events.gpu_calls import END
 
 Row = dict[str, Any]
 

@@ -2,7 +2,7 @@
 
 The machine knows the truth, because it makes it: it runs, wakes, makes and ends threads, logs what
 a kernel logs of that, and notes the rows of the table `off_cpu` as it goes. It was written from
-the documentation of the table (`probes/sched.py`), not from the code that makes the table.
+the documentation of the table (`probes/events/sched.py`), not from the code that makes the table.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A simulated kernel: random programs read, map and write files, and others take their pages.
 
-It logs the rows that probes/page_cache.py documents, and keeps the true counts meanwhile.
+It logs the rows that probes/events/page_cache.py documents, and keeps the true counts meanwhile.
 """
 
 from __future__ import annotations

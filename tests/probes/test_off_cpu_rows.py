@@ -22,7 +22,7 @@ from tests.support.scheduling import (
     SOFTIRQ,
     WAKEUP_NEW,
 )
-from tracer.probes.page_faults import TRACEPOINTS
+from tracer.probes.events.page_faults import TRACEPOINTS
 
 
 def test_a_sleep_is_a_row_from_the_switch_to_the_switch(tmp_path):

@@ -11,8 +11,8 @@ import pytest
 
 from tests.support.traces import rows_of
 from tracer.probes.clocks import ahead_of_monotonic_ns
-from tracer.probes.dirty import TABLE as DIRTY
-from tracer.probes.file_writes import TABLE as FILE_WRITES
+from tracer.probes.events.dirty import TABLE as DIRTY
+from tracer.probes.events.file_writes import TABLE as FILE_WRITES
 from tracer.session import environment
 from tracer.session.paths import find_files
 from tracer.store.tables import write_table

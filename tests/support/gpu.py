@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.support.binaries import compile_c
-from tracer.probes.gpu_calls import LIBRARY
+from tracer.probes.events.gpu_calls import LIBRARY
 
 _SOURCE = """
 #define _GNU_SOURCE

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.phases import read_table
-from tracer.probes.torch_calls import TABLE
+from tracer.probes.events.torch_calls import TABLE
 from tracer.store.phases import write_phases
 from tracer.store.tables import write_rows
 

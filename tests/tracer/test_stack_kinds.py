@@ -3,7 +3,7 @@
 import pytest
 
 from tracer.probes.errors import FeatureMissing, PermissionMissing
-from tracer.probes.sched import STACKS
+from tracer.probes.events.sched import STACKS
 from tracer.session.options import Listener
 from tracer.session.stack_kinds import kinds
 

@@ -15,10 +15,10 @@ from tests.support.loads import PYTHON
 from tracer.probes.backends.uprobes.library import Library
 from tracer.probes.backends.uprobes.places import find_places
 from tracer.probes.errors import FeatureMissing
+from tracer.probes.events.torch_calls import LIBRARY, PATH
 from tracer.probes.kernel import CAPABILITIES
 from tracer.probes.openat import known
 from tracer.probes.symbols.elf import open_elf
-from tracer.probes.torch_calls import LIBRARY, PATH
 from tracer.probes.uprobe_place import Place
 from tracer.probes.workers.opening import open_aside
 from tracer.session import libraries

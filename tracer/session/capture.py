@@ -28,7 +28,7 @@ from tracer.probes.backends.perf_events.rings import FaultRings
 from tracer.probes.backends.uprobes import events
 from tracer.probes.backends.uprobes.backend import Uprobes
 from tracer.probes.errors import FeatureMissing, TargetGone, TracerError, UsageError
-from tracer.probes.page_faults import TRACEPOINTS
+from tracer.probes.events.page_faults import TRACEPOINTS
 from tracer.probes.schema import Feed, Probe, Scope
 from tracer.session.guardian import Guardian
 from tracer.sizes import show_size

@@ -13,11 +13,11 @@ from tracer.probes import summaries
 from tracer.probes.backends.choice import AUTO, EBPF, NONE, Choice, choose
 from tracer.probes.catalogue import ALWAYS, PROBES, SETS
 from tracer.probes.errors import FeatureMissing, PermissionMissing, TracerError, UsageError
+from tracer.probes.events.opens import PROBE as OPENS
+from tracer.probes.events.page_cache import ACCESSES
+from tracer.probes.events.page_cache import PROBE as PAGE_CACHE
+from tracer.probes.events.syscalls import PROBE as SYSCALLS
 from tracer.probes.kernel import find_tracefs
-from tracer.probes.opens import PROBE as OPENS
-from tracer.probes.page_cache import ACCESSES
-from tracer.probes.page_cache import PROBE as PAGE_CACHE
-from tracer.probes.syscalls import PROBE as SYSCALLS
 from tracer.session.options import Options
 from tracer.session.sampler import check as check_sampling
 from tracer.store.places import check_trace

@@ -11,18 +11,18 @@ from functools import partial
 from pathlib import Path
 
 from tracer import targets as target_finder
-from tracer.probes import gpu_calls
 from tracer.probes.backends.uprobes.backend import SUBJECTS
 from tracer.probes.catalogue import PROBES
 from tracer.probes.cpu import why_no_duckdb
 from tracer.probes.errors import FeatureMissing, TracerError, UsageError
-from tracer.probes.opens import PATH as C_LIBRARY
-from tracer.probes.opens import PROBE as OPENS_PROBE
+from tracer.probes.events import gpu_calls
+from tracer.probes.events.opens import PATH as C_LIBRARY
+from tracer.probes.events.opens import PROBE as OPENS_PROBE
+from tracer.probes.events.sched import STACKS, without_stacks
+from tracer.probes.events.torch_calls import PATH as TORCH_LIBRARY
+from tracer.probes.events.torch_calls import PROBE as TORCH_PROBE
 from tracer.probes.proc import runs_32_bits
-from tracer.probes.sched import STACKS, without_stacks
 from tracer.probes.symbols.kernel import kallsyms, why_unnamed
-from tracer.probes.torch_calls import PATH as TORCH_LIBRARY
-from tracer.probes.torch_calls import PROBE as TORCH_PROBE
 from tracer.session import environment, output, privileges
 from tracer.session.address_spaces import write_mappings
 from tracer.session.arrivals import Arrivals

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from tracer.probes.errors import FeatureMissing, TracerError
-from tracer.probes.sched import STACKS
+from tracer.probes.events.sched import STACKS
 from tracer.session.options import Listener
 from tracer.store.manifest_parts import StacksFacts
 

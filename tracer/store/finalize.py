@@ -30,17 +30,17 @@ from tracer.probes.backends.timeline import RawStream, Timeline, no_events
 from tracer.probes.catalogue import ALWAYS, PROBES
 from tracer.probes.descriptors import TABLE as DESCRIPTORS_TABLE
 from tracer.probes.errors import BadTrace, TracerError
-from tracer.probes.extents import EXTENT_MAP
+from tracer.probes.events.extents import EXTENT_MAP
+from tracer.probes.events.page_faults import TABLE as FAULTS_TABLE
+from tracer.probes.events.sched import STACKS
 from tracer.probes.files import TABLE as FILES_TABLE
 from tracer.probes.kernel import boot_id, process_start_time
 from tracer.probes.loss import TABLE as LOSS_TABLE
 from tracer.probes.loss import Gap
-from tracer.probes.page_faults import TABLE as FAULTS_TABLE
 from tracer.probes.phases import TABLE as PHASES
 from tracer.probes.rows.event_rows import Assembler, EventRows
 from tracer.probes.rows.membership import Membership
 from tracer.probes.rows.threads import Threads
-from tracer.probes.sched import STACKS
 from tracer.probes.schema import AssemblyContext, Probe, Scope, Table
 from tracer.probes.symbols.mappings import MappedFile
 from tracer.probes.symbols.resolver import Resolver

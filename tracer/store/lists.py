@@ -49,7 +49,7 @@ DescriptorFacts = tuple[Count, Count, Pid, Pid, Count | None, Count, Count, str]
 `tracer.probes.descriptors.TABLE`."""
 
 ExtentFacts = tuple[str, Inode, Count, Count, Count]
-"""An extent of such a file: the columns of `tracer.probes.extents.EXTENT_MAP`."""
+"""An extent of such a file: the columns of `tracer.probes.events.extents.EXTENT_MAP`."""
 
 
 SampleFacts = tuple[

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from tracer.probes import gpu_calls, opens, torch_calls
 from tracer.probes.catalogue import ALWAYS, PROBES, SETS, TABLES
 from tracer.probes.errors import BadTrace
+from tracer.probes.events import gpu_calls, opens, torch_calls
 from tracer.store.manifest import Manifest
 
 _BY_LIBRARY = {torch_calls.PROBE.name, opens.PROBE.name, gpu_calls.PROBE.name}

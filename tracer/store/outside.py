@@ -10,7 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tracer.probes.torch_calls import BACKWARD_BEGIN, BACKWARD_END, RECORD_BEGIN, RECORD_END, TABLE
+from tracer.probes.events.torch_calls import (
+    BACKWARD_BEGIN,
+    BACKWARD_END,
+    RECORD_BEGIN,
+    RECORD_END,
+    TABLE,
+)
 from tracer.store.span import Span
 
 UPROBE = "uprobe"

@@ -19,7 +19,7 @@ from tracer.analysis.flushlayer.trace.bio_parts import (
 from tracer.analysis.flushlayer.trace.page_count import MODEL_PAGE, MOST_PAGES
 from tracer.analysis.views.reading.file_pages import NOT_MAPPED, FilePages, file_pages
 from tracer.analysis.views.writing.submissions import SECTORS_PER_PAGE
-from tracer.probes.block import SECTOR_BYTES
+from tracer.probes.events.block import SECTOR_BYTES
 from tracer.store.devices import EVERYWHERE, Devices
 from tracer.store.trace import Trace
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tracer.analysis.flushlayer.trace.page_count import BYTES_A_PAGE, check_pages
 from tracer.analysis.views.reading.file_pages import FilePages
 from tracer.analysis.views.writing.submissions import SECTORS_PER_PAGE
-from tracer.probes.block import SECTOR_BYTES
+from tracer.probes.events.block import SECTOR_BYTES
 from tracer.store.devices import Devices
 from tracer.store.trace import Trace
 

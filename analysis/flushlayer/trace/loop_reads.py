@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from tracer.analysis.views.disks.volumes import on_devices
 from tracer.analysis.views.reading.file_pages import file_pages
-from tracer.probes.block import SECTOR_BYTES
 from tracer.probes.errors import BadTrace
+from tracer.probes.events.block import SECTOR_BYTES
 from tracer.store.devices import Devices
 from tracer.store.trace import Trace
 

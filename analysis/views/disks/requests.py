@@ -17,7 +17,7 @@ from tracer.analysis.views.disks.request_pairing import (
 )
 from tracer.analysis.views.disks.volumes import make_partitions
 from tracer.analysis.views.view import View, apart
-from tracer.probes.block import OPERATIONS, OTHER
+from tracer.probes.events.block import OPERATIONS, OTHER
 from tracer.probes.loss import OF_EVENTS
 from tracer.probes.schema import DEV, Column, Type
 from tracer.store.trace import Trace

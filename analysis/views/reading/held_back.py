@@ -18,7 +18,7 @@ from tracer.analysis.views.disks.requests import OPERATION
 from tracer.analysis.views.disks.volumes import make_volumes, of_bios
 from tracer.analysis.views.reading.file_pages import NOT_MAPPED, file_pages
 from tracer.analysis.views.reading.page_states import BIO, EVENT, NOTHING
-from tracer.probes.block import SECTOR_BYTES
+from tracer.probes.events.block import SECTOR_BYTES
 from tracer.store.trace import Trace
 
 # A read of metadata (M) belongs to no file.

@@ -30,7 +30,7 @@ from tracer.analysis.views.reading.open_files import (
     TO_ANOTHER,
     OpenFiles,
 )
-from tracer.probes import page_cache
+from tracer.probes.events import page_cache
 from tracer.store.manifest import page_bytes
 from tracer.store.trace import Trace
 

@@ -57,7 +57,7 @@ from tracer.analysis.views.reading.written_mappings import written_folios
 from tracer.analysis.views.threads import make_threads
 from tracer.analysis.views.view import View
 from tracer.analysis.views.waiting.waits import WAITS, waits
-from tracer.probes.page_cache import AHEAD, ASYNC, SYNC
+from tracer.probes.events.page_cache import AHEAD, ASYNC, SYNC
 from tracer.probes.proc import KTHREADD
 from tracer.probes.schema import DEV, INO, Column, Type
 from tracer.store.devices import IN_MEMORY

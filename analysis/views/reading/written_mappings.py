@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tracer.analysis.views.reading.page_states import DIRTY, EVENT
-from tracer.probes.page_cache import FAULT
+from tracer.probes.events.page_cache import FAULT
 from tracer.store.trace import Trace
 
 # The table `dirty` names the disk, not the file system: the fault tells the latter. A call that

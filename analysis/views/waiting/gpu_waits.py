@@ -9,8 +9,8 @@ from __future__ import annotations
 from tracer.analysis.views.context import COLUMNS, make_in_context
 from tracer.analysis.views.threads import make_threads, owns
 from tracer.analysis.views.view import View, apart, make_once
-from tracer.probes.gpu_calls import END
-from tracer.probes.gpu_calls import TABLE as CALLS
+from tracer.probes.events.gpu_calls import END
+from tracer.probes.events.gpu_calls import TABLE as CALLS
 from tracer.probes.loss import OF_EVENTS
 from tracer.probes.schema import PID, TID, TS, Column, Type
 from tracer.store.trace import Trace

@@ -11,7 +11,7 @@ from tracer.analysis.views.phases.nesting import NEVER, cut, directly_around
 from tracer.analysis.views.phases.phase_times import make_phase_times
 from tracer.analysis.views.view import View
 from tracer.analysis.views.waiting.gpu_waits import make_gpu_wait_rows, waited_in
-from tracer.probes.gpu_calls import TABLE as CALLS
+from tracer.probes.events.gpu_calls import TABLE as CALLS
 from tracer.probes.schema import Column, Type
 from tracer.store.manifest import with_all_events
 from tracer.store.outside import UPROBE

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from tracer.probes.backends.event_format import EventFormat, Field, parse
-from tracer.probes.block import operation
+from tracer.probes.events.block import operation
 
 _DEVICES = ("dev", "s_dev")
 _RWBS = "rwbs"

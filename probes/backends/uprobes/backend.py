@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from tracer.probes import gpu_calls, opens, torch_calls
 from tracer.probes.backends.backend import CLOCK
 from tracer.probes.backends.drain import WAKE_PERCENT
 from tracer.probes.backends.event_format import parse_page
@@ -16,6 +15,7 @@ from tracer.probes.backends.ftrace.page_source import PageSource
 from tracer.probes.backends.uprobes.events import Group
 from tracer.probes.backends.uprobes.places import find_places
 from tracer.probes.errors import FeatureMissing, PermissionMissing
+from tracer.probes.events import gpu_calls, opens, torch_calls
 from tracer.probes.uprobe_place import Place
 
 SUBJECTS = {

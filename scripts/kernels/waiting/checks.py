@@ -8,8 +8,8 @@ from scripts.kernels.check import Check
 from scripts.kernels.loads import PAGE
 from scripts.kernels.recorded import Failed, Recorded, Skipped
 from scripts.kernels.waiting import loads
-from tracer.probes.page_cache import ACCESSES
-from tracer.probes.sched import STACKS
+from tracer.probes.events.page_cache import ACCESSES
+from tracer.probes.events.sched import STACKS
 
 _ASLEEP = "state SIMILAR TO '[SDTtPI].*'"
 

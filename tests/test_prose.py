@@ -70,3 +70,17 @@ def test_no_text_has_a_phrase_that_readers_stumble_over():
         if phrase in path.read_text(errors="replace")
     ]
     assert found == []
+
+
+def test_the_list_of_a_package_s_modules_names_all_of_them():
+    """A package may have no list."""
+    wrong = []
+    for path in tracked("tracer/*__init__.py", "probes/*", "analysis/*", "workloads/*"):
+        if path.name != "__init__.py":
+            continue
+        listed = set(re.findall(r"\b(\w+\.py)\b", ast.get_docstring(ast.parse(path.read_text()))))
+        there = {one.name for one in tracked(f"{path.parent}/*.py") if one.parent == path.parent}
+        if listed and listed != there - {"__init__.py", "__main__.py"}:
+            off = sorted(listed ^ (there - {"__init__.py", "__main__.py"}))
+            wrong.append(f"{path.relative_to(ROOT)}: {', '.join(off)}")
+    assert wrong == []

@@ -6,4 +6,6 @@ meanwhile.py    what disks served while threads waited for them
 over_time.py    the steps by cause over the run
 words.py        their words
 text.py         their text on a terminal
+waiting.py      waiting time on the paths, by thread, function and kind
+losses.py       the steps during which events were lost
 """

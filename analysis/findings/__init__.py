@@ -21,4 +21,6 @@ processors.py   CPU pressure and use
 memory.py       swap, memory pressure, reclaim
 recorder.py     the recorder's own cost, and lost events
 catalogue.py    all findings, ranked
+waits.py        what the steps' time depended on
+reading.py      reads again, reads in vain, pages evicted by others
 """

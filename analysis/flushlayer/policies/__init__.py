@@ -6,6 +6,8 @@ operations.py   the operations of accesses on a layer, and the kinds of buffer
 accounting.py   the counts that all policies keep
 queue.py        the queue that most policies use
 bits.py         words of bits: the order of recency, for LRU and its curve
+fifo.py, clock.py, lru.py, slru.py, lfu.py, two_q.py, arc.py, sieve.py, s3_fifo.py, belady.py
+                the policies
 """
 
 from tracer.analysis.flushlayer.policies.catalogue import POLICIES, Policy, find_policy

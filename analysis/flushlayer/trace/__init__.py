@@ -9,4 +9,5 @@ page_count.py      the size of the pages, and the limit of their number
 recorded.py        the bios as input of the timed model, with issuers and completions
 last_requests.py   the last request of each bio, which completes it
 sync_calls.py      the system calls that wait for bios
+file_paths.py      the path of each file, through renames
 """

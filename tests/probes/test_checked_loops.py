@@ -21,7 +21,7 @@ FILES = (
     "tests/probes/test_ring_buffer.py",
     "tests/probes/test_chunks.py",
     "tests/probes/test_off_cpu_damage.py",
-    "tests/analysis/test_import_hostile.py::test_many_lines_as_short_as_they_can_be",
+    "tests/analysis/exchange/test_import_hostile.py::test_many_lines_as_short_as_they_can_be",
 )
 
 

@@ -8,7 +8,7 @@ import pytest
 from tracer.analysis.report.tables import MERGED, TABLES
 from tracer.store.trace import Trace
 
-FIXTURE = Path(__file__).resolve().parents[2] / "fixtures" / "lenet.trace"
+FIXTURE = Path(__file__).resolve().parents[3] / "fixtures" / "lenet.trace"
 COUNTS = ("calls", "errors", "faults", "bios", "pages", "requests", "bytes", "writebacks", "count")
 COUNTS += ("steps", "total", "total_s", "call_s", "intervals", "unfinished", "minor")
 AS_ONE = ("p50_us", "max_us", "mean_us", "ratio", "percent", "share", "service_max_ms", "mean_ms")

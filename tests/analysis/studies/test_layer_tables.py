@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from tests.analysis.test_paper_tables import row, run
+from tests.analysis.studies.test_paper_tables import row, run
 from tracer.analysis.studies.papers import park2023_layer
 
 MIB = 256

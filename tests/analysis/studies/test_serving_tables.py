@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from tests.analysis.test_paper_tables import row, run
+from tests.analysis.studies.test_paper_tables import row, run
 from tests.support.studies import EVIL, make_study
 from tracer.analysis.studies.measures import of_trace
 from tracer.analysis.studies.papers import serving

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 S = 1_000_000_000
 CLOCK = {"name": "mono", "start_ns": 0, "end_ns": 60 * S}
-LENET = Path(__file__).parents[2] / "fixtures/lenet.trace"
+LENET = Path(__file__).parents[3] / "fixtures/lenet.trace"
 
 
 def by_title(found):

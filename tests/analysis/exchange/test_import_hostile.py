@@ -6,8 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.analysis import test_import_events as events
-from tests.analysis import test_import_storage as storage
+from tests.analysis.exchange import test_import_events as events
+from tests.analysis.exchange import test_import_storage as storage
 from tests.support import foreign
 from tests.support.budget import within_budget
 from tracer.analysis.exchange.formats import FORMATS, import_file

@@ -6,7 +6,7 @@ has the page of an earlier one only if both are found in the file.
 
 import pytest
 
-from tests.analysis.test_carried import (
+from tests.analysis.views.test_carried import (
     AT,
     BCACHE,
     BEHIND,

@@ -15,7 +15,7 @@ from tracer.probes.errors import BadTrace
 from tracer.probes.schema import Type
 from tracer.store.trace import Trace
 
-FIXTURE = Path(__file__).resolve().parents[2] / "fixtures" / "lenet.trace"
+FIXTURE = Path(__file__).resolve().parents[3] / "fixtures" / "lenet.trace"
 SQL = {
     Type.INT16: "SMALLINT",
     Type.INT32: "INTEGER",

@@ -13,8 +13,8 @@ from tracer.analysis.views.energy import energy
 from tracer.probes.catalogue import TABLES as RECORDED
 from tracer.store.trace import Trace
 
-FIXTURE = Path(__file__).parents[2] / "fixtures" / "lenet.trace"
-DOC = Path(__file__).parents[2] / "docs" / "report.md"
+FIXTURE = Path(__file__).parents[3] / "fixtures" / "lenet.trace"
+DOC = Path(__file__).parents[3] / "docs" / "report.md"
 
 
 @pytest.fixture(scope="module", params=["recorded", "empty"])

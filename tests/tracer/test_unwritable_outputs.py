@@ -5,6 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import resource
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -71,16 +74,49 @@ def home(folder, kind):
     return f"{folder}/.bash_completions: File exists"
 
 
-@pytest.mark.parametrize("kind", ["file", "latin-1", "no folder of scripts"])
-def test_a_home_folder_that_takes_no_completion_is_named(tracer, tmp_path, kind):
-    why = home(tmp_path / "home", kind)
-    ran = tracer(
-        *("--install-completion", "bash"),
-        status=1,
-        env={**os.environ, "HOME": str(tmp_path / "home")},
+CALL = [sys.executable, "-c", "from tracer.cli.main import main; main()"]
+ORPHAN = """
+import os, subprocess, sys
+parent = os.getpid()
+if os.fork():
+    os._exit(0)
+while os.getppid() == parent:
+    pass
+status = subprocess.run(sys.argv[1:]).returncode
+sys.exit(print(status))
+"""
+"""Calls a program as a process whose parent, and so every shell above it, has ended."""
+
+
+def called_from(shell, option, home):
+    """Returns the status and the error of an option of completion; a shell calls it, or none."""
+    if shell:
+        called = [shell, "-c", f"{shlex.join([*CALL, option])}; echo $?"]
+    else:
+        called = [sys.executable, "-c", ORPHAN, *CALL, option]
+    environment = {**os.environ, "HOME": str(home)}
+    ran = subprocess.run(called, env=environment, capture_output=True, text=True, check=True)
+    return int(ran.stdout), ran.stderr
+
+
+@pytest.mark.parametrize("option", ["--install-completion", "--show-completion"])
+@pytest.mark.parametrize("shell", ["sh", None])
+def test_completion_asks_for_a_shell_that_it_knows(tmp_path, shell, option):
+    assert called_from(shell, option, tmp_path) == (
+        2,
+        "tracer: completion is for the shell that calls tracer, and it is "
+        f"{'called from sh' if shell else 'not called from a shell'}; "
+        "call it at the prompt of one of bash, zsh, fish, powershell, pwsh\n",
     )
-    assert ran.err == (
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["file", "latin-1", "no folder of scripts"])
+def test_a_home_folder_that_takes_no_completion_is_named(tmp_path, kind):
+    why = home(tmp_path / "home", kind)
+    assert called_from("bash", "--install-completion", tmp_path / "home") == (
+        1,
         f"tracer: cannot install completion in the home folder {tmp_path}/home: {why}; "
         "set HOME to a folder that you may write, or add the script by yourself: "
-        "tracer --show-completion\n"
+        "tracer --show-completion\n",
     )

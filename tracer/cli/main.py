@@ -21,6 +21,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from tracer.cli.completion import completion
 from tracer.cli.streams import STDOUT, open_standard_streams
 from tracer.probes.errors import ExitCode, Interrupted, TracerError, UsageError
 from tracer.probes.notice import show_notices
@@ -86,25 +87,6 @@ class _Group(TyperGroup):
 
 
 @contextlib.contextmanager
-def _completion_installed() -> Iterator[None]:
-    """Names the home folder in errors of --install-completion, which alone uses files there."""
-    try:
-        yield
-    except (OSError, UnicodeDecodeError) as error:
-        if isinstance(error, UnicodeDecodeError):
-            why = "the shell's start file is not UTF-8"
-        elif error.filename and error.filename != STDOUT:
-            why = f"{error.filename}: {error.strerror}"
-        else:
-            raise
-        raise TracerError(
-            f"cannot install completion in the home folder {os.environ.get('HOME', '~')}: {why}",
-            "set HOME to a folder that you may write, or add the script by yourself: "
-            "tracer --show-completion",
-        ) from None
-
-
-@contextlib.contextmanager
 def _as_interrupted() -> Iterator[None]:
     try:
         yield
@@ -139,13 +121,15 @@ class Verbs(_Group):
             return name, None, rest
         return name, load(name), rest
 
-    def make_context(self, *args: Any, **options: Any) -> Any:
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: Any = None, **options: Any
+    ) -> Any:
         """Reads the options before the verb; Typer imports modules for them.
 
         Raises Interrupted for Ctrl-C: Typer would exit without a word.
         """
-        with _as_interrupted(), _completion_installed():
-            return super().make_context(*args, **options)
+        with _as_interrupted(), completion(args):
+            return super().make_context(info_name, args, parent, **options)
 
     def invoke(self, ctx: Any) -> Any:
         """Imports and runs a verb. Raises Interrupted for Ctrl-C, as above."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import pandas as pd
@@ -179,15 +180,26 @@ def _enough(names: list[str], found: MemoryAnswer) -> str:
     return f"with {size(found.enough_bytes[names[0]])}{shared}, LRU reads no page twice"
 
 
+def _least_cache(target: str, found: MemoryAnswer) -> float:
+    """Returns the least cache of a target that holds a page and not all data; infinity: none."""
+    mine = found.reads[found.reads["target"] == target]
+    short = mine["memory_bytes"] < found.enough_bytes.get(target, 0)
+    caches = mine[short & (mine["cache_bytes"] >= found.page_bytes)]["cache_bytes"]
+    return float(caches.min()) if len(caches) else math.inf
+
+
 def _about_mappings(target: str, found: MemoryAnswer) -> list[str]:
     """Returns what is not known of the uses of mapped files, if a target has many."""
-    share = found.mapped_share.get(target, 0.0)
-    if share < MUCH_MAPPED:
+    share, mapped = found.mapped_share.get(target, 0.0), found.mapped_bytes.get(target, 0)
+    if share >= MUCH_MAPPED:
+        many, far = f"{percent(100 * share)} of its uses of files go through mappings", "far "
+    elif mapped >= MUCH_MAPPED * _least_cache(target, found):
+        many, far = f"it maps {size(mapped)} of files", ""
+    else:
         return []
     said = [
-        f"{name(target)}: {percent(100 * share)} of its uses of files go through mappings. A page"
-        " that is mapped makes no event when it is used again, so all models may read far too"
-        " little with less memory than the recording had."
+        f"{name(target)}: {many}. A page that is mapped makes no event when it is used again, so"
+        f" all models may read {far}too little with less memory than the recording had."
     ]
     if found.read_ahead_bytes < max(FAULT_AROUND_BYTES, found.page_bytes):
         said.append(

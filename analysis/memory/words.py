@@ -124,7 +124,8 @@ def basis(found: MemoryAnswer) -> list[str]:
     said += _about_other_cgroups(found.other_cgroups)
     for target in sorted(found.own_bytes):
         said += _basis_of(target, found)
-    said += [f"{together(names)}: {_enough(names, found)}." for names in found.shared]
+    for names in found.shared:
+        said += [f"{together(names)}: {_enough(names, found)}.", *_about_no_room(names, found)]
     if found.warm_pages:
         said.append(
             f"Up to {size(found.warm_pages * found.page_bytes)} were in memory before the"
@@ -180,6 +181,19 @@ def _enough(names: list[str], found: MemoryAnswer) -> str:
     return f"with {size(found.enough_bytes[names[0]])}{shared}, LRU reads no page twice"
 
 
+def _about_no_room(names: list[str], found: MemoryAnswer) -> list[str]:
+    """Returns which amounts of memory these targets cannot share, as their own memory fills it."""
+    mine = found.reads[found.reads["target"] == names[0]]
+    full = mine[mine["cache_bytes"] < found.page_bytes]["memory_bytes"]
+    if not len(full):
+        return []
+    less = " or less have" if full.nunique() > 1 else " have"
+    return [
+        f"{_listed(names)}: {size(int(full.max()))}{less} no room for page cache beside the own"
+        " memory, so the kernel may kill a process. The rows have what is read if it goes on."
+    ]
+
+
 def _least_cache(target: str, found: MemoryAnswer) -> float:
     """Returns the least cache of a target that holds a page and not all data; infinity: none."""
     mine = found.reads[found.reads["target"] == target]
@@ -230,6 +244,8 @@ def _basis_of(target: str, found: MemoryAnswer) -> list[str]:
     said += _about_mappings(target, found)
     if target in found.enough_bytes and not shares:
         said.append(f"{shown}: {_enough([target], found)}.")
+    if not shares:
+        said += _about_no_room([target], found)
     if target in found.error:
         limit = found.limit_bytes.get(target)
         at = f"at its limit of {size(limit)}" if limit else "without a limit"

@@ -273,7 +273,8 @@ def _frame(
             used_pages=_padded(used, len(taken.groups)),
             recorded_pages=taken.read,
         )
-        part["cache_bytes"] = part["target"].map(free)
+        # Other processes have no target, and their rows are left out.
+        part["cache_bytes"] = [free.get(name, 0) for name in part["target"]]
         for model, pages in found.items():
             part[f"{model}_pages"] = _padded(pages[:, at], len(taken.groups))
             if model == KERNEL:

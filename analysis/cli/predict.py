@@ -171,6 +171,7 @@ def _as_json(found: MemoryAnswer) -> dict[str, Any]:
         "warm_pages": found.warm_pages,
         "reading_s": None if found.reading_ns is None else found.reading_ns / 1e9,
         "mapped_share": found.mapped_share,
+        "mapped_bytes": found.mapped_bytes,
         "marked_together": found.marked_together,
         "inferred": found.knowledge.inferred,
         "unknown_share": found.knowledge.unknown,

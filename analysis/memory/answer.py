@@ -110,6 +110,8 @@ class MemoryAnswer:
     """The share of each target's reads that is not known, if accesses are inferred."""
     mapped_share: dict[str, float]
     """The share of each target's uses that go through mappings; targets without are left out."""
+    mapped_bytes: dict[str, int]
+    """The size of the pages that each target uses through mappings; each page counts once."""
     marked_together: dict[str, int]
     """Processes of a target that mark epochs of the same numbers: these count together; targets in
     which one process marks them are left out."""
@@ -192,6 +194,7 @@ def answer_memory(
         _reading_ns(taken),
         knowledge(trace),
         taken.mapped_share,
+        taken.mapped_bytes,
         _together(trace, names),
     )
 
@@ -270,7 +273,8 @@ def _frame(
             used_pages=_padded(used, len(taken.groups)),
             recorded_pages=taken.read,
         )
-        part["cache_bytes"] = part["target"].map(free)
+        # Other processes have no target, and their rows are left out.
+        part["cache_bytes"] = [free.get(name, 0) for name in part["target"]]
         for model, pages in found.items():
             part[f"{model}_pages"] = _padded(pages[:, at], len(taken.groups))
             if model == KERNEL:

@@ -106,9 +106,32 @@ class Recorded:
             if name is not None and count > 0
         }
 
+    @property
+    def mapped_bytes(self) -> dict[str, int]:
+        """The size of the pages that each target uses through mappings; each page counts once.
+
+        Targets without such pages are left out.
+        """
+        runs = self.runs
+        found = {}
+        for tenant, name in enumerate(self.targets):
+            mine = (runs.kind == FAULT) & (runs.tenant == tenant)
+            order = np.argsort(runs.first[mine], kind="stable")
+            first, pages = (
+                column[mine][order].astype(np.int64) for column in (runs.first, runs.pages)
+            )
+            # The pages of a run count from the end of those before it.
+            until = np.maximum.accumulate(first + pages)
+            begin = np.maximum(first, np.concatenate((first[:1], until[:-1])))
+            count = int(np.maximum(0, first + pages - begin).sum())
+            if name is not None and count > 0:
+                found[name] = count * self.page_bytes
+        return found
+
 
 MUCH_MAPPED = 0.1
-"""Share of uses through mappings from which a prediction is said to lack uses."""
+"""Share of uses through mappings, or of a cache that such pages fill, from which a prediction is
+said to lack uses."""
 
 
 def recorded(trace: Trace) -> Recorded:

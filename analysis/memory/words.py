@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import pandas as pd
@@ -123,7 +124,8 @@ def basis(found: MemoryAnswer) -> list[str]:
     said += _about_other_cgroups(found.other_cgroups)
     for target in sorted(found.own_bytes):
         said += _basis_of(target, found)
-    said += [f"{together(names)}: {_enough(names, found)}." for names in found.shared]
+    for names in found.shared:
+        said += [f"{together(names)}: {_enough(names, found)}.", *_about_no_room(names, found)]
     if found.warm_pages:
         said.append(
             f"Up to {size(found.warm_pages * found.page_bytes)} were in memory before the"
@@ -179,15 +181,39 @@ def _enough(names: list[str], found: MemoryAnswer) -> str:
     return f"with {size(found.enough_bytes[names[0]])}{shared}, LRU reads no page twice"
 
 
+def _about_no_room(names: list[str], found: MemoryAnswer) -> list[str]:
+    """Returns which amounts of memory these targets cannot share, as their own memory fills it."""
+    mine = found.reads[found.reads["target"] == names[0]]
+    full = mine[mine["cache_bytes"] < found.page_bytes]["memory_bytes"]
+    if not len(full):
+        return []
+    less = " or less have" if full.nunique() > 1 else " have"
+    return [
+        f"{_listed(names)}: {size(int(full.max()))}{less} no room for page cache beside the own"
+        " memory, so the kernel may kill a process. The rows have what is read if it goes on."
+    ]
+
+
+def _least_cache(target: str, found: MemoryAnswer) -> float:
+    """Returns the least cache of a target that holds a page and not all data; infinity: none."""
+    mine = found.reads[found.reads["target"] == target]
+    short = mine["memory_bytes"] < found.enough_bytes.get(target, 0)
+    caches = mine[short & (mine["cache_bytes"] >= found.page_bytes)]["cache_bytes"]
+    return float(caches.min()) if len(caches) else math.inf
+
+
 def _about_mappings(target: str, found: MemoryAnswer) -> list[str]:
     """Returns what is not known of the uses of mapped files, if a target has many."""
-    share = found.mapped_share.get(target, 0.0)
-    if share < MUCH_MAPPED:
+    share, mapped = found.mapped_share.get(target, 0.0), found.mapped_bytes.get(target, 0)
+    if share >= MUCH_MAPPED:
+        many, far = f"{percent(100 * share)} of its uses of files go through mappings", "far "
+    elif mapped >= MUCH_MAPPED * _least_cache(target, found):
+        many, far = f"it maps {size(mapped)} of files", ""
+    else:
         return []
     said = [
-        f"{name(target)}: {percent(100 * share)} of its uses of files go through mappings. A page"
-        " that is mapped makes no event when it is used again, so all models may read far too"
-        " little with less memory than the recording had."
+        f"{name(target)}: {many}. A page that is mapped makes no event when it is used again, so"
+        f" all models may read {far}too little with less memory than the recording had."
     ]
     if found.read_ahead_bytes < max(FAULT_AROUND_BYTES, found.page_bytes):
         said.append(
@@ -218,6 +244,8 @@ def _basis_of(target: str, found: MemoryAnswer) -> list[str]:
     said += _about_mappings(target, found)
     if target in found.enough_bytes and not shares:
         said.append(f"{shown}: {_enough([target], found)}.")
+    if not shares:
+        said += _about_no_room([target], found)
     if target in found.error:
         limit = found.limit_bytes.get(target)
         at = f"at its limit of {size(limit)}" if limit else "without a limit"

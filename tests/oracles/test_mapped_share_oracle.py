@@ -1,4 +1,4 @@
-"""`mapped_share` of `tracer predict` and a naive count agree on small streams drawn at random.
+"""`mapped_share` and `mapped_bytes` of `tracer predict` and a naive count agree on drawn streams.
 
 The truth is written from docs/predict.md and docs/reads.md, not from the code: a use is a page that
 a call reads, a fault touches, or the kernel maps around a fault. The last two go through mappings.
@@ -7,6 +7,7 @@ a call reads, a fault touches, or the kernel maps around a fault. The last two g
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -16,7 +17,7 @@ from tests.oracles.cached_files import Access
 from tests.oracles.drawing import SEED, answer_of
 from tests.oracles.page_cache import TABLES
 from tests.oracles.page_programs import Programs
-from tracer.analysis.memory.recorded import recorded
+from tracer.analysis.memory.recorded import Recorded, recorded
 from tracer.store.trace import Trace
 
 pytestmark = pytest.mark.slow
@@ -68,6 +69,8 @@ class Story:
         self.mapping: dict[str, tuple[File, int] | None] = {}
         """The window that each process has mapped, until its next event."""
         self.uses, self.everybody = Uses(), Uses()
+        self.mapped: dict[str, set[tuple[File, int]]] = defaultdict(set)
+        """The pages that each target has ever mapped."""
         self.accesses: list[tuple[int, str | None, int]] = []
         """Row, target and pages of each access by a call."""
         for _ in range(STEPS):
@@ -119,6 +122,7 @@ class Story:
     def map(self, actor: str, file: File, pages: set[int]) -> None:
         self.use(actor, len(pages - self.tables[file]), mapped=True)
         self.tables[file] |= pages
+        self.mapped[TARGET_OF.get(actor, "")] |= {(file, page) for page in pages}
 
     def use(self, actor: str, pages: int, mapped: bool) -> None:
         self.uses.add(TARGET_OF.get(actor), pages, mapped)
@@ -141,8 +145,13 @@ class Story:
                 self.tables[file].discard(page)
 
 
-def told(rows: list[Row], targets: list[Row] = TARGETS, **manifest: Any) -> dict[str, float]:
-    """Returns the shares that the product tells of these events."""
+def told(
+    rows: list[Row],
+    targets: list[Row] = TARGETS,
+    found: Callable[[Trace], Any] | None = None,
+    **manifest: Any,
+) -> Any:
+    """Returns the shares that the product tells of these events, or what `found` returns."""
     processes = [
         {"pid": pid, "tid": pid, "comm": name, "ppid": 2 if name == "kswapd0" else 1}
         | {"role": "target" if targets and name in TARGET_OF else "other"}
@@ -155,13 +164,21 @@ def told(rows: list[Row], targets: list[Row] = TARGETS, **manifest: Any) -> dict
         gap = {"stream": "ftrace-machine-cpu0", "cpu": 0, "cause": "buffer overrun"}
         tables["loss"] = [gap | manifest["loss"]]
         manifest["loss"] = {"events": 1, "windows": 1, "unknown": 0, "others": 0}
-    return answer_of(share_of, tables, targets=targets, **manifest)
+    return answer_of(found or share_of, tables, targets=targets, **manifest)
+
+
+def recorded_of(trace: Trace) -> Recorded:
+    for table in ("samples", "phases"):
+        trace.empty_if_missing(table)
+    return recorded(trace)
 
 
 def share_of(trace: Trace) -> dict[str, float]:
-    for table in ("samples", "phases"):
-        trace.empty_if_missing(table)
-    return recorded(trace).mapped_share
+    return recorded_of(trace).mapped_share
+
+
+def bytes_of(trace: Trace) -> dict[str, int]:
+    return recorded_of(trace).mapped_bytes
 
 
 def drawn() -> list[Story]:
@@ -171,6 +188,15 @@ def drawn() -> list[Story]:
 def test_the_share_of_each_target_is_that_of_the_oracle():
     for story in drawn():
         assert told(story.rows) == pytest.approx(story.uses.shares)
+
+
+def test_the_mapped_bytes_of_each_target_are_those_of_the_oracle():
+    """A page that is mapped again after it left the cache counts once."""
+    for story in drawn():
+        pages = {name: len(found) for name, found in story.mapped.items() if name}
+        assert told(story.rows, found=bytes_of) == {
+            name: count * 4096 for name, count in pages.items() if count
+        }
 
 
 def test_a_lost_read_of_a_target_changes_its_share_alone():

@@ -140,6 +140,7 @@ def test_targets_have_memories_of_their_own_and_others_enough(answered):
     assert read(found, "lru", 20) == [30, 30]
     assert read(found, "lru", 20, "peer") == [10, 0]
     assert found.enough_bytes == {"job": 30 * PAGE, "peer": 10 * PAGE}
+    assert {type(size) for size in found.reads["cache_bytes"].tolist()} == {int}
 
 
 def test_pages_of_another_process_are_no_misses_if_its_memory_holds_them(answered):

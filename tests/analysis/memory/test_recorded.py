@@ -1,6 +1,7 @@
 """Accesses of recordings: pages mapped around faults, epochs without reads, numbers used again."""
 
 import pandas as pd
+import pytest
 
 from tests.support.page_events import (
     DEV,
@@ -109,6 +110,27 @@ def test_an_answer_tells_the_share_of_uses_that_go_through_mappings(tmp_path):
         "job: 50 % of its uses of files go throug",
         "job: with less read-ahead than 64.0 KiB,",
     ]
+
+
+@pytest.mark.parametrize(("pages", "many"), [(119, True), (121, False), (320, False)])
+def test_an_answer_says_that_mapped_files_take_much_of_a_cache(tmp_path, pages, many):
+    """12 of 313 pages are mapped, evicted, and mapped again: 24 of 950 uses, but 12 pages."""
+    made = PageEvents()
+    for _ in range(3):
+        made.read(0, 300, ino=OTHERS)
+    for _ in range(2):
+        made.read(0, 12, ino=MAPPED)
+        made.add_event(JOB, "map", 0, 12, MAPPED)
+        made.read(0, ino=MORE)
+        made.evict(range(12), ino=MAPPED)
+    found = answered(made, tmp_path, (pages, ROOM), read_ahead=16, targets=ONE)
+    said = (
+        "job: it maps 48.0 KiB of files. A page that is mapped makes no event when it is used"
+        " again, so all models may read too little with less memory than the recording had."
+    )
+    assert [one for one in basis(found) if "mapped" in one] == [said] * many
+    assert found.mapped_share == {"job": 24 / 950}
+    assert found.mapped_bytes == {"job": 12 * PAGE}
 
 
 def test_pages_of_a_window_that_are_mapped_already_are_used_once(tmp_path):

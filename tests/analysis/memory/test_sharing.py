@@ -10,6 +10,7 @@ from tests.support.page_events import JOB, PAGE, PEER, TWO, PageEvents, looped, 
 from tests.support.traces import make_trace
 from tracer.analysis.memory.answer import answer_memory
 from tracer.analysis.memory.sharing import recorded_limits, sharing
+from tracer.analysis.memory.words import basis
 
 pytestmark = pytest.mark.slow
 
@@ -76,6 +77,19 @@ def interleaved(seed, count=300):
         made.read(page, 1, ino, tid)
         accesses.append((tid, (ino, page)))
     return made, accesses
+
+
+@pytest.mark.parametrize(("shared", "who"), [(False, "job"), (True, "job and peer")])
+def test_an_answer_says_if_a_memory_has_no_room_beside_the_own_memory(answered, shared, who):
+    made, _ = interleaved(1)
+    samples = [sample("job", "cgroup_memory", 40 * PAGE), sample("job", "cgroup_page_cache", 0)]
+    found = answered(made, [30, 40, 41], shared, samples=samples)
+    assert [one for one in basis(found) if "no room" in one] == [
+        f"{who}: 160.0 KiB or less have no room for page cache beside the own memory, so the kernel"
+        " may kill a process. The rows have what is read if it goes on."
+    ]
+    assert not any("no room" in one for one in basis(answered(made, [41], shared, samples=samples)))
+    assert not any("no room" in one for one in basis(answered(made, [1], shared)))
 
 
 @pytest.mark.parametrize("seed", range(3))

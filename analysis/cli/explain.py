@@ -93,7 +93,8 @@ def explain(
         match = _STEP.match(step)
         if match is None:
             raise UsageError(
-                f"--step does not take {step!r}", "give an epoch and a step, as in 0:12"
+                f"--step does not take {step!r}",
+                "give an epoch and a step, as in 0:12, also if steps have no epoch",
             )
         wanted = (int(match[1]), int(match[2]))
     sources = find_traces([trace])

@@ -351,9 +351,9 @@ def _path(trace: Trace, dev: str | None) -> list[Row]:
 _OF_STUDIES: dict[str, tuple[tuple[str, str, str], ...]] = {
     "CPU": (
         ("cpu_s", "CPU time of a job", "s"),
-        ("cpu_use_percent", "use of the machine's CPUs", "%"),
+        ("cpu_use_percent", "median use of the machine's CPUs", "%"),
     ),
-    "GPU": (("gpu_use_percent", "use of the GPU", "%"),),
+    "GPU": (("gpu_use_percent", "median use of the GPU", "%"),),
     "memory": (("memory_used_bytes", "most memory of the machine in use", "bytes"),),
     "energy": (("energy_j", "energy", "J"),),
 }

@@ -218,9 +218,10 @@ def what(part: Mapping[str, Any]) -> str:
         told.append(f"for {AWAITED[detail]}")
     elif detail is not None:
         told.append(file_name(detail))
-    by = part.get("by_comm")
-    if by is not None:
-        told.append(f"{name(by)} has it" if kind == "cpu" else f"for {name(by)}")
+    by, number = part.get("by_comm"), part.get("by_tid")
+    if by is not None or number is not None:
+        who = name(by, "thread") if number is None else f"{name(by, 'thread')} {number}"
+        told.append(f"{who} has it" if kind == "cpu" else f"for {who}")
     if part.get("line") is not None:
         told.append(f"in {line_name(part['line'])}")
     if kind in _IN_KERNEL and (function := kernel_function(part.get("kernel_stack"))) is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tracer.analysis.findings.finding import Finding, ask, finding, percent
+from tracer.analysis.findings.finding import Finding, ask, counted, finding, percent
 from tracer.analysis.findings.finding import name as named
 from tracer.analysis.findings.window import Scope, window
 from tracer.analysis.views.waiting.gpu_waits import gpu_waits
@@ -39,7 +39,7 @@ def calls(trace: Trace) -> list[Finding]:
     most = named(answer.row["name"], "an unknown call")
     sentence = (
         f"the {_THREAD[over.stage]} thread spends {percent(answer.value)} of {over.what} in system"
-        f" calls ({answer.count('calls'):,} calls){but},"
+        f" calls ({counted(answer.count('calls'), 'call')}){but},"
         f" {percent(answer.number('of_most'))} in {most}{_MEANING.get(most, '')}"
     )
     weight = answer.value / 100

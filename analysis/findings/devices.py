@@ -9,6 +9,7 @@ from tracer.analysis.findings.finding import (
     Finding,
     ask,
     at_most,
+    counted,
     finding,
     percent,
     seconds,
@@ -66,10 +67,11 @@ def latency(trace: Trace) -> list[Finding]:
     if answer is None:
         return []
     queue, service = (seconds(answer.number(one)) for one in ("queue_s", "service_s"))
+    many = counted(answer.count("requests"), "request")
     sentence = (
         f"on average, {_a(named(answer.row['operation'], 'request'))} on"
         f" {_disk(trace, answer.row['dev'])} waits {queue} in the queue and {service} for the"
-        f" device ({percent(answer.value)} queueing, {answer.count('requests'):,} requests)"
+        f" device ({percent(answer.value)} queueing, {many})"
     )
     if answer.value >= _HALF:
         sentence += ": requests come faster, or in larger bursts, than the device can serve them"
@@ -120,9 +122,10 @@ def reads(trace: Trace) -> list[Finding]:
         return []
     unknown, held_back = answer.count("by_kernel"), answer.count("held_back")
     perhaps = f"; {unknown:,} by threads of the kernel, perhaps for others" if unknown else ""
+    many = counted(answer.count("requests"), "request")
     sentence = (
         f"reading from disks takes {at_most(answer.value)} of {over.what}"
-        f" ({answer.count('requests'):,} requests, {size(answer.number('bytes'))}{perhaps})"
+        f" ({many}, {size(answer.number('bytes'))}{perhaps})"
     )
     if held_back:
         sentence += _HELD_BACK

@@ -107,6 +107,11 @@ def of_events(share: float, events: float) -> float:
     return ELSEWHERE * share if events >= FEW_EVENTS else 0.0
 
 
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """Returns a number with its noun: "1 call", "1,234 calls". `plural`: None adds an s."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
 def percent(value: float) -> str:
     """Formats a percentage with the digits that matter: "71 %", "0.4 %", "less than 0.1 %"."""
     if value == 0:

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from tracer.analysis.findings.finding import Answer, Finding, ask, finding, percent, seconds
+from tracer.analysis.findings.finding import (
+    Answer,
+    Finding,
+    ask,
+    counted,
+    finding,
+    percent,
+    seconds,
+)
 from tracer.analysis.findings.window import Scope, Window, window
 from tracer.analysis.views.waiting.critical_path import RUN, critical_path, has_paths
 from tracer.analysis.views.waiting.gpu_waits import waited_in
@@ -46,7 +54,7 @@ def _computing(trace: Trace, over: Window) -> list[Finding]:
     said = ", ".join(f"{part} {percent(answer.number(part))}" for part in _PARTS)
     sentence = (
         f"computing takes {percent(answer.value)} of a minibatch's {seconds(answer.number('s'))}"
-        f" on average ({said}; {answer.count('steps'):,} minibatches)"
+        f" on average ({said}; {counted(answer.count('steps'), 'minibatch', 'minibatches')})"
     )
     share = answer.value / 100
     own = _own(trace, over, share, f"kind IN {_COMPUTES} AND phase IN {_PARTS}")

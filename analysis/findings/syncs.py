@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from tracer.analysis.findings.finding import AT_MOST, Finding, ask, finding, percent, seconds
+from tracer.analysis.findings.finding import (
+    AT_MOST,
+    Finding,
+    ask,
+    counted,
+    finding,
+    percent,
+    seconds,
+)
 from tracer.analysis.findings.finding import name as named
 from tracer.analysis.findings.window import Scope, of_jobs, window
 from tracer.analysis.views.calls_by_kind import SYNC
@@ -33,8 +41,9 @@ def syncs(trace: Trace) -> list[Finding]:
     count, total = answer.count("calls"), answer.number("s")
     sentence = (
         f"making data durable (mainly {named(answer.row['name'])}) takes at most"
-        f" {percent(answer.value)} of {over.what}: {count:,} calls of {seconds(total / count)} on"
-        " average (sync less often, or in a thread that the training does not wait for)"
+        f" {percent(answer.value)} of {over.what}: {counted(count, 'call')} of"
+        f" {seconds(total / count)} on average (sync less often, or in a thread"
+        " that the training does not wait for)"
     )
     weight = answer.value / 100
     return [finding(trace, over, _TARGET, "sync", answer, sentence, "%", weight, AT_MOST)]

@@ -47,8 +47,7 @@ _MENDS = {
     "disk": "read ahead with {workers}, or keep the data in memory",
     "fault": "read the file before it is needed, or give the job more memory",
     "sync": "make data durable less often, or on a thread of its own",
-    "lock": "threads of one Python process run one at a time, so move their work into processes; "
-    "tracer explain tells who holds the lock",
+    "lock": "threads of one Python process run one at a time, so move their work into processes",
     "dirty": "write less at once, or raise the limits of dirty pages",
 }
 

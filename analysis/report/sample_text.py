@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 from rich.console import Console
 
+from tracer.analysis.findings.finding import counted
 from tracer.analysis.report.tables import records
 from tracer.cli.output import print_table
 from tracer.probes.sampler.catalogue import COUNTERS
@@ -37,5 +38,5 @@ def print_samples(out: Console, frame: pd.DataFrame) -> None:
             ("series", *_SHOWN, "unit"),
             rows[:_MOST_ROWS],
             left=("series", "unit"),
-            note=f"{left_out} more rows with --json." if left_out > 0 else "",
+            note=f"{counted(left_out, 'more row')} with --json." if left_out > 0 else "",
         )

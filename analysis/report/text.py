@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 from rich.table import Table
 
-from tracer.analysis.findings.finding import Finding
+from tracer.analysis.findings.finding import Finding, counted
 from tracer.analysis.report.lost import gaps_of, of_events
 from tracer.analysis.report.perf import COUNTERS
 from tracer.analysis.report.sample_text import print_samples
@@ -50,7 +50,7 @@ def print_report(
     if gaps or lost:
         many = show(lost) if lost else "An unknown number of"
         out.print(
-            f"{many} {_counted('event', lost)} lost in {show(gaps)} {_counted('gap', gaps)}:"
+            f"{many} {_noun('event', lost)} lost in {show(gaps)} {_noun('gap', gaps)}:"
             " numbers over the gaps are too low.",
             style="red",
         )
@@ -73,7 +73,7 @@ def print_report(
     print_tables(tables)
 
 
-def _counted(noun: str, number: int | None) -> str:
+def _noun(noun: str, number: int | None) -> str:
     return noun if number == 1 else f"{noun}s"
 
 
@@ -108,7 +108,7 @@ def print_tables(tables: Mapping[str, pd.DataFrame]) -> None:
         rows = records(frame)
         note = table.note
         if len(rows) > _MOST_ROWS:
-            note = f"{len(rows) - _MOST_ROWS} more rows with --json. {note}"
+            note = f"{counted(len(rows) - _MOST_ROWS, 'more row')} with --json. {note}"
         if TRACE in frame:
             columns = [Column(TRACE, "", TRACE, text=True), *columns]
         print_table(

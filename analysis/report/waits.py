@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
+from tracer.analysis.findings.cpu_holders import holder
 from tracer.analysis.report.table import Column, MergedTable
 from tracer.analysis.views.threads import same_work
 from tracer.analysis.views.waiting.critical_path import RUN, main_steps, path_sums
@@ -35,7 +36,8 @@ SELECT coalesce(w.target, '') AS target, w.kind, w.dur_ns, CASE
     CASE whose WHEN 'target' THEN coalesce(w.for_target, w.by_target)
         WHEN 'container' THEN left(coalesce(w.for_container, w.by_container), 12)
         WHEN 'kernel' THEN {same_work("w.by_comm")}
-        WHEN 'process' THEN if(w.for_pid IS NULL, w.by_comm, w.for_comm)
+        WHEN 'process' THEN
+            if(w.for_pid IS NULL, if(w.kind = 'cpu', {{holder}}, w.by_comm), w.for_comm)
         WHEN 'device' THEN if(w.kind = 'sync', NULL, w.detail) WHEN 'file' THEN w.detail
     END AS blamed
 FROM {{rows}} w
@@ -47,6 +49,10 @@ WHERE w.kind != '{RUN}'
 """
 
 
+def _blamed(trace: Trace, rows: str) -> str:
+    return _BLAMED.format(rows=rows, holder=holder(trace))
+
+
 def path_times(trace: Trace) -> tuple[pd.DataFrame, int]:
     """Returns the time of steps' critical paths by cause, and the number of the steps.
 
@@ -56,7 +62,7 @@ def path_times(trace: Trace) -> tuple[pd.DataFrame, int]:
     path = path_sums(trace)
     frame = trace.sql(
         f"""
-        SELECT kind, whose, sum(dur_ns)::DOUBLE AS ns FROM ({_BLAMED.format(rows=path)})
+        SELECT kind, whose, sum(dur_ns)::DOUBLE AS ns FROM ({_blamed(trace, path)})
         GROUP BY ALL
         UNION ALL
         SELECT kind, if(tid = step_tid, 'own thread', 'another thread'), sum(dur_ns)::DOUBLE
@@ -73,13 +79,13 @@ def _parts(trace: Trace) -> pd.DataFrame:
     found = trace.sql(
         f"SELECT {keys}, count(*) AS n, count(*) FILTER (dur_ns IS NULL) AS unended,"
         " coalesce(sum(dur_ns), 0)::DOUBLE AS ns"
-        f" FROM ({_BLAMED.format(rows='waits')}) GROUP BY ALL"
+        f" FROM ({_blamed(trace, 'waits')}) GROUP BY ALL"
     )
     found["path_ns"] = None
     if "phases" in trace.tables:
         on_path = trace.sql(
             f"SELECT {keys}, sum(dur_ns)::DOUBLE AS path_ns"
-            f" FROM ({_BLAMED.format(rows=path_sums(trace))}) GROUP BY ALL"
+            f" FROM ({_blamed(trace, path_sums(trace))}) GROUP BY ALL"
         )
         found = found.drop(columns="path_ns").merge(on_path, on=list(_KEYS), how="outer")
         if trace.rows("SELECT 1 FROM path_steps LIMIT 1"):

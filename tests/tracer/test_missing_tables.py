@@ -43,6 +43,15 @@ def test_one_mend_for_all_tables(tmp_path, names, mend):
     assert all(name in refused.value.what for name in names)
 
 
+def test_events_that_the_kernel_only_counted_are_to_be_recorded_without_summary(tmp_path):
+    with make_trace(tmp_path / "t", {"summaries": []}) as trace, pytest.raises(BadTrace) as refused:
+        trace.require("block")
+    assert str(refused.value).endswith(
+        "t has no table block: the kernel only counted events (--summary); "
+        "record it without --summary: tracer record -e block ..."
+    )
+
+
 @pytest.mark.parametrize(
     ("probes", "missing", "told"),
     [

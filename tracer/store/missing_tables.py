@@ -30,6 +30,9 @@ def missing_tables(folder: Path, manifest: Manifest, names: Sequence[str]) -> Ba
         return BadTrace(what, f"record the job itself: {record or 'tracer record ...'}")
     if list(names) == [gpu_calls.TABLE.name] and names[0] in whys:
         return BadTrace(said, gpu_calls.MEND)
+    if "summaries" in manifest.get("tables", {}) and "-e " in record:
+        what = f"{said}: the kernel only counted events (--summary)"
+        return BadTrace(what, f"record {them} without --summary: {record}")
     described = f"see what it is made from: tracer query --columns {names[0]}"
     return BadTrace(said, f"record {them}: {record}" if record else described)
 

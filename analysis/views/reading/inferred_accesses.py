@@ -44,6 +44,7 @@ HIT, MIXED = False, True
 """Values of `continues` of an inferred access: whether its call has added pages."""
 
 _ACCESSES = (page_cache.ACCESS, page_cache.FAULT, page_cache.MAP)
+_READING = (page_cache.SYNC, page_cache.ASYNC, page_cache.AHEAD)
 _MADE_AGAIN = (-516, -512)
 """Results of an interrupted call that the kernel makes again. Kernel: ERESTARTSYS and the like in
 include/linux/errno.h."""
@@ -206,6 +207,15 @@ def accesses_are_logged(trace: Trace) -> bool:
         return False
     found = f"SELECT 1 FROM page_cache WHERE event IN {_ACCESSES} LIMIT 1"
     return "page_cache" not in trace.tables or bool(trace.rows(found))
+
+
+def read_ahead_is_logged(trace: Trace) -> bool:
+    """Returns whether events tell which pages are read into the cache, also if none was read."""
+    recorded = trace.manifest["capture"].get("formats") or {}
+    reading = [event for event in page_cache.PROBE.events if event.label in _READING]
+    if any(event.name in recorded for event in reading):
+        return True
+    return bool(trace.rows(f"SELECT 1 FROM page_cache WHERE event IN {_READING} LIMIT 1"))
 
 
 def infer_accesses(trace: Trace) -> bool:

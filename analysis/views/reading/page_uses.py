@@ -38,6 +38,7 @@ from tracer.analysis.views.reading.inferred_accesses import (
     UNPLACED,
     accesses_are_logged,
     infer_accesses,
+    read_ahead_is_logged,
 )
 from tracer.analysis.views.reading.page_keys import with_keys, with_numbers
 from tracer.analysis.views.reading.page_states import (
@@ -199,10 +200,9 @@ def _build(trace: Trace) -> None:
     files = trace.arrow("SELECT dev, ino, base, pages FROM page_files ORDER BY file")
     lives = lives_of(trace)
     reclaimers = (column.to_numpy() for column in trace.arrow(_RECLAIMERS).columns)
-    told = f"SELECT 1 FROM page_cache WHERE event IN {(SYNC, ASYNC, AHEAD)} LIMIT 1"
     tracking = PageTracking(
         files["base"].to_numpy(), files["pages"].to_numpy(), page, lives.keys,
-        lives.keys_of(*reclaimers), bool(trace.rows(told)), inferred,
+        lives.keys_of(*reclaimers), read_ahead_is_logged(trace), inferred,
         bool(trace.manifest.get("kernel", {}).get("maps_folios")),
     )  # fmt: skip
     numbers = FileNumbers(files)

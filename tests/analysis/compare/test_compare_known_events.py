@@ -143,3 +143,14 @@ def test_a_kind_of_wait_whose_evidence_one_trace_lacks_is_not_compared(tmp_path)
     assert path.loc[sync, "why"] == "not in less: a trace has no table file_writes, syscalls"
     assert path.loc["run: own thread", "ratio"] == 1
     assert not [name for name in path.index if name.startswith("other")]
+
+
+def test_the_use_of_the_cpus_is_named_a_median_of_the_samples(tmp_path):
+    samples = [
+        {"ts": n * S, "name": "cpu_use", "value": value, "unit": "%"}
+        for n, value in enumerate((20.0, 40.0, 180.0))
+    ]
+    with make_trace(tmp_path / "t", {"samples": samples}, host={"cpus": 2}) as trace:
+        frame = measured(trace).frame
+    row = frame[frame["topic"] == "CPU"].iloc[0]
+    assert (row["measure"], row["value"]) == ("median use of the machine's CPUs", 20)

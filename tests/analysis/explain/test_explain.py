@@ -334,7 +334,11 @@ def test_the_bars_of_steps_keep_their_time(tmp_path, steps):
     ("arguments", "complaint"),
     [
         (("--by", "nothing"), "--by does not take 'nothing'; give one of kind, target"),
-        (("--step", "7"), "--step does not take '7'; give an epoch and a step"),
+        (
+            ("--step", "7"),
+            "--step does not take '7'; give an epoch and a step, as in 0:12, also if steps have no"
+            " epoch",
+        ),
         (("--step", "3:99"), "no training step 3:99 began in the recording and ended in it; see:"),
     ],
 )

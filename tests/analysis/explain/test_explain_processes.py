@@ -10,7 +10,7 @@ import pytest
 from tests.support.traces import make_trace
 from tests.support.waiting_steps import JOB, MS, TARGETS, WORKER, beside, steps_of
 from tracer.analysis.explain.explanation import explain
-from tracer.analysis.explain.words import process_called, step_called
+from tracer.analysis.explain.words import process_called, step_called, what
 
 pytestmark = pytest.mark.slow
 
@@ -83,6 +83,13 @@ def test_steps_of_one_process_do_not_name_it(tmp_path, tracer):
     said = " ".join(tracer("explain", "t", "--by", "thread").out.split())
     assert f" the step's thread {JOB} " in said
     assert not re.search(r"process \d|\bof its process\b|processes together", said)
+
+
+def test_threads_of_one_name_that_are_waited_for_are_told_apart_by_number():
+    wait = {"kind": "cpu", "by_comm": "python"}
+    assert what({**wait, "by_tid": 12}) == "waits for a CPU (python 12 has it)"
+    assert what({**wait, "by_tid": None}) == what(wait) == "waits for a CPU (python has it)"
+    assert what({"kind": "ipc", "by_comm": None, "by_tid": 13}).endswith("(for thread 13)")
 
 
 def test_a_step_of_another_thread_than_the_first_names_both(trace):

@@ -61,7 +61,7 @@ def test_the_number_of_calls_apart_from_waits_is_given_again(found, query_again)
     )
     calls = by_topic["calls"]
     assert round(calls.value, 6) == 1
-    assert "(1 calls), apart from waits for the GPU, 1.0 % in read" in calls.sentence
+    assert "(1 call), apart from waits for the GPU, 1.0 % in read" in calls.sentence
     query_again(calls)
 
 

@@ -81,6 +81,22 @@ def test_more_workers_are_advised_only_if_there_are_some(found, workers, named):
     )
 
 
+def test_no_verb_is_said_to_tell_who_holds_a_lock_that_a_timer_ended(found):
+    """Python's global lock: a thread that wants it sleeps for some ms at a time."""
+    by_topic = found(
+        {
+            "processes": PROCESSES,
+            "phases": STEP,
+            "syscalls": [call("futex", 11, 2)],
+            "off_cpu": [off(11, 2, waker=0)],
+        }
+    )
+    assert by_topic["steps: lock"].sentence == (
+        "in 20 % of the steps' time, the thread that they depend on waits for a lock: threads of"
+        " one Python process run one at a time, so move their work into processes"
+    )
+
+
 def test_waits_that_events_do_not_tell_are_inferred_and_losses_are_said(found):
     by_topic = found(
         {

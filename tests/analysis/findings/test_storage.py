@@ -325,7 +325,7 @@ def test_reads_that_a_thread_of_the_kernel_issues_count_for_the_job_that_queued_
     other[1] |= {"pid": JOB, "tid": JOB}
     tables = {"processes": [*PROCESSES, DB], "phases": TRAIN, "block": rows}
     reads = found(tables)["disk reads"]
-    assert reads.value == 20 and "(1 requests, 4.0 KiB)" in reads.sentence
+    assert reads.value == 20 and "(1 request, 4.0 KiB)" in reads.sentence
 
 
 def test_reads_that_a_limit_holds_back_count_for_the_job_unless_others_asked(found, query_again):

@@ -70,6 +70,15 @@ def test_fsync_and_checkpoints_have_their_share(found):
     assert "2 saved, 3 s each on average" in by_topic["checkpoints"].sentence
 
 
+def test_one_call_and_one_minibatch_are_no_plurals(found):
+    step = [phase("step", 10, 20, step=0), phase("forward", 11, 19)]
+    by_topic = found({"processes": PROCESSES, "phases": [*TRAIN, *step],
+                      "syscalls": [call("fsync", 10, 1)]})  # fmt: skip
+    assert ": 1 call of 1 s on average" in by_topic["sync"].sentence
+    assert "system calls (1 call), " in by_topic["calls"].sentence
+    assert "1 minibatch)" in by_topic["computing"].sentence
+
+
 STEPS = [
     *TRAIN,
     *(

@@ -67,6 +67,22 @@ def table(tmp_path):
     return found, dict(zip(of_view["target"], of_view["ns"], strict=True))
 
 
+def test_the_recorder_and_its_namesake_have_the_names_that_explain_gives_them(tmp_path):
+    others = [{"pid": n, "tid": n, "role": "other", "comm": "tracer", "ppid": 1} for n in (40, 41)]
+    tables = {
+        "processes": [*PROCESSES, *others],
+        "off_cpu": [
+            off(410, 19, JOB, "R+", ran=40, delay=19),
+            off(450, 23, JOB, "R+", ran=41, delay=23),
+        ],
+    }
+    with make_trace(tmp_path / "t", tables, targets=TARGETS, recorder={"pid": 40}) as trace:
+        found = waits_table(trace)
+    assert dict(zip(found["blamed"], (found["total_s"] * 1e9).round(), strict=True)) == {
+        "the recorder": 19, "tracer (not the recorder)": 23,
+    }  # fmt: skip
+
+
 def test_each_wait_is_charged_to_whom_it_was_for(table):
     found, _ = table
     rows = found.astype(object).where(found.notna(), None)

@@ -47,6 +47,15 @@ def test_pages_that_a_thread_only_asked_for_are_hit_later(tmp_path):
     assert counts(tmp_path, told + events, "missed", "read_ahead", "unused") == (0, 1, 0)
 
 
+def test_written_pages_are_not_read_if_the_kernel_logs_read_ahead_and_nothing_was_read(tmp_path):
+    rows = {"processes": [], "page_cache": [row(1, JOB, "add", 0, 4)], "files": SIZE, "block": []}
+    capture = {"formats": {"readahead:page_cache_sync_ra": ""}}
+    with make_trace(tmp_path / "t", rows, capture=capture) as trace:
+        READS.make(trace)
+        counts = trace.rows("SELECT written, read_ahead, unused FROM reads")
+    assert counts == [(4, 0, 0)]
+
+
 def test_pages_evicted_before_their_call_reaches_them_are_missed(tmp_path):
     wanted = {"index": 0, "pages": 40}
     events = [

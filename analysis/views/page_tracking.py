@@ -6,7 +6,8 @@ the same call adds it after all.
 
 A call that reads logs an access for each batch of its pages, from the batch's first page to the
 call's last page. It adds the pages that it lacks before the access of their batch. A first batch
-whose next page is still being read is not logged; the bytes that the call returns tell of it.
+whose next page is still being read is not logged; the bytes that the call returns tell of it. They
+also tell of pages that an access wants beyond the end that the file has at that time.
 
 If accesses are inferred from calls, an access is all of a call, at its return.
 
@@ -30,7 +31,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tracer.analysis.views.page_calls import begin_read, not_logged, time_of_addition
+from tracer.analysis.views.page_calls import begin_read, end_call, time_of_addition
 from tracer.analysis.views.page_changes import (
     access,
     access_of_call,
@@ -39,7 +40,6 @@ from tracer.analysis.views.page_changes import (
     delete,
     look_ahead,
     read_held_back,
-    use_pages,
 )
 from tracer.analysis.views.page_mappings import (
     begin_window,
@@ -225,15 +225,8 @@ def _follow(
             continue
         if kind == RETURN:
             file = thread["file"]
-            if thread["asked"] < event["ts"]:
-                thread["asked"] = 0  # the call that asked has returned
-            hidden = not_logged(event, ends, page_bytes, thread, now)
-            if hidden == 0:
+            if not end_call(event, base, ends, page_bytes, pages, now, thread, use):
                 continue
-            use_pages(
-                pages, base[file], thread["call_first"] - hidden, thread["call_first"], tid,
-                thread["began"], use,
-            )  # fmt: skip
             when = thread["since"]
         elif kind == BIO:
             owner = _owner(event, base, ends, page_bytes, pages, counters, use)

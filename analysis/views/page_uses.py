@@ -143,7 +143,7 @@ WHERE dur_ns > 0 AND (kind = 'fault' OR kind = 'disk' AND coalesce(call NOT IN {
 """
 _RETURNS = f"""
 SELECT try_cast(ts::HUGEINT + dur_ns AS BIGINT) AS ts, {RETURN} AS kind, coalesce(pid, 0) AS pid,
-    tid, ts AS "index", ret AS pages
+    tid, ts AS "index", ret AS pages, length AS asked, "offset"
 FROM syscalls WHERE list_position({list(READ)}, name) > 0 AND ret > 0 AND dur_ns >= 0
 """
 _RECLAIMERS = f"""
@@ -265,7 +265,7 @@ def _others(trace: Trace, files: FileNumbers, page: int) -> NDArray[np.void]:
 
 def _events(rows: pa.Table | pa.RecordBatch) -> NDArray[np.void]:
     events = np.zeros(rows.num_rows, EVENT)
-    for name in ("ts", "kind", "pid", "tid", "index", "pages", "continues"):
+    for name in ("ts", "kind", "pid", "tid", "index", "pages", "continues", "asked", "offset"):
         if name in rows.schema.names:
             filled = rows.column(name).fill_null(NOTHING)
             events[name] = filled.to_numpy(zero_copy_only=False)

@@ -224,11 +224,9 @@ def _follow(
             thread["asked"] = event["ts"] if kind == CALL_READS else 0
             continue
         if kind == RETURN:
-            file = thread["file"]
-            if not end_call(event, base, ends, page_bytes, pages, now, thread, use):
-                continue
-            when = thread["since"]
-        elif kind == BIO:
+            made += end_call(event, base, ends, page_bytes, pages, now, thread, uses, made)
+            continue
+        if kind == BIO:
             owner = _owner(event, base, ends, page_bytes, pages, counters, use)
             if counters[2] > _MOST_LOOKS:
                 return number, made
@@ -337,7 +335,7 @@ def _follow(
                 thread["asked"] = 0
                 if use["accessed"] != 0:
                     thread["since"] = when
-        if kind not in (BIO, WAIT, RETURN):
+        if kind not in (BIO, WAIT):
             files[file]["pid"], files[file]["tid"] = event["pid"], tid
             files[file]["used"] = event["ts"]
         use["pid"], use["tid"] = pid, user
@@ -380,13 +378,13 @@ def _to_take_back(event: Any, base: Ints, ends: Ints, pages: Any, windows: Any) 
 
 @compiled
 def _wide(event: Any, thread: Any) -> int:
-    # Returns twice the rows of pages that are mapped, taken back from a window that is decided now,
-    # or leave, at this event.
+    # Returns twice the rows of pages that are mapped, taken back from a window that is decided now
+    # or from a call, or leave, at this event.
     wide: Any = 0
     if thread["window"] > 0:
         wide += thread["window_end"] - thread["window_first"]
     if event["kind"] in (ADD, DELETE):
         wide += 2 * min(max(event["pages"], 1), MOST_PAGES)
-    if event["kind"] == FAULT:
+    if event["kind"] in (FAULT, RETURN):
         wide += 2
     return int(wide)

@@ -1,4 +1,5 @@
-"""Calls that read less than they ask for, at the end of a file that is longer later on."""
+"""Calls that read less than they ask for: at the end of a file that is longer later on, or since
+they do not wait for the device (RWF_NOWAIT)."""
 
 from __future__ import annotations
 
@@ -90,3 +91,26 @@ def test_a_model_of_the_cache_reads_no_pages_beyond_the_returned_bytes(reading):
         (2, 1),
         (50, 4),
     ]
+
+
+def brought_in(ts, index):
+    events = (("sync_read_ahead", ts), ("read_ahead", ts + 1), ("add", ts + 2))
+    return [used(at, index, 1) | {"event": event, "continues": None} for event, at in events]
+
+
+AGAIN = -11
+"""-EAGAIN"""
+
+
+def test_a_page_that_a_call_asked_for_without_waiting_is_hit_by_the_next_call(reading):
+    calls = [call(10, None, AGAIN, 5 * PAGE, "preadv2"), call(20, PAGE, PAGE, 5 * PAGE, "pread64")]
+    assert accessed(reading([*brought_in(11, 5), used(21, 5, 1)], calls)) == (1, 1)
+
+
+def test_a_page_that_a_call_asked_for_and_did_not_return_is_hit_by_the_next_call(reading):
+    events = [used(11, 4, 2), *brought_in(12, 5), used(21, 5, 1)]
+    calls = [
+        call(10, None, PAGE, 4 * PAGE, "preadv2"),
+        call(20, PAGE, PAGE, 5 * PAGE, "pread64"),
+    ]
+    assert accessed(reading(events, calls)) == (2, 2)

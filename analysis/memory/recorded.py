@@ -146,7 +146,7 @@ def recorded(trace: Trace) -> Recorded:
     # Without the events of reclaim, an eviction looks like a removal.
     found = trace.arrow(_RUNS.replace("$removals", str("reclaim" in trace.tables)))
     rows = {name: found[name].to_numpy() for name in found.column_names}
-    rows = without_taken_back(rows, rows["kind"] == MAPPED)
+    rows = without_taken_back(rows, rows["kind"] == MAPPED, rows["kind"] == ACCESS)
     kinds = np.zeros(max(_KINDS) + 1, np.int8)
     kinds[list(_KINDS)] = list(_KINDS.values())
     mapped = np.isin(rows["kind"], (TOUCHED, MAPPED))

@@ -1,7 +1,8 @@
 """Runs of pages without those that turn out not to have been there.
 
-A window around a fault may seem to map pages that are added to the cache only later. The rows that
-tell so, with the time and the thread of the window, take back its use of each of these pages.
+A window around a fault may seem to map pages that are added to the cache only later, and a call may
+ask for pages beyond the end of its file. The rows that tell so, with the time and the thread of the
+window or the call, take back its use of each of these pages.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from tracer.probes.compiled import compiled, read_only
 Rows = dict[str, NDArray[Any]]
 
 
-def without_taken_back(rows: Rows, mapped: NDArray[np.bool_]) -> Rows:
+def without_taken_back(rows: Rows, mapped: NDArray[np.bool_], called: NDArray[np.bool_]) -> Rows:
     """Returns runs, in order of time, without the pages whose uses others of them take back.
 
     rows: first, index, pages, tenant, ts, tid, `taken_back` (True: this run takes back uses), and
-    others, which it keeps for what is left of a run. `mapped`: the runs of windows.
+    others, which it keeps for what is left of a run. `mapped`: the runs of windows, which fall
+    apart into pages; `called`: those of calls, which become shorter.
     """
     back = rows["taken_back"]
     if not back.any():
@@ -29,7 +31,7 @@ def without_taken_back(rows: Rows, mapped: NDArray[np.bool_]) -> Rows:
     first, pages = rows["first"], rows["pages"].astype(np.int64)
     wanted = np.unique(_pages_of(first[back], pages[back]))
     low, high = np.searchsorted(wanted, first), np.searchsorted(wanted, first + pages)
-    concerned = np.flatnonzero((back | mapped) & (low < high))
+    concerned = np.flatnonzero((back | mapped | called) & (low < high))
     run, page = np.empty((2, int(pages[back].sum())), np.int64)
     ts, tid = (read_only(rows[name].astype(np.int64)) for name in ("ts", "tid"))
     gone = _taken_back(
@@ -38,13 +40,17 @@ def without_taken_back(rows: Rows, mapped: NDArray[np.bool_]) -> Rows:
         *(read_only(wanted), run, page),
     )
     run, page = run[:gone], page[:gone]
-    # These runs fall apart into pages.
+    # The last pages of a call's run are taken back, so it stays one run.
+    of_call = called[run]
+    left_of = pages - np.bincount(run[of_call], minlength=len(back))
+    run, page = run[~of_call], page[~of_call]
+    # The runs of windows fall apart into pages.
     parts = np.ones(len(back), np.int64)
     parts[run] = pages[run]
     begin = np.cumsum(parts) - parts
     kept = np.ones(int(parts.sum()), np.bool_)
     kept[begin[run] + page - first[run]] = False
-    kept[begin[back]] = False
+    kept[begin[back | (left_of == 0)]] = False
     of = np.repeat(np.arange(len(back)), parts)
     # A target that would be left without any use keeps one.
     uses = np.flatnonzero(~back)
@@ -56,7 +62,8 @@ def without_taken_back(rows: Rows, mapped: NDArray[np.bool_]) -> Rows:
     left = {name: values[of] for name, values in rows.items()}
     left["first"] = left["first"] + offset
     left["index"] = left["index"] + offset
-    left["pages"] = np.where(parts[of] > 1, 1, left["pages"]).astype(rows["pages"].dtype)
+    length = np.where(parts[of] > 1, 1, np.maximum(1, left_of[of]))
+    left["pages"] = length.astype(rows["pages"].dtype)
     return left
 
 

@@ -74,6 +74,40 @@ def touch(name, order, advice=None, flags=mmap.MAP_SHARED, write=False):
     os.close(fd)
     told.append([name, accessed, missed, before, there, when])
 
+def grow(name):
+    fd = os.open(f"{mount}/" + name, os.O_RDWR | os.O_APPEND)
+    before = cached(fd, 0, os.fstat(fd).st_size // {page})
+    accessed = missed = 0
+    for offset, size in [(0, 1 << 18), (5000, 300000), (None, 1 << 18), (None, 1 << 18)]:
+        at = os.lseek(fd, 0, os.SEEK_CUR) if offset is None else offset
+        pages = -(-os.fstat(fd).st_size // {page})
+        missing = sum(1 - cached_page(fd, page) for page in range(at // {page}, pages))
+        got = os.read(fd, size) if offset is None else os.pread(fd, size, offset)
+        accessed += -(-(at + len(got)) // {page}) - at // {page}
+        missed += missing
+        os.write(fd, bytes(17 * {page}))
+    there, when = cached(fd, 0, os.fstat(fd).st_size // {page}), time.monotonic_ns()
+    os.close(fd)
+    told.append([name, accessed, missed, before, there, when])
+
+def peek(name):
+    fd = os.open(f"{mount}/" + name, os.O_RDONLY)
+    pages = os.fstat(fd).st_size // {page}
+    before = cached(fd, 0, pages)
+    accessed = missed = 0
+    for ask in (True, False):
+        for at in range(0, pages, 3):
+            missing = 3 - cached(fd, at, 3)
+            try:
+                flags = os.RWF_NOWAIT if ask else 0
+                got = os.preadv(fd, [bytearray(3 * {page})], at * {page}, flags) // {page}
+            except BlockingIOError:
+                continue
+            accessed += got
+            missed += missing if got == 3 else 0
+    told.append([name, accessed, missed, before, cached(fd, 0, pages), time.monotonic_ns()])
+    os.close(fd)
+
 def chunks(pages, chunk, size={page}):
     return [(at * size, min(chunk, pages - at) * size) for at in range(0, pages, chunk)]
 
@@ -90,6 +124,8 @@ draw = random.Random(3)
 read("mixed", [(draw.randrange(300) * {page}, draw.randrange(1, 40) * {page}) for _ in range(97)])
 read("holes", chunks(103, 4))
 read("warm", chunks(73, 2))
+grow("grown")
+peek("not waited for")
 touch("mapped", range)
 touch("mapped", range)
 touch("mapped at random", lambda pages: draw.sample(range(pages), pages), mmap.MADV_RANDOM)
@@ -115,7 +151,8 @@ SIZES = {
     "cold": 211, "whole": 997, "single": 101, "records": 127, "far": 1009, "random": 149,
     "mixed": 340, "holes": 103, "warm": 73, "mapped": 107, "mapped at random": 109,
     "warm and mapped": 79, "in folios": 1021, "written": 1021, "copied": 1021,
-    "written when cold": 1021,
+    "written when cold": 1021, "grown": 7,
+    "not waited for": 93,
 }  # fmt: skip
 """Pages of each file; mostly primes."""
 WARM = ("warm", "warm and mapped")
@@ -189,7 +226,7 @@ def reading(backend, tmp_path_factory):
 
 
 @every_backend
-@pytest.mark.parametrize("name", [*READ, *MAPPED])
+@pytest.mark.parametrize("name", [*READ, *MAPPED, "grown", "not waited for"])
 def test_pages_and_misses_are_those_of_the_reader(reading, name):
     assert reading.of(name, "accessed") == reading.sum(name, ACCESSED)
     assert reading.of(name, "missed") == reading.sum(name, MISSED)

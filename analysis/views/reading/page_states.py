@@ -39,6 +39,8 @@ EVENT = np.dtype(
         # inferred: 1 if its call brought pages in; bio: 1 if its reader and file are not known;
         # wait: 1 if its call queued a read itself
         ("life", "i4"),  # add: `life` of the thread in the view threads; -1: not known
+        ("asked", "i8"),  # return: bytes that the call asked for; -1: not known
+        ("offset", "i8"),  # return: bytes, place in the file at which it began; -1: not known
     ]
 )
 USE = np.dtype(
@@ -50,8 +52,8 @@ USE = np.dtype(
         ("by_tid", "i4"),
         ("used", "i8"),  # ns, time at which that thread used the file; 0: that of the event
         ("file", "i4"),
-        # Pages used: ACCESS, FAULT, MAP; written: ADD; removed: DELETE; or NOTHING. A MAP that is
-        # accessed below 0 takes back the use of pages, at the time of that use.
+        # Pages used: ACCESS, FAULT, MAP; written: ADD; removed: DELETE; or NOTHING. A MAP or an
+        # ACCESS below 0 takes back the use of pages, at the time of that use.
         ("kind", "i1"),
         ("first", "i8"),  # first of these pages
         ("pages", "i8"),

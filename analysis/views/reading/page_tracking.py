@@ -6,7 +6,8 @@ the same call adds it after all.
 
 A call that reads logs an access for each batch of its pages, from the batch's first page to the
 call's last page. It adds the pages that it lacks before the access of their batch. A first batch
-whose next page is still being read is not logged; the bytes that the call returns tell of it.
+whose next page is still being read is not logged; the bytes that the call returns tell of it. They
+also tell of pages that an access wants beyond the end that the file has at that time.
 
 If accesses are inferred from calls, an access is all of a call, at its return.
 
@@ -30,7 +31,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tracer.analysis.views.reading.page_calls import begin_read, not_logged, time_of_addition
+from tracer.analysis.views.reading.page_calls import begin_read, end_call, time_of_addition
 from tracer.analysis.views.reading.page_changes import (
     access,
     access_of_call,
@@ -39,7 +40,6 @@ from tracer.analysis.views.reading.page_changes import (
     delete,
     look_ahead,
     read_held_back,
-    use_pages,
 )
 from tracer.analysis.views.reading.page_mappings import (
     begin_window,
@@ -224,18 +224,9 @@ def _follow(
             thread["asked"] = event["ts"] if kind == CALL_READS else 0
             continue
         if kind == RETURN:
-            file = thread["file"]
-            if thread["asked"] < event["ts"]:
-                thread["asked"] = 0  # the call that asked has returned
-            hidden = not_logged(event, ends, page_bytes, thread, now)
-            if hidden == 0:
-                continue
-            use_pages(
-                pages, base[file], thread["call_first"] - hidden, thread["call_first"], tid,
-                thread["began"], use,
-            )  # fmt: skip
-            when = thread["since"]
-        elif kind == BIO:
+            made += end_call(event, base, ends, page_bytes, pages, now, thread, uses, made)
+            continue
+        if kind == BIO:
             owner = _owner(event, base, ends, page_bytes, pages, counters, use)
             if counters[2] > _MOST_LOOKS:
                 return number, made
@@ -344,7 +335,7 @@ def _follow(
                 thread["asked"] = 0
                 if use["accessed"] != 0:
                     thread["since"] = when
-        if kind not in (BIO, WAIT, RETURN):
+        if kind not in (BIO, WAIT):
             files[file]["pid"], files[file]["tid"] = event["pid"], tid
             files[file]["used"] = event["ts"]
         use["pid"], use["tid"] = pid, user
@@ -387,13 +378,13 @@ def _to_take_back(event: Any, base: Ints, ends: Ints, pages: Any, windows: Any) 
 
 @compiled
 def _wide(event: Any, thread: Any) -> int:
-    # Returns twice the rows of pages that are mapped, taken back from a window that is decided now,
-    # or leave, at this event.
+    # Returns twice the rows of pages that are mapped, taken back from a window that is decided now
+    # or from a call, or leave, at this event.
     wide: Any = 0
     if thread["window"] > 0:
         wide += thread["window_end"] - thread["window_first"]
     if event["kind"] in (ADD, DELETE):
         wide += 2 * min(max(event["pages"], 1), MOST_PAGES)
-    if event["kind"] == FAULT:
+    if event["kind"] in (FAULT, RETURN):
         wide += 2
     return int(wide)

@@ -121,9 +121,7 @@ SELECT ts, list_position({list(KINDS)}, event) - 1 AS kind, coalesce(pid, 0) AS 
         AS continues
 FROM {INFERRED}
 """
-_UNPLACED = f"""
-SELECT ts, coalesce(pid, 0) AS pid, tid, bytes AS unplaced FROM {UNPLACED}
-"""
+_UNPLACED = f"SELECT ts, coalesce(pid, 0) AS pid, tid, bytes AS unplaced FROM {UNPLACED}"
 
 _BIOS = f"""
 SELECT ts, {BIO} AS kind, coalesce(pid, 0) AS pid, tid, nr_sector * {SECTOR} AS pages,
@@ -142,10 +140,12 @@ SELECT ts, {WAIT} AS kind, coalesce(pid, 0) AS pid, tid, dur_ns AS pages,
 FROM waits
 WHERE dur_ns > 0 AND (kind = 'fault' OR kind = 'disk' AND coalesce(call NOT IN {LOOKUPS}, true))
 """
+_AGAIN = -11  # -EAGAIN of Linux: the call does not wait for the device
 _RETURNS = f"""
 SELECT try_cast(ts::HUGEINT + dur_ns AS BIGINT) AS ts, {RETURN} AS kind, coalesce(pid, 0) AS pid,
-    tid, ts AS "index", ret AS pages
-FROM syscalls WHERE list_position({list(READ)}, name) > 0 AND ret > 0 AND dur_ns >= 0
+    tid, ts AS "index", ret AS pages, length AS asked, "offset"
+FROM syscalls WHERE list_position({list(READ)}, name) > 0
+    AND (ret > 0 OR ret = {_AGAIN}) AND dur_ns >= 0
 """
 _RECLAIMERS = f"""
 SELECT DISTINCT tid::BIGINT AS tid, coalesce(start_ns, {-LATEST}) AS ts FROM processes
@@ -265,7 +265,7 @@ def _others(trace: Trace, files: FileNumbers, page: int) -> NDArray[np.void]:
 
 def _events(rows: pa.Table | pa.RecordBatch) -> NDArray[np.void]:
     events = np.zeros(rows.num_rows, EVENT)
-    for name in ("ts", "kind", "pid", "tid", "index", "pages", "continues"):
+    for name in ("ts", "kind", "pid", "tid", "index", "pages", "continues", "asked", "offset"):
         if name in rows.schema.names:
             filled = rows.column(name).fill_null(NOTHING)
             events[name] = filled.to_numpy(zero_copy_only=False)

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 import tracer.phases
-from tests.docker.conftest import init_of
+from tests.docker.conftest import WORDS, init_of
+from tests.support.dockerd import python
 from tests.support.waiting import wait_for
 from tracer.phases import MARKS_ENV
 
@@ -72,11 +73,16 @@ with open("/shared/backwards", "w", buffering=1) as log:
 """Trains without end, and writes down when each backward began and ended."""
 
 
-def container(start, shared, name):
-    """Starts a container that marks into /shared/marks, with a copy of tracer.phases alone."""
+def make_phases(shared):
+    """Makes a folder for marks, and a copy of tracer.phases alone."""
     if not (shared / "phases").exists():
         shutil.copytree(Path(tracer.phases.__file__).parent, shared / "phases")
         (shared / "marks").mkdir()
+
+
+def container(start, shared, name):
+    """Starts a container that marks into /shared/marks."""
+    make_phases(shared)
     return start(name, MARKING, environment={MARKS_ENV: "/shared/marks"})
 
 
@@ -114,6 +120,25 @@ def test_all_marks_of_a_killed_process_are_kept(start, shared, tell, record):
         assert trace.connection.execute(query, [init]).fetchone() == (STEPS,)
         query = "SELECT count(*), count(\"end\") FROM phases WHERE name = 'train'"
         assert trace.connection.execute(query).fetchone() == (1, 0)
+
+
+def test_a_job_that_docker_exec_starts_has_its_marks(start, dockerd, shared, tell, record):
+    make_phases(shared)
+    box = start("a1", "time.sleep(1000)")
+    tell("go", "a1-is-up")
+    recording = record("--container", "a1", "-e", "syscalls")
+    environment = f"{MARKS_ENV}=/shared/marks"
+    job = ["env", environment, *python(WORDS + "name = 'exec'" + MARKING)]
+    identity = dockerd.client.api.exec_create(box.id, job)["Id"]
+    dockerd.client.api.exec_start(identity, detach=True)
+    tell(None, "exec-is-marked", "exec-child-is-marked")
+    pid = dockerd.client.api.exec_inspect(identity)["Pid"]
+    with recording.stop() as trace:
+        query = "SELECT name, pid, count(*) FROM phases GROUP BY ALL ORDER BY name"
+        found = {row[0]: row[1:] for row in trace.rows(query)}
+        assert not trace.rows("SELECT * FROM loss WHERE stream = 'marks'")
+    assert found["step"] == found["threaded"] == (pid, STEPS)
+    assert found["fetch"][1] == STEPS
 
 
 def test_two_containers_with_the_same_pids_are_told_apart(start, shared, tell, record):

@@ -18,6 +18,7 @@ summary.py         the kernel's counts, written to a file
 python_stacks.py   looks at the targets' Python stacks; stack_kinds.py: the kinds of stacks recorded
 marks.py           folders into which the targets write their marks
 marks_folder.py    the files with marks that belong to the recording
+marks_joiners.py   the folders for marks of processes that join later
 signals.py         the first signal ends the recording, a second Ctrl-C aborts it
 ending.py          the events that end a recording, and the end of its command
 left_running.py    the processes of ended targets that run on

@@ -82,6 +82,7 @@ def until_the_end(running: Running) -> str:
             members.look()
             _let_in(running)
             running.newcomers.look()
+            running.marks.joined(members.take_new())
             running.marks.look()
             running.online.look(running.place / RAW)
             if running.summary is not None:

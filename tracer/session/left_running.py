@@ -11,7 +11,7 @@ import psutil
 from tracer.phases import MARKS_ENV
 from tracer.probes.proc import name_of, read_stat
 from tracer.session.capture import Capture
-from tracer.session.marks import MAX_ENVIRONMENT
+from tracer.session.marks_joiners import MAX_ENVIRONMENT
 from tracer.store.manifest_parts import MOST_NAMED, LeftProcess, LeftRunning
 from tracer.store.names import escaped
 from tracer.targets import Target, threads

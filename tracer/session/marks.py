@@ -28,7 +28,9 @@ from tracer.session.marks_folder import (
     mapped,
     mark_files,
     own_pid,
+    users_of,
 )
+from tracer.session.marks_joiners import Joiners, folder_named_by
 from tracer.session.watch import Watch
 from tracer.store import left_out
 from tracer.store.files import create, open_regular
@@ -38,15 +40,12 @@ from tracer.store.marks import NAMES, UNKNOWN_PID, last_ns
 from tracer.store.names import escaped
 from tracer.targets import Target, members_of, threads
 
-_UIDS = re.compile(r"^Uid:(.*)$", re.MULTILINE)
 _MAX_BYTES = 16 << 20
 """Most bytes of one file: a writer begins another after 256 KiB."""
 _MAX_TOTAL = 4 << 30
 """Most bytes of all files together: 64 million marks."""
 _MAX_OF_PID = 100
 """Most processes per pid that are searched for in one folder."""
-MAX_ENVIRONMENT = 4 << 20
-"""Most bytes of an environment that are read."""
 _PIECE = 1 << 18
 _SECONDS = 2.0
 """Timeout in s for opening a target's folder."""
@@ -57,6 +56,8 @@ _REST = 10
 """The recorder rests for this multiple of a look's CPU time, so it takes about 10 % of a CPU."""
 _AGAIN_S = 1.0
 """Time in s after which the recorder looks again even if no file was made."""
+_OTHERS = ("command", "machine")
+"""Kinds of targets whose processes' environments are not asked: a command marks to `live`."""
 _UNREADABLE = "their folder cannot be read"
 _TOO_MANY = "too many files"
 
@@ -93,6 +94,10 @@ class Marks:
         self._theirs: dict[tuple[int, int], MarksFolder] = {}
         self.marking: set[int] = set()
         """Processes that mark by themselves, so that uprobes are not needed for them."""
+        self._asked: set[int] = set()
+        """Processes whose environments were read before the recording."""
+        self._joiners = Joiners(self._begun)
+        self._asks_again = 0.0
         self._names: Lines | None = None
         self._watch: Watch | None = None
         self._rests_until = 0.0
@@ -101,10 +106,13 @@ class Marks:
 
     def find(self, targets: list[Target]) -> None:
         """Opens the marks folders named in the environments of the targets' processes."""
-        running = [target for target in targets if target.kind not in ("command", "machine")]
+        running = [target for target in targets if target.kind not in _OTHERS]
         for target, members in zip(running, members_of(running), strict=True):
             for pid in members:
-                self._open_of(target, pid)
+                self._asked.add(pid)
+                if (inside := folder_named_by(pid)) is not None:
+                    self._try_to_open(target, pid, inside)
+                    self._joiners.knows(target, pid, inside)
         self._take_in(list(self._theirs.values()), self._begun)
 
     def arrived(self, target: Target, pid: int, environment: Mapping[str, str]) -> None:
@@ -112,6 +120,18 @@ class Marks:
         inside = environment.get(MARKS_ENV)
         if not inside:
             return
+        self._open_late(target, pid, inside)
+
+    def joined(self, found: list[tuple[Target, int]]) -> None:
+        """Has the environments of processes read that have joined a target; `look` does it."""
+        new = [
+            (target, pid)
+            for target, pid in found
+            if target.kind not in _OTHERS and pid not in self._asked
+        ]
+        self._joiners.add(new, time.monotonic())
+
+    def _open_late(self, target: Target, pid: int, inside: str) -> None:
         before = set(self._theirs)
         self._try_to_open(target, pid, inside)
         new = [folder for key, folder in self._theirs.items() if key not in before]
@@ -132,19 +152,6 @@ class Marks:
         for folder in foreign:
             assert self._watch is not None
             self._watch.add(folder.fd)
-
-    def _open_of(self, target: Target, pid: int) -> None:
-        """Opens the folder that a process's environment names first."""
-        try:
-            with Path(f"/proc/{pid}/environ").open("rb", buffering=0) as file:
-                environment = (file.read(MAX_ENVIRONMENT) or b"").split(b"\0")
-        except OSError:  # the process has ended or belongs to another user
-            return
-        prefix = f"{MARKS_ENV}=".encode()
-        inside = next((entry for entry in environment if entry.startswith(prefix)), prefix)
-        if inside == prefix:
-            return
-        self._try_to_open(target, pid, os.fsdecode(inside[len(prefix) :]))
 
     def _try_to_open(self, target: Target, pid: int, inside: str) -> None:
         try:
@@ -186,6 +193,9 @@ class Marks:
         except TimeoutError:
             self._lost["their folder's file system may never answer"] += 1
             return
+        if self._is_live(fd):
+            os.close(fd)
+            return
         status = known_of(fd)
         known = self._theirs.get((status.device, status.inode))
         if known is not None:
@@ -194,17 +204,30 @@ class Marks:
             spaces = (f"/proc/{pid}/ns/pid", "/proc/self/ns/pid")
             foreign = len({Path(space).readlink() for space in spaces}) > 1
             known = self._theirs[status.device, status.inode] = MarksFolder(fd, [], foreign)
-        if target not in known.targets:
-            known.targets.append(target)
-        known.processes.setdefault(own_pid(pid), set()).add(pid)
-        known.users |= _users(pid)
+        known.add(target, pid)
         self.marking.add(pid)
 
-    def look(self) -> None:
-        """Notes the pids on this machine of processes that mark under other pids.
+    def _is_live(self, fd: int) -> bool:
+        """Returns whether an open folder is that of the command, which may be in other targets."""
+        try:
+            return os.path.samestat(os.fstat(fd), self._live.stat())
+        except FileNotFoundError:
+            return False
 
-        Rests some time after each look, because targets may make files as fast as they can.
+    def look(self) -> None:
+        """Opens the folders of joined processes; notes the pids of processes on this machine.
+
+        These are processes that mark under other pids. Rests some time after each look, because
+        targets may make files and processes as fast as they can.
         """
+        now, begun = time.monotonic(), time.thread_time()
+        if now >= self._asks_again:
+            for target, pid, inside in self._joiners.due(now):
+                self._open_late(target, pid, inside)
+            self._asks_again = time.monotonic() + _REST * (time.thread_time() - begun)
+        self._note_names()
+
+    def _note_names(self) -> None:
         now = time.monotonic()
         if now < self._rests_until or self._names is None:
             return
@@ -229,7 +252,7 @@ class Marks:
         members: dict[int, set[int]] = {}
         for pid in {pid for found in members_of(folder.targets) for pid in found}:
             members.setdefault(own_pid(pid), set()).add(pid)
-            folder.users |= _users(pid)
+            folder.users |= users_of(pid)
         often = Counter(int(process.partition("-")[0]) for process in but)
         asked: dict[str, int] = {}
         for match in mark_files(folder.fd, MOST_ENTRIES):
@@ -256,6 +279,8 @@ class Marks:
 
     def collect(self) -> None:
         """Copies the marks into the trace."""
+        for target, pid, inside in self._joiners.last():
+            self._open_late(target, pid, inside)
         for folder in self._theirs.values():
             try:
                 if folder.foreign:  # include the threads made since the last look
@@ -275,6 +300,8 @@ class Marks:
             pass  # there is no command, or a killed recorder had already collected
         except OSError:
             self._lost[_UNREADABLE] += 1
+        if self._joiners.crowded:
+            self._lost["too many processes and folders at a time"] += self._joiners.crowded
         sentences = {f"files of marks left out: {why}": n for why, n in self._lost.items()}
         left_out.note(self.folder.parent, "marks", sentences)
         if self._names is not None:
@@ -349,11 +376,3 @@ def _until_zeros(file: BinaryIO) -> bytes:
     data = b"".join(pieces)
     used = len(data.rstrip(b"\0"))
     return data[: -(-used // RECORD_BYTES) * RECORD_BYTES]
-
-
-def _users(pid: int) -> set[int]:
-    """Returns a process's user ids, real and effective."""
-    with contextlib.suppress(OSError):
-        found = _UIDS.search(Path(f"/proc/{pid}/status").read_text(errors="replace"))
-        return set(map(int, found[1].split())) if found else set()
-    return set()

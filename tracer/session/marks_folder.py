@@ -25,6 +25,7 @@ _NAME = re.compile(
     rf"(-\d+{re.escape(SUFFIX)}|{re.escape(NOTE_SUFFIX)})$"
 )
 _MAPPED = re.compile(rf"/(\d{{1,10}}-\d{{1,20}})-\d+{re.escape(SUFFIX)}\n$")
+_UIDS = re.compile(r"^Uid:(.*)$", re.MULTILINE)
 _OWN_PIDS = re.compile(r"^NSpid:(.*)$", re.MULTILINE)
 
 
@@ -44,7 +45,7 @@ class MarksFolder:
     users: set[int] = field(default_factory=set)
     """User ids of the processes; files of other users are not copied."""
     processes: dict[int, set[int]] = field(default_factory=dict)
-    """The processes at the start: their own pids to the pids of this machine."""
+    """The processes before `remember`: their own pids to the pids of this machine."""
     named: set[str] = field(default_factory=set)
     """Processes, as in file names, whose pids on this machine were found."""
     _mapped: set[str] = field(default_factory=set)
@@ -52,9 +53,21 @@ class MarksFolder:
     _before: set[str] = field(default_factory=set)
     """Other processes with files at the start that look like processes of the recording."""
     _full: bool = False
+    _remembered: bool = False
+
+    def add(self, target: Target, pid: int) -> None:
+        """Adds a process of a target that names the folder."""
+        if target not in self.targets:
+            self.targets.append(target)
+        self.users |= users_of(pid)
+        if self._remembered:  # its own pid may be that of an earlier run's process
+            self._mapped |= mapped(pid)
+        else:
+            self.processes.setdefault(own_pid(pid), set()).add(pid)
 
     def remember(self, begun_ns: int) -> bool:
         """Notes the files before the recording. Returns True if there are too many to note."""
+        self._remembered = True
         for match in mark_files(self.fd, MOST_ENTRIES):
             if int(match["pid"]) in self.processes or int(match["ns"]) >= begun_ns:
                 if len(self._before) >= MOST_FILES:
@@ -102,6 +115,14 @@ def mapped(pid: int) -> set[str]:
             if match and len(found) < _MOST_MAPPED:
                 found.add(match[1])
     return found
+
+
+def users_of(pid: int) -> set[int]:
+    """Returns a process's user ids, real and effective."""
+    with contextlib.suppress(OSError):
+        found = _UIDS.search(Path(f"/proc/{pid}/status").read_text(errors="replace"))
+        return set(map(int, found[1].split())) if found else set()
+    return set()
 
 
 def own_pid(pid: int, process: int | None = None) -> int:

@@ -56,6 +56,7 @@ class Members:
         self._capture = capture
         self._descriptors = descriptors
         self._seen: list[set[int]] = [set() for _ in targets]
+        self._new: list[tuple[Target, int]] = []
         self._looked = 0.0
         self._others: set[int] = set()
         self._joins: Joins | None = None
@@ -109,6 +110,7 @@ class Members:
         if self._capture.follows_makers:
             makers.update(pid for target in self._targets for pid in target.makers())
         now = time.monotonic_ns()
+        self._note(found)
         found += [(now, pid, -1, -1, 0, False) for pid in sorted(makers)]
         self._write([*found, (time.monotonic_ns(), 0, -1, -1, 0, False)])
 
@@ -128,6 +130,7 @@ class Members:
         found = self._found(only_joined=True)
         if not found:
             return
+        self._note(found)
         of_process = {pid: threads(pid) for _, pid, *_ in found}
         alone = self._capture.not_followed(tid for tids in of_process.values() for tid in tids)
         # Of a process that has ended since, nothing says that its events were let in.
@@ -143,6 +146,14 @@ class Members:
         if self._descriptors is not None:
             members = {pid for seen in self._seen for pid in seen}
             self._descriptors.joined(found, members, int(before * 1e9))
+
+    def take_new(self) -> list[tuple[Target, int]]:
+        """Returns the processes found since the last call, with their targets."""
+        new, self._new = self._new, []
+        return new
+
+    def _note(self, found: list[MemberFacts]) -> None:
+        self._new += [(self._targets[number], pid) for _, pid, number, *_ in found]
 
     def _let_in(self, pids: set[int]) -> None:
         known: set[int] = set()

@@ -9,6 +9,8 @@ from pathlib import Path
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tracer.probes.events.page_cache import PROBE
+
 ACCESSES = ("access", "map", "fault")
 READ_AHEAD = ("sync_read_ahead", "async_read_ahead", "read_ahead")
 """Events that Linux has since 6.10, and since 6.18."""
@@ -25,6 +27,9 @@ def without_accesses(trace: Path, to: Path) -> Path:
     pq.write_table(left, table)
     facts = json.loads((to / "manifest.json").read_text())
     facts["tables"]["page_cache"] = {"rows": left.num_rows}
+    unknown = {one.name for one in PROBE.events if one.label in (*ACCESSES, *READ_AHEAD)}
+    formats = facts["capture"]["formats"]
+    facts["capture"]["formats"] = {one: formats[one] for one in formats.keys() - unknown}
     (to / "manifest.json").write_text(json.dumps(facts))
     return to
 

@@ -35,7 +35,7 @@ class MarksFolder:
 
     It may hold files of earlier runs and earlier boots with the same pids. The wall clock cannot
     distinguish them, because it may be set. A file belongs to the recording if a process of the
-    targets had it mapped at the start, or if it did not exist then.
+    targets had it mapped at the start, or when it joined, or if it did not exist at the start.
     """
 
     fd: int

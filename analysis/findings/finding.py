@@ -112,6 +112,10 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
+_ALMOST_ALL = 99.5
+"""Percentage that would round to 100."""
+
+
 def percent(value: float) -> str:
     """Formats a percentage with the digits that matter: "71 %", "0.4 %", "less than 0.1 %"."""
     if value == 0:
@@ -120,15 +124,20 @@ def percent(value: float) -> str:
         return "less than 0.1 %"
     if -0.05 <= value < 0:
         return "slightly below 0 %"
-    if 99.5 <= value < 100:
+    if _ALMOST_ALL <= value < 100:
         return "more than 99 %"
     return f"{value:.0f} %" if abs(value) >= 10 else f"{value:.1f} %"
 
 
 def at_most(value: float) -> str:
     """Formats a percentage that is an upper bound: "at most 71 %", "less than 0.1 %"."""
-    said = percent(value)
+    said = bound(value)
     return said if said.startswith("less") else f"at most {said}"
+
+
+def bound(value: float) -> str:
+    """Formats a percentage that is an upper bound, without a word: 99.7 is below "100 %"."""
+    return "100 %" if _ALMOST_ALL <= value < 100 else percent(value)
 
 
 def seconds(value: float) -> str:

@@ -8,6 +8,7 @@ from tracer.analysis.findings.finding import (
     Answer,
     Finding,
     ask,
+    bound,
     finding,
     of_events,
     percent,
@@ -155,7 +156,7 @@ def waited_for(trace: Trace) -> list[Finding]:
     unknown_too = ", or for an unknown reason" if answer.count("unknown") else ""
     by_calls = " or by calls that need not wait for it" if answer.count("by_calls") else ""
     sentence = (
-        f"up to {percent(answer.value)} of the {written} written to disks was waited for (fsync,"
+        f"up to {bound(answer.value)} of the {written} written to disks was waited for (fsync,"
         f" sync, direct I/O, journal{unknown_too}): the rest was written in the background"
         f"{by_calls}{_of_targets(trace, answer)}"
     )

@@ -29,7 +29,7 @@ from tests.support.findings import (
 )
 from tracer.analysis.cli.query import query as query_verb
 from tracer.analysis.findings.catalogue import TOPICS, findings
-from tracer.analysis.findings.finding import file_name, name, percent, seconds
+from tracer.analysis.findings.finding import at_most, bound, file_name, name, percent, seconds
 from tracer.probes.catalogue import TABLES
 
 pytestmark = pytest.mark.slow
@@ -197,6 +197,13 @@ def test_a_topic_is_left_out_where_its_tables_are_not_there():
 )
 def test_percentages_are_short(value, text):
     assert percent(value) == text
+
+
+def test_an_upper_bound_of_almost_all_is_all():
+    assert (at_most(99.7), bound(99.7)) == ("at most 100 %", "100 %")
+    assert (at_most(99.4), at_most(0.04), at_most(0)) == (
+        "at most 99 %", "less than 0.1 %", "at most 0 %",
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(

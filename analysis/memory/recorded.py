@@ -17,6 +17,7 @@ from tracer.analysis.views.reading.page_states import ACCESS, ADD, DELETE
 from tracer.analysis.views.reading.page_states import FAULT as TOUCHED
 from tracer.analysis.views.reading.page_states import MAP as MAPPED
 from tracer.analysis.views.reading.page_uses import IN_CONTEXT, page_uses
+from tracer.analysis.views.stretches import joined
 from tracer.analysis.views.threads import name_of_others, of_everybody
 from tracer.store.manifest import page_bytes
 from tracer.store.trace import Trace
@@ -116,14 +117,9 @@ class Recorded:
         found = {}
         for tenant, name in enumerate(self.targets):
             mine = (runs.kind == FAULT) & (runs.tenant == tenant)
-            order = np.argsort(runs.first[mine], kind="stable")
-            first, pages = (
-                column[mine][order].astype(np.int64) for column in (runs.first, runs.pages)
-            )
-            # The pages of a run count from the end of those before it.
-            until = np.maximum.accumulate(first + pages)
-            begin = np.maximum(first, np.concatenate((first[:1], until[:-1])))
-            count = int(np.maximum(0, first + pages - begin).sum())
+            first = runs.first[mine].astype(np.int64)
+            mapped = joined(first, first + runs.pages[mine])
+            count = int((mapped[:, 1] - mapped[:, 0]).sum())
             if name is not None and count > 0:
                 found[name] = count * self.page_bytes
         return found

@@ -102,7 +102,7 @@ class Flushes(Replay):
         row = {name: bio[name] for name in ("ts", "dev", "sector")}
         row |= {"reason": by.reason, "call": it.name, "ino": ino, "root": root}
         row |= {"certainty": by.certainty, "dirtier": None, "dirtiers": None, "target": None}
-        row |= {"dirtier_comm": None, "container": None, "whose": None}
+        row |= {"dirtier_comm": None, "dirtied_ns": None, "container": None, "whose": None}
         if ino is not None and not it.metadata:
             event = it.said.event if it.said else None
             if it.direct and row["reason"] == "direct" and event != "writepages_start":
@@ -154,16 +154,18 @@ class Flushes(Replay):
             or self.volumes.bdi(place[0]) in self.volumes.shared
             or len(self.inodes.roots.get(place, ())) > 1
         )
-        last = [pid for _, pid, folio in held if folio]
-        return self.parts(row, {pid for _, pid, _ in held}, last[-1], doubted) if held else {}
+        if not held:
+            return {}
+        ts, last = [(ts, pid) for ts, pid, folio in held if folio][-1]
+        return self.parts(row, {pid for _, pid, _ in held}, last, ts, doubted)
 
     def writer(self, row: Row, place: Place, at: int, pid: int, others: bool) -> Row:
         """Returns the direct writers of the pages; `others`: they may be pages that were in the
         way."""
         parts = {other for _, other, _ in self.inodes.held(place, at)} if others else set()
-        return self.parts(row, parts | {pid}, pid, False)
+        return self.parts(row, parts | {pid}, pid, at, False)
 
-    def parts(self, row: Row, processes: set[int], dirtier: int, doubted: bool) -> Row:
+    def parts(self, row: Row, processes: set[int], dirtier: int, ts: int, doubted: bool) -> Row:
         targets = {self.of_process[pid]["target"] for pid in processes}
         containers = {self.of_process[pid].get("container_id") for pid in processes}
         whose = "target" if None not in targets else "shared" if len(targets) > 1 else "other"
@@ -171,6 +173,7 @@ class Flushes(Replay):
         return {
             "dirtier": dirtier,
             "dirtier_comm": self.of_process[dirtier]["comm"],
+            "dirtied_ns": ts,
             "dirtiers": len(processes),
             "whose": whose,
             "target": targets.pop() if len(targets) == 1 else None,

@@ -15,7 +15,7 @@ CASES = 100
 """Cases in a trace, each on a disk of its own, with threads of its own."""
 COLUMNS = (
     *("ts", "dev", "sector", "reason", "call", "ino", "root", "dirtier", "dirtiers", "target"),
-    *("dirtier_comm", "container", "whose", "certainty"),
+    *("dirtier_comm", "dirtied_ns", "container", "whose", "certainty"),
 )
 
 

@@ -158,6 +158,7 @@ def _as_json(found: MemoryAnswer) -> dict[str, Any]:
         "recorded_shared": found.recorded_shared,
         "other_cgroups": found.other_cgroups,
         "own_bytes": found.own_bytes,
+        "own_median_bytes": found.own_median_bytes,
         "without_shared": found.without_shared,
         "limit_bytes": found.limit_bytes,
         "clocks_s": [None if clock is None else clock / 1e9 for clock in found.clocks_ns],

@@ -9,6 +9,7 @@ reclaim.py        what the kernel evicts, and when: two lists per tenant; or pla
 read_ahead.py     the kernel's read-ahead: windows, markers, read-around of faults
 two_lists.py      the simulation of accesses through a cache with read-ahead
 sharing.py        which targets have one limit, or one cgroup
+own_memory.py     the memory of targets that is not page cache, over time
 prediction.py     `predict`: one call for every model
 clocks.py         the range of the kernel's model, by the clock of its statistics
 resident.py       a cache that takes in nothing more once it is full

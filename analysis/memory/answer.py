@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,12 +12,13 @@ from numpy.typing import NDArray
 from tracer.analysis.memory.clocks import BY_CLOCK, HIGH, LOW, ranged, summed
 from tracer.analysis.memory.enough import enough_pages
 from tracer.analysis.memory.knowledge import Knowledge, knowledge
+from tracer.analysis.memory.own_memory import given_memory, sampled_memory
 from tracer.analysis.memory.page_runs import REMOVE
 from tracer.analysis.memory.prediction import KERNEL, MODELS, kernel_reads, predict
 from tracer.analysis.memory.read_around import read_ahead_of
 from tracer.analysis.memory.recorded import Recorded, recorded
 from tracer.analysis.memory.resident import resident_misses
-from tracer.analysis.memory.sharing import Sharing, recorded_limits, sharing, targets_around
+from tracer.analysis.memory.sharing import Sharing, recorded_limits, sharing
 from tracer.analysis.memory.two_lists import clocks
 from tracer.analysis.views.phases.marked_together import marked_together
 from tracer.analysis.views.threads import name_of_others, of_everybody
@@ -33,21 +33,6 @@ _KIB = 1 << 10
 _MOST = 1 << 62
 """More bytes of memory than any machine has."""
 
-# The kernel counts shared memory as page cache, but cannot evict it without swap.
-_OWN = f"""
-SELECT target, max(memory - greatest(0, cached - coalesce(shared, 0))) AS own,
-    bool_or(shared IS NULL) AS without_shared
-FROM (
-    SELECT target, ts, max(value) FILTER (name = 'cgroup_memory') AS memory,
-        max(value) FILTER (name = 'cgroup_page_cache') AS cached,
-        max(value) FILTER (name = 'cgroup_shmem') AS shared
-    FROM samples WHERE target IS NOT NULL AND value BETWEEN 0 AND {_MOST} GROUP BY ALL
-) WHERE memory >= cached GROUP BY target
-"""
-_OF_MACHINE = f"""
-SELECT max(value) FROM samples
-WHERE name = 'memory_used' AND target IS NULL AND value BETWEEN 0 AND {_MOST}
-"""
 _READ_OF = """
 SELECT dev FROM page_uses WHERE read > 0 AND (target IS NOT NULL OR $everybody)
 GROUP BY dev ORDER BY sum(read) DESC LIMIT 1
@@ -82,7 +67,10 @@ class MemoryAnswer:
     have no page; targets without them are left out."""
     own_bytes: dict[str, int | None]
     """Memory of each target that is not page cache, or shared memory: as given, or the largest
-    sample, which may miss a peak between two samples; None: not known, taken for 0."""
+    sample, which may miss a peak between two samples; None: not known, taken for 0. The kernel's
+    model follows the samples over time; all others take this number."""
+    own_median_bytes: dict[str, int | None]
+    """The median of these samples."""
     without_shared: list[str]
     """Targets whose own memory lacks their shared memory, as their samples do not tell it."""
     limit_bytes: dict[str, int]
@@ -142,8 +130,8 @@ def answer_memory(
         raise UsageError(
             f"no {who} of {trace.folder} used a file", "record one: tracer record -p PID ..."
         )
-    told, without_shared = _own_sampled(trace, names)
-    own_bytes = {name: own if own is not None else told.get(name) for name in names}
+    mine = sampled_memory(trace, names) if own is None else given_memory(names, own)
+    own_bytes = {name: mine.most(name) for name in names}
     limits = recorded_limits(trace, names)
     as_recorded = sharing(trace, taken.targets, limits, None)
     now = as_recorded if shared is None else sharing(trace, taken.targets, limits, shared)
@@ -151,14 +139,19 @@ def answer_memory(
     pages = ahead // taken.page_bytes
     large = bool(trace.rows(_LARGE))
 
-    def kernel(under: Sharing, capacities: NDArray[np.int64]) -> NDArray[np.int64]:
+    def kernel(under: Sharing, amounts: list[list[int]]) -> NDArray[np.int64]:
+        numbers = range(under.limits)
         return kernel_reads(
-            under.charged(taken.runs), capacities, pages, large_folios=large,
-            limits=under.limit_of_cgroup, page_bytes=taken.page_bytes,
+            under.charged(taken.runs), _capacities(taken, under, {}, amounts), pages,
+            large_folios=large, limits=under.limit_of_cgroup, page_bytes=taken.page_bytes,
+            own=mine.below([under.members(number) for number in numbers], taken.page_bytes),
         )  # fmt: skip
 
-    wanted = _capacities(taken, now, own_bytes, [[amount] * now.limits for amount in memory])
-    by_clock = kernel(now, wanted)
+    amounts = [[amount] * now.limits for amount in memory]
+    by_clock = kernel(now, amounts)
+    # More than all pages is as good as all.
+    most = max(1, taken.runs.all_pages)
+    wanted = np.minimum(_capacities(taken, now, own_bytes, amounts), most)
     found = {
         KERNEL: by_clock[0],
         "lru": predict(taken.runs, wanted, model="lru", limits=now.limit).read,
@@ -171,7 +164,7 @@ def answer_memory(
         for number in range(as_recorded.limits)
     ]
     gaps = trace.manifest["loss"].get("windows")
-    again = kernel(as_recorded, _capacities(taken, as_recorded, own_bytes, [least]))
+    again = kernel(as_recorded, [least])
     errors, warm = _errors(taken, again[:, :, 0], limits.bytes)
     return MemoryAnswer(
         reads,
@@ -181,7 +174,8 @@ def answer_memory(
         as_recorded.shared,
         now.others,
         own_bytes,
-        without_shared if own is None else [],
+        {name: mine.median(name) for name in names},
+        mine.without_shared,
         limits.bytes,
         {name: each[0] for name, each in errors.items()},
         {name: min(each) for name, each in errors.items()},
@@ -213,35 +207,19 @@ def _together(trace: Trace, names: Sequence[str]) -> dict[str, int]:
     return {name: found[name] for name in names if name in found}
 
 
-def _own_sampled(trace: Trace, names: Sequence[str]) -> tuple[dict[str, int], list[str]]:
-    """Returns the most memory of targets that is not page cache, as the samples have it, and the
-    targets whose samples do not tell shared memory.
-
-    The samples of the machine count if all of its processes are one target. The kernel counts the
-    memory of a cgroup for those above it, too; that of a target below another one is its alone.
-    """
-    sampled = trace.rows(_OWN)
-    found = [(name, value) for name, value, _ in sampled]
-    without_shared = sorted(name for name, _, lacks in sampled if lacks and name in names)
-    if of_everybody(trace) and list(names) == [name_of_others(trace)]:
-        found += [(names[0], value) for (value,) in trace.rows(_OF_MACHINE)]
-    own = {name: int(value) for name, value in found if value is not None}
-    inside = Counter[str]()
-    for name, around in targets_around(trace, names).items():
-        inside[around] += own.get(name, 0)
-    return {name: max(0, value - inside[name]) for name, value in own.items()}, without_shared
-
-
 def _capacities(
     taken: Recorded, under: Sharing, own: dict[str, int | None], memory: list[list[int]]
 ) -> NDArray[np.int64]:
-    """Returns the pages that fit below each limit (int64[limit, amount]); others have room."""
+    """Returns the pages that fit below each limit beside the own memory (int64[limit, amount]).
+
+    The limit of other processes has room for all.
+    """
     found = np.empty((under.limits, len(memory)), np.int64)
     for number in range(under.limits):
         names = under.members(number)
         for at, amounts in enumerate(memory):
             free = max(0, amounts[number] - _own(names, own)) if names else _MOST
-            found[number, at] = min(free // taken.page_bytes, max(1, taken.runs.all_pages))
+            found[number, at] = min(free // taken.page_bytes, _MOST)
     return found
 
 

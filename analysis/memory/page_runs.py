@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -46,6 +47,17 @@ def _no_flags() -> NDArray[np.bool_]:
 
 def _no_times() -> NDArray[np.int64]:
     return np.empty(0, np.int64)
+
+
+class OwnPages(NamedTuple):
+    """Pages below each memory limit that are not page cache, each number from a time on.
+
+    The times do not fall. Before its first time, a limit has none of these pages.
+    """
+
+    ts: NDArray[np.int64]
+    limit: NDArray[np.int32]
+    pages: NDArray[np.int64]
 
 
 @dataclass(frozen=True)

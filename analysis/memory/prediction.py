@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tracer.analysis.memory.best import best_misses
 from tracer.analysis.memory.lru import by_tenant, lru_misses
-from tracer.analysis.memory.page_runs import PageRuns
+from tracer.analysis.memory.page_runs import OwnPages, PageRuns
 from tracer.analysis.memory.two_lists import (
     PAGE_BYTES,
     Simulated,
@@ -139,17 +139,19 @@ def kernel_reads(
     threads: int | None = None,
     limits: ArrayLike | None = None,
     page_bytes: int = PAGE_BYTES,
+    own: OwnPages | None = None,
 ) -> NDArray[np.int64]:
     """Predicts the pages that the kernel's model reads, for each clock of its statistics.
 
     Returns int64[clock, group, capacity], the clocks in the order of `clocks`; the first is that of
-    `predict`, whose arguments these are. Each takes a simulation per capacity, unless it cannot
-    differ from the first: nothing is evicted, or the runs have no times, or all the same one.
+    `predict`, whose arguments these are; for `own` see `two_lists`. Each takes a simulation per
+    capacity, unless it cannot differ from the first: nothing is evicted, or the runs have no times,
+    or all the same one.
     """
     wanted = by_tenant(runs.as_one(limits), capacities).T
 
     def one(at: int, clock: int | None) -> tuple[NDArray[np.int64], bool]:
-        settings = ra_pages, io_pages, large_folios, limits, clock, page_bytes
+        settings = ra_pages, io_pages, large_folios, limits, clock, page_bytes, own
         found = two_lists(runs, wanted[at], *settings)
         return _by_group(runs, found.read), bool(found.evicted.any())
 

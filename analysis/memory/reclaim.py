@@ -74,6 +74,23 @@ def make_room(cache: Cache, tenant: int, pages: int) -> Any:
 
 
 @compiled_lean
+def set_capacity(cache: Cache, number: int, pages: int) -> None:
+    """Gives a limit another number of pages for files, since the processes' own memory changes.
+
+    That memory is charged page by page, so each reclaim is one of CLUSTER pages.
+    """
+    limit = cache.limit
+    limit[number].capacity = pages
+    while limit[number].cached > pages:
+        before = limit[number].cached
+        for _ in range(RETRIES):
+            if limit[number].cached > pages:
+                _reclaim(cache, number, CLUSTER)
+        if limit[number].cached == before:
+            break
+
+
+@compiled_lean
 def _reclaim(cache: Cache, number: int, target: int) -> None:
     force = False
     for attempt in range(3):

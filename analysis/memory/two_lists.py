@@ -26,7 +26,7 @@ from tracer.analysis.memory.cache import (
     remove,
     touch,
 )
-from tracer.analysis.memory.page_runs import FAULT, REMOVE, WRITE, PageRuns, limits_of
+from tracer.analysis.memory.page_runs import FAULT, REMOVE, WRITE, OwnPages, PageRuns, limits_of
 from tracer.analysis.memory.read_ahead import (
     Opened,
     fault,
@@ -38,6 +38,7 @@ from tracer.analysis.memory.read_ahead import (
     read_one,
     write_folio,
 )
+from tracer.analysis.memory.reclaim import set_capacity
 from tracer.probes.compiled import compiled, compiled_lean
 from tracer.probes.errors import UsageError
 
@@ -50,6 +51,7 @@ IO_BYTES = 1280 << 10
 
 FLUSH_NS = 2_000_000_000
 """Time between two updates of the statistics of cgroups (FLUSH_TIME of mm/memcontrol.c)."""
+_OWN_TYPES = np.int64, np.int32, np.int64
 CLOCKS = 5
 """The number of clocks of these updates that are simulated."""
 
@@ -87,11 +89,13 @@ def two_lists(
     limits: ArrayLike | None = None,
     clock: int | None = 0,
     page_bytes: int = PAGE_BYTES,
+    own: OwnPages | None = None,
 ) -> Simulated:
     """Simulates the kernel's active and inactive lists, one pair per tenant.
 
-    `capacity`: pages of each memory limit (int[limit]), or one number for all. `limits`: the number
-    of each tenant's limit (int[tenant]); None: each has its own. `ra_pages`: the
+    `capacity`: pages of each memory limit (int[limit]), or one number for all. `own`: those of them
+    that are not page cache, over time; it needs runs with times. None: there are none. `limits`:
+    the number of each tenant's limit (int[tenant]); None: each has its own. `ra_pages`: the
     device's read_ahead_kb, 0: none, None: that of most devices. `io_pages`: its max_sectors_kb,
     None: that of most devices. `large_folios`: True
     if the file system has large folios (ext4 since Linux 6.16, XFS): windows end at multiples of
@@ -102,7 +106,7 @@ def two_lists(
     files that is accessed. Raises UsageError for numbers below 0.
     """
     devices = ra_pages, io_pages, page_bytes
-    return _simulated(runs, capacity, True, *devices, large_folios, limits, clock)
+    return _simulated(runs, capacity, True, *devices, large_folios, limits, clock, own)
 
 
 def clocks(runs: PageRuns) -> list[int | None]:
@@ -130,7 +134,7 @@ def lru_with_read_ahead(
     Tenants of one limit are one tenant."""
     merged = runs.as_one(limits)
     devices = ra_pages, io_pages, page_bytes
-    return _simulated(merged, capacity, False, *devices, large_folios, None, None)
+    return _simulated(merged, capacity, False, *devices, large_folios, None, None, None)
 
 
 def _simulated(
@@ -143,6 +147,7 @@ def _simulated(
     large_folios: bool,
     limits: ArrayLike | None,
     clock: int | None,
+    own: OwnPages | None,
 ) -> Simulated:
     given = np.asarray(capacity, np.int64)
     of_tenants = limits_of(runs, limits)
@@ -167,7 +172,8 @@ def _simulated(
     read = np.zeros(len(runs.first), np.int32)
     _run(
         *(cache, runs.first, runs.pages, runs.file, runs.reader, runs.tenant, runs.kind),
-        *(runs.base, runs.size_pages, runs.ts, clock or 0, missed, read),
+        *(runs.base, runs.size_pages, runs.ts, clock or 0),
+        *(*_checked(own, runs, count), capacities, missed, read),
     )
     _count_unused(cache)
     memory = cache.memory
@@ -175,6 +181,20 @@ def _simulated(
         *(missed, read, memory["evicted"].copy(), memory["refaulted"].copy()),
         *(memory["activated"].copy(), memory["unused"].copy()),
     )
+
+
+def _checked(own: OwnPages | None, runs: PageRuns, limits: int) -> OwnPages:
+    """Returns these pages as a compiled loop can take them; raises UsageError if it cannot."""
+    if own is None or not len(own.ts):
+        return OwnPages(np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.int64))
+    made = OwnPages(*(np.asarray(part, kind) for part, kind in zip(own, _OWN_TYPES, strict=True)))
+    if len(runs.first) and not len(runs.ts):
+        raise UsageError("own memory over time needs runs with times", "give their ts")
+    if not len(made.ts) == len(made.limit) == len(made.pages) or (made.ts[1:] < made.ts[:-1]).any():
+        raise UsageError("the times of own memory are not in order", "sort them")
+    if made.limit.min() < 0 or made.limit.max() >= limits or made.pages.min() < 0:
+        raise UsageError(f"own memory is not that of {limits} limits", "give numbers from 0 on")
+    return made
 
 
 @compiled
@@ -271,12 +291,21 @@ def _run(
     sizes: Any,
     times: Any,
     clock: int,
+    own_times: Any,
+    own_limits: Any,
+    own_pages: Any,
+    capacities: Any,
     missed: Any,
     read: Any,
 ) -> None:
     # The next update: they are a fixed time apart, however long no access comes.
     due = times[0] + clock if len(times) else 0
+    changes = 0
     for i in range(len(firsts)):
+        while changes < len(own_times) and own_times[changes] <= times[i]:
+            number = own_limits[changes]
+            set_capacity(cache, number, max(0, capacities[number] - own_pages[changes]))
+            changes += 1
         if len(times) and times[i] >= due:
             due += ((times[i] - due) // FLUSH_NS + 1) * FLUSH_NS
             for number in range(len(cache.limit)):

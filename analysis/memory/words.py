@@ -224,6 +224,14 @@ def _about_mappings(target: str, found: MemoryAnswer) -> list[str]:
     return said
 
 
+def _own_memory(target: str, found: MemoryAnswer) -> str:
+    """Returns how much of the memory is a target's own, with the verb."""
+    most, median = size(found.own_bytes[target] or 0), size(found.own_median_bytes[target] or 0)
+    if most == median:
+        return f"{most} of the memory are"
+    return f"up to {most} of the memory (median of the samples: {median}) are"
+
+
 def _basis_of(target: str, found: MemoryAnswer) -> list[str]:
     """Returns the sentences on one target."""
     mine, shown = found.own_bytes[target], name(target)
@@ -232,10 +240,9 @@ def _basis_of(target: str, found: MemoryAnswer) -> list[str]:
     if mine is None:
         so = "it counts as 0" if shares else "all memory is page cache"
         said.append(f"{shown}: its own memory is not known, so {so} (give --own-memory).")
-    elif shares:
-        said.append(f"{shown}: {size(mine)} of the memory are its own.")
     else:
-        said.append(f"{shown}: {size(mine)} of the memory are its own, the rest page cache.")
+        rest = "" if shares else ", the rest page cache"
+        said.append(f"{shown}: {_own_memory(target, found)} its own{rest}.")
     if target in found.without_shared:
         said.append(
             f"{shown}: its samples do not tell its shared memory (tmpfs, /dev/shm), which counts as"

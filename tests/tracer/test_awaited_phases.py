@@ -16,7 +16,7 @@ TOLD = (
 
 @pytest.fixture
 def said(tmp_path, capsys):
-    """What the end of a recording of the container `job`, of process 7, says."""
+    """Returns the words at the end of a recording of the container `job`, of process 7."""
 
     def say(ip_file=TORCH, phases=(), arrived=True, faults=True):
         tables = {

@@ -8,7 +8,7 @@ padded to 4 MiB, so that the stall is due to reading, not to decoding. Each orde
 (shuffled, in-order) is recorded once without a memory limit. `tracer predict` tells from that
 recording alone what each epoch reads with other limits. Then the training runs with each of these
 limits, is recorded again, and the views of the trace give its fetch stall. The libraries are in
-memory before each run, the data is not.
+memory before each run, the data is not (`tracer predict --warm`).
 
 Prints each run when it is done (with --json on stderr), and one JSON object: `runs`, a list with
 `order`, `share` (of the data for which the limit has room; null: no limit), `limit_bytes`,
@@ -101,13 +101,7 @@ class Training:
         trace = self.folder / "run.trace"
         self._warm()
         self.limit(limit)
-        output = self.scratch.mount / "output"
-        command = [
-            sys.executable, "-m", "tracer.workloads", "train", "mobilenet", "--data",
-            str(self.data), "--workers", "0", "--threads", "1", "--batch-size", "4", "--epochs",
-            str(self._epochs), "--output", str(output), "--checkpoint-every", "end",
-            "--shuffle" if order == "shuffled" else "--in-order",
-        ]  # fmt: skip
+        command = self._command(order, self.scratch.mount / "output")
         waiting = ["/bin/sh", "-c", 'read line; exec "$@"', "wait", *command]
         with (
             contextlib.ExitStack() as stack,
@@ -147,10 +141,29 @@ class Training:
         return trace, others["others_cpu_s"] / wall / (os.cpu_count() or 1)
 
     def _warm(self) -> None:
-        """Empties the page cache, and brings in the libraries of the training."""
+        """Empties the page cache, and brings in the libraries of the training by two of its steps.
+
+        An import would bring in a part of them only: the rest is read when it is first used.
+        """
         self.scratch.drop_caches()
-        code = "import tracer.workloads.train, torchvision.models, PIL.JpegImagePlugin"
-        subprocess.run([sys.executable, "-c", code], check=False, stderr=subprocess.DEVNULL)
+        output = self.scratch.mount / "warm"
+        subprocess.run(
+            [*self._command("in-order", output), "--steps", "2"],
+            check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        os.sync()  # dirty pages would stay
+        for path in self.data.glob("*/*/*.jpg"):
+            with path.open("rb") as file:
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+    def _command(self, order: str, output: Path) -> list[str]:
+        """Returns the command of a training of all epochs."""
+        return [
+            sys.executable, "-m", "tracer.workloads", "train", "mobilenet", "--data",
+            str(self.data), "--workers", "0", "--threads", "1", "--batch-size", "4", "--epochs",
+            str(self._epochs), "--output", str(output), "--checkpoint-every", "end",
+            "--shuffle" if order == "shuffled" else "--in-order",
+        ]  # fmt: skip
 
 
 def _end(process: subprocess.Popen[Any]) -> None:
@@ -211,7 +224,7 @@ def _predicted(path: Path, limits: list[int]) -> tuple[Any, int]:
         (own,) = answer_memory(trace, [1 << 40]).own_bytes.values()
         if own is None:
             raise OSError("the samples do not tell the job's own memory")
-        return answer_memory(trace, [limit + own for limit in limits]), own
+        return answer_memory(trace, [limit + own for limit in limits], warm=True), own
 
 
 def _of(answer: Any, limit: int, epoch: int) -> dict[str, int]:

@@ -34,7 +34,7 @@ def predict(
         typer.Option(
             metavar="SIZE",
             help="Memory of each target that is not page cache, or is shared memory."
-            " Default: the largest sample of its cgroup (-a: of the machine); 0 without samples.",
+            " Default: that of the samples of its cgroup (-a: of the machine); 0 without samples.",
         ),
     ] = None,
     read_ahead: Annotated[
@@ -45,6 +45,14 @@ def predict(
             " Default: that of the recorded device, or 128K.",
         ),
     ] = None,
+    warm: Annotated[
+        bool,
+        typer.Option(
+            "--warm",
+            help="Pages of files that were in memory before the recording stay there, and take no"
+            " room, as libraries that other jobs use. Default: memory has no page of a file.",
+        ),
+    ] = False,
     shared: Annotated[
         bool,
         typer.Option(
@@ -91,6 +99,8 @@ def predict(
 
       tracer predict run.trace --memory 1G --read-ahead 4M --json
 
+      tracer predict run.trace --memory 1G --warm
+
       tracer predict two.trace --memory 1G,2G --shared
 
       tracer predict run.trace --memory 256M,512M,1G,2G --html memory.html
@@ -110,7 +120,7 @@ def predict(
     with opened_here(sources[0]) as opened:
         together = shared if shared or apart else None
         amounts, own, ahead = _sizes(opened, memory, own_memory, read_ahead)
-        found = answer_memory(opened, amounts, own, ahead, together)
+        found = answer_memory(opened, amounts, own, ahead, together, warm)
     if html is not None:
         from tracer.analysis.page.memory import memory_page
 
@@ -170,6 +180,7 @@ def _as_json(found: MemoryAnswer) -> dict[str, Any]:
         "page_bytes": found.page_bytes,
         "lossy": found.lossy,
         "warm_pages": found.warm_pages,
+        "staying_pages": found.staying_pages,
         "reading_s": None if found.reading_ns is None else found.reading_ns / 1e9,
         "mapped_share": found.mapped_share,
         "mapped_bytes": found.mapped_bytes,

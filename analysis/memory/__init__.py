@@ -12,6 +12,7 @@ sharing.py        which targets have one limit, or one cgroup
 own_memory.py     the memory of targets that is not page cache, over time
 prediction.py     `predict`: one call for every model
 clocks.py         the range of the kernel's model, by the clock of its statistics
+warm.py           pages that were in memory before the recording, and stay there
 resident.py       a cache that takes in nothing more once it is full
 taken_back.py     runs of pages without those that were not there
 reclaim_order.py  the order in which the kernel reclaims from cgroups, as samples tell it

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -20,7 +20,9 @@ from tracer.analysis.memory.recorded import Recorded, recorded
 from tracer.analysis.memory.resident import resident_misses
 from tracer.analysis.memory.sharing import Sharing, recorded_limits, sharing
 from tracer.analysis.memory.two_lists import clocks
+from tracer.analysis.memory.warm import held_by_others, warm_pages, without_pages
 from tracer.analysis.views.phases.marked_together import marked_together
+from tracer.analysis.views.stretches import NO_TIME
 from tracer.analysis.views.threads import name_of_others, of_everybody
 from tracer.probes.errors import UsageError
 from tracer.store.trace import Trace
@@ -92,6 +94,9 @@ class MemoryAnswer:
     warm_pages: int
     """Pages that targets without a limit read in the model, and not in the recording: at most that
     many were in the cache before."""
+    staying_pages: int | None
+    """Pages that were in memory before the recording, and that stay there in the prediction; None:
+    the prediction begins with an empty cache."""
     reading_ns: int | None
     """Time from the first use of a file by a target to the last one; None: not known."""
     knowledge: Knowledge
@@ -111,14 +116,16 @@ def answer_memory(
     own: int | None = None,
     read_ahead: int | None = None,
     shared: bool | None = None,
+    warm: bool = False,
 ) -> MemoryAnswer:
     """Predicts the reads of each target for each amount of memory (bytes).
 
     `own`: memory of a target that is not page cache; None: as the samples have it. `read_ahead`:
     bytes of the kernel's read-ahead; None: as the device of the recording has it. `shared`: True if
     all targets have each amount together, False if each has it for itself; None: as they shared
-    limits in the recording. Raises UsageError if no target uses files, and BadTrace if the trace
-    lacks the table page_cache.
+    limits in the recording. `warm`: pages that were in memory before the recording stay there, and
+    take no room of a target, instead of an empty cache. Raises UsageError if no target uses files,
+    and BadTrace if the trace lacks the table page_cache.
     """
     trace.require("page_cache", "processes")
     for table in ("samples", "phases"):
@@ -132,9 +139,13 @@ def answer_memory(
         )
     mine = sampled_memory(trace, names) if own is None else given_memory(names, own)
     own_bytes = {name: mine.most(name) for name in names}
+    stay = warm_pages(trace, taken) if warm else NO_TIME
+    beside = held_by_others(taken, stay)
+    # A cache without read-ahead is the same without these pages.
+    alone = replace(beside, runs=without_pages(taken.runs, stay))
     limits = recorded_limits(trace, names)
-    as_recorded = sharing(trace, taken.targets, limits, None)
-    now = as_recorded if shared is None else sharing(trace, taken.targets, limits, shared)
+    as_recorded = sharing(trace, beside.targets, limits, None)
+    now = as_recorded if shared is None else sharing(trace, beside.targets, limits, shared)
     ahead = read_ahead if read_ahead is not None else _read_ahead(trace)
     pages = ahead // taken.page_bytes
     large = bool(trace.rows(_LARGE))
@@ -142,7 +153,7 @@ def answer_memory(
     def kernel(under: Sharing, amounts: list[list[int]]) -> NDArray[np.int64]:
         numbers = range(under.limits)
         return kernel_reads(
-            under.charged(taken.runs), _capacities(taken, under, {}, amounts), pages,
+            under.charged(beside.runs), _capacities(taken, under, {}, amounts), pages,
             large_folios=large, limits=under.limit_of_cgroup, page_bytes=taken.page_bytes,
             own=mine.below([under.members(number) for number in numbers], taken.page_bytes),
         )  # fmt: skip
@@ -152,11 +163,13 @@ def answer_memory(
     # More than all pages is as good as all.
     most = max(1, taken.runs.all_pages)
     wanted = np.minimum(_capacities(taken, now, own_bytes, amounts), most)
+    whole = alone.runs.as_one(now.limit)
+    wanted = wanted[: whole.tenants]
     found = {
         KERNEL: by_clock[0],
-        "lru": predict(taken.runs, wanted, model="lru", limits=now.limit).read,
-        "min": predict(taken.runs, wanted, model="min", limits=now.limit).read,
-        RESIDENT: resident_misses(taken.runs.as_one(now.limit), wanted),
+        "lru": predict(whole, wanted, model="lru").read,
+        "min": predict(whole, wanted, model="min").read,
+        RESIDENT: resident_misses(whole, wanted),
     }
     reads = _frame(taken, memory, now, own_bytes, found, by_clock)
     least = [
@@ -165,7 +178,7 @@ def answer_memory(
     ]
     gaps = trace.manifest["loss"].get("windows")
     again = kernel(as_recorded, [least])
-    errors, warm = _errors(taken, again[:, :, 0], limits.bytes)
+    errors, more = _errors(taken, again[:, :, 0], limits.bytes)
     return MemoryAnswer(
         reads,
         _sums(reads, now),
@@ -180,11 +193,12 @@ def answer_memory(
         {name: each[0] for name, each in errors.items()},
         {name: min(each) for name, each in errors.items()},
         {name: max(each) for name, each in errors.items()},
-        _enough_bytes(taken, now, own_bytes),
+        _enough_bytes(alone, now, own_bytes),
         ahead,
         taken.page_bytes,
         None if gaps is None else gaps > 0,
-        warm,
+        more,
+        int((stay[:, 1] - stay[:, 0]).sum()) if warm else None,
         _reading_ns(taken),
         knowledge(trace),
         taken.mapped_share,

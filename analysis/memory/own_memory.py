@@ -16,6 +16,8 @@ from tracer.store.trace import Trace
 
 _MOST = 1 << 50
 """More bytes of memory than any machine has."""
+_SANE = f"ts BETWEEN {-1 << 61} AND {1 << 61}"
+"""Times that can be added."""
 
 # The kernel counts shared memory as page cache, but cannot evict it without swap.
 _OWN = f"""
@@ -25,15 +27,18 @@ FROM (
     SELECT target, ts, max(value) FILTER (name = 'cgroup_memory') AS memory,
         max(value) FILTER (name = 'cgroup_page_cache') AS cached,
         max(value) FILTER (name = 'cgroup_shmem') AS shared
-    FROM samples WHERE target IS NOT NULL AND value BETWEEN 0 AND {_MOST} GROUP BY ALL
+    FROM samples WHERE target IS NOT NULL AND value BETWEEN 0 AND {_MOST} AND {_SANE}
+    GROUP BY ALL
 ) WHERE memory >= cached ORDER BY ts
 """
 _OF_MACHINE = f"""
 SELECT ts, max(value) AS own FROM samples
-WHERE name = 'memory_used' AND target IS NULL AND value BETWEEN 0 AND {_MOST}
+WHERE name = 'memory_used' AND target IS NULL AND value BETWEEN 0 AND {_MOST} AND {_SANE}
 GROUP BY ts ORDER BY ts
 """
-_LAST = "SELECT max(ts) AS ts FROM samples"
+_LAST = f"SELECT max(ts) FROM samples WHERE {_SANE}"
+_NEAR_NS = 30_000_000_000
+"""Time before and after a sample in which a larger one counts instead."""
 ALWAYS = np.iinfo(np.int64).min
 """A time before all others."""
 
@@ -48,6 +53,9 @@ class Sizes(NamedTuple):
 @dataclass(frozen=True)
 class OwnMemory:
     """The memory of targets that is not page cache.
+
+    A sample sees one moment, and a training needs its largest memory again and again, as in each of
+    its steps. So a sample has the size of the largest one in the 30 s before and after it.
 
     A target has that of a sample until the next one, and that of the first one before it. It has
     none any more if its samples end, and others go on: its last sample counts as long as the
@@ -86,7 +94,7 @@ class OwnMemory:
 
     def _changes(self, target: str) -> Sizes:
         """Returns the bytes of a target from the beginning of the recording to its end."""
-        ts, sizes = self.sizes[target]
+        ts, sizes = self.sizes[target].ts, _largest_near(self.sizes[target])
         begins = np.concatenate([[ALWAYS], ts[1:]]).astype(np.int64)
         longest = int(np.diff(ts).max(initial=0))
         if not longest or self.until is None or self.until <= int(ts[-1]) + 2 * longest:
@@ -96,7 +104,7 @@ class OwnMemory:
 
 def given_memory(names: Iterable[str], size: int) -> OwnMemory:
     """Returns the memory of targets that always have `size` bytes."""
-    always = Sizes(np.array([ALWAYS]), np.array([size]))
+    always = Sizes(np.zeros(1, np.int64), np.array([size]))
     return OwnMemory(dict.fromkeys(names, always), [])
 
 
@@ -125,6 +133,16 @@ def sampled_memory(trace: Trace, names: Sequence[str]) -> OwnMemory:
         sizes.clip(min=0, out=sizes)
     ((until,),) = trace.rows(_LAST)
     return OwnMemory(alone, without_shared, until)
+
+
+def _largest_near(sampled: Sizes) -> NDArray[np.int64]:
+    """Returns the largest size near each time."""
+    ts, sizes = sampled
+    bounds = np.empty((len(ts), 2), np.int64)
+    bounds[:, 0] = np.searchsorted(ts, ts - _NEAR_NS)
+    bounds[:, 1] = np.searchsorted(ts, ts + _NEAR_NS, side="right")
+    largest: NDArray[np.int64] = np.maximum.reduceat(np.append(sizes, 0), bounds.ravel())[::2]
+    return largest
 
 
 def _nearest(ts: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.int64]:

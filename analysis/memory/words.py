@@ -126,10 +126,16 @@ def basis(found: MemoryAnswer) -> list[str]:
         said += _basis_of(target, found)
     for names in found.shared:
         said += [f"{together(names)}: {_enough(names, found)}.", *_about_no_room(names, found)]
-    if found.warm_pages:
+    if found.staying_pages is not None:
+        said.append(
+            f"{size(found.staying_pages * found.page_bytes)} of files were in memory before the"
+            " recording; they stay there, and take no room of a target."
+        )
+    elif found.warm_pages:
         said.append(
             f"Up to {size(found.warm_pages * found.page_bytes)} were in memory before the"
-            " recording; the prediction begins with an empty cache."
+            " recording; the prediction begins with an empty cache. With --warm, these pages stay"
+            " in memory, and take no room of a target."
         )
     if found.reading_ns is not None and found.reading_ns < _SHORT_NS:
         said.append(

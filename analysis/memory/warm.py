@@ -1,0 +1,107 @@
+"""Pages that were in memory before the recording: those used in it that never came into the cache.
+
+It is not known which cgroup they are charged to. Libraries that other jobs use, or that an earlier
+run has read, stay in memory and take no room of the target. Data that the target itself has read
+before does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tracer.analysis.memory.page_runs import FAULT, READ, REMOVE, WRITE, PageRuns
+from tracer.analysis.memory.recorded import Recorded
+from tracer.analysis.views.stretches import Stretches, in_both, joined
+from tracer.store.trace import Trace
+
+_ROWS = ("file", "reader", "tenant", "kind", "group", "ts")
+_ADDED = """
+SELECT f.base + least(e."index", f.pages)::BIGINT AS first,
+    f.base + least(e."index"::HUGEINT + coalesce(e.pages, 1), f.pages)::BIGINT AS until
+FROM page_cache e JOIN page_files f USING (dev, ino) WHERE e.event = 'add' AND e."index" IS NOT NULL
+"""
+
+
+def warm_pages(trace: Trace, taken: Recorded) -> Stretches:
+    """Returns the pages that the recording uses, and that do not come into the cache in it."""
+    runs = taken.runs
+    uses = (runs.kind == READ) | (runs.kind == FAULT)
+    first = runs.first[uses]
+    used = joined(first, first + runs.pages[uses])
+    found = trace.arrow(_ADDED)
+    added = joined(found["first"].to_numpy(), found["until"].to_numpy())
+    return in_both(used, _all_but(added, runs.all_pages))
+
+
+def held_by_others(taken: Recorded, warm: Stretches) -> Recorded:
+    """Returns a recording in which other processes, who have all room, hold these pages first."""
+    runs = taken.runs
+    if not len(warm) or not len(runs.first):
+        return taken
+    files = np.flatnonzero(runs.size_pages > 0)
+    files = files[np.argsort(runs.base[files])]
+    base = runs.base[files]
+    parts = _cut_at_files(warm, base)
+    count = len(parts)
+    targets = taken.targets if None in taken.targets else [*taken.targets, None]
+    before = {
+        "first": parts[:, 0],
+        "pages": parts[:, 1] - parts[:, 0],
+        "file": files[np.searchsorted(base, parts[:, 0], side="right") - 1],
+        "reader": np.zeros(count),
+        "tenant": np.full(count, targets.index(None)),
+        "kind": np.full(count, WRITE),
+        "group": np.zeros(count),
+        "ts": np.full(count, runs.ts[0]),
+    }
+    columns = {}
+    for name, values in before.items():
+        column = getattr(runs, name)
+        columns[name] = np.concatenate((values.astype(column.dtype), column))
+    return replace(taken, runs=replace(runs, **columns), targets=targets)
+
+
+def without_pages(runs: PageRuns, warm: Stretches) -> PageRuns:
+    """Returns runs without the accesses of these pages; removals stay."""
+    if not len(warm):
+        return runs
+    left = _all_but(warm, runs.all_pages)
+    left = left if len(left) else np.zeros((1, 2), np.int64)
+    first, end = runs.first, runs.first + runs.pages
+    low = np.searchsorted(left[:, 1], first, side="right")
+    high = np.searchsorted(left[:, 0], end, side="left")
+    removals = runs.kind == REMOVE
+    parts = np.where(removals, 1, high - low)
+    of = np.repeat(np.arange(len(first)), parts)
+    at = low[of] + np.arange(len(of)) - (np.cumsum(parts) - parts)[of]
+    whole = removals[of]
+    at = np.where(whole, 0, at)  # any place
+    begin = np.where(whole, first[of], np.maximum(first[of], left[at, 0]))
+    until = np.where(whole, end[of], np.minimum(end[of], left[at, 1]))
+    columns = {name: getattr(runs, name)[of] for name in _ROWS}
+    pages = (until - begin).astype(runs.pages.dtype)
+    random = runs.random[: int(columns["reader"].max(initial=-1)) + 1]
+    return replace(runs, first=begin, pages=pages, random=random, **columns)
+
+
+def _cut_at_files(pages: Stretches, base: NDArray[np.int64]) -> Stretches:
+    """Returns stretches of pages cut at the first page of each file; `base` is in order."""
+    low = np.searchsorted(base, pages[:, 0], side="right")
+    high = np.searchsorted(base, pages[:, 1], side="left")
+    cuts = np.maximum(high - low, 0)
+    of = np.repeat(np.arange(len(pages)), cuts)
+    inner = base[low[of] + np.arange(len(of)) - (np.cumsum(cuts) - cuts)[of]]
+    begin = np.sort(np.concatenate((pages[:, 0], inner)))
+    end = np.sort(np.concatenate((pages[:, 1], inner)))
+    return np.column_stack((begin, end))
+
+
+def _all_but(pages: Stretches, end: int) -> Stretches:
+    """Returns the pages from 0 to `end` that are in none of these stretches."""
+    begins = np.append(0, pages[:, 1])
+    ends = np.append(pages[:, 0], end)
+    found = np.column_stack((begins, ends))
+    return found[found[:, 1] > found[:, 0]]

@@ -64,7 +64,35 @@ def show_number(value: float, digits: int) -> str:
 
 
 def show_share(value: float, digits: int = 1) -> str:
-    """Returns a share of 1 in percent; "below 0.1%, negative" instead of "-0.0%"."""
+    """Returns a share of 1 in percent, without rounding it to nothing or to all.
+
+    "below 0.1%, negative" instead of "-0.0%", "less than 0.1%", and "more than 99.9%".
+    """
+    least = 10.0**-digits
     if -0.5 * 10.0 ** -(digits + 2) <= value < 0:
-        return f"below {10.0**-digits:.{digits}f}%, negative"
-    return f"{value:.{digits}%}"
+        return f"below {least:.{digits}f}%, negative"
+    said = f"{value:.{digits}%}"
+    if value > 0 and said == f"{0:.{digits}%}":
+        return f"less than {least:.{digits}f}%"
+    if value < 1 and said == f"{1:.{digits}%}":
+        return f"more than {100 - least:.{digits}f}%"
+    return said
+
+
+def show_bound(value: float, digits: int = 1) -> str:
+    """Returns an upper bound of a share of 1: "at most 71.0%", "less than 0.1%"."""
+    said = show_share(value, digits)
+    if said.startswith("less"):
+        return said
+    return f"at most {value:.{digits}%}" if said.startswith("more") else f"at most {said}"
+
+
+def show_part(part: int, whole: int, noun: str = "") -> str:
+    """Returns a number of a number, with its share: "all 7", "none of 7", "3 of 7 (42.9%)".
+
+    `noun` stands behind the second number.
+    """
+    if whole <= 1 or 0 < part < whole:
+        share = f" ({show_share(part / whole)})" if whole > 1 else ""
+        return f"{part:,} of {whole:,}{noun}{share}"
+    return f"{'all' if part else 'none of'} {whole:,}{noun}"

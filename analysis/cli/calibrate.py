@@ -72,7 +72,7 @@ def calibrate(
     from tracer.cli.progress import status
     from tracer.probes.errors import UsageError
     from tracer.sizes import parse_size
-    from tracer.store.files import as_invoking_user, write_whole
+    from tracer.store.files import as_invoking_user, unwritable, write_whole
 
     if kind not in KINDS:
         raise UsageError(f"there is no device kind {kind!r}", f"known: {', '.join(KINDS)}")
@@ -98,6 +98,4 @@ def calibrate(
             write_whole(output, text.encode())
     except OSError as error:
         typer.echo(text, nl=False)  # It took minutes to measure.
-        raise UsageError(
-            f"cannot write {output}: {error.strerror}", "the entry is printed instead: copy it"
-        ) from None
+        raise unwritable(output, error, "the entry is printed instead: copy it") from None

@@ -43,9 +43,8 @@ def check_output(output: Path, force: bool, json: bool) -> None:
 
 def write_page(text: str, output: Path) -> None:
     """Writes a page with mode 0600 and reports its size on stderr; writes it to stdout if `-`."""
-    from tracer.probes.errors import PermissionMissing
     from tracer.sizes import show_size
-    from tracer.store.files import as_invoking_user, write_whole
+    from tracer.store.files import as_invoking_user, unwritable, write_whole
 
     page = text.encode("utf-8", "replace")
     if output == _STDOUT:
@@ -56,8 +55,5 @@ def write_page(text: str, output: Path) -> None:
         with as_invoking_user():
             write_whole(output, page)
     except OSError as error:
-        kind = PermissionMissing if isinstance(error, PermissionError) else UsageError
-        raise kind(
-            f"cannot write {output}: {error.strerror}", "name another file with --html"
-        ) from None
+        raise unwritable(output, error, "name another file with --html") from None
     say(f"{output}: {show_size(len(page))}")

@@ -14,7 +14,7 @@ from tracer.analysis.flushlayer.trace.accesses import PATH_NOT_KNOWN
 from tracer.analysis.flushlayer.trace.writers import TARGETS
 from tracer.cli.output import console, print_table, safe, show
 from tracer.digits import show_digits
-from tracer.sizes import show_share, show_size
+from tracer.sizes import show_bound, show_part, show_share, show_size
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -70,11 +70,9 @@ def _assumptions(out: Console, said: Sequence[str]) -> None:
 def _left_out(out: Console, facts: dict[str, Any]) -> None:
     found = facts["writers"]
     if found["taken"] == TARGETS:
-        pages, share = show(found["left_out"]), found["left_out_share"]
         out.print(f"     of journal and metadata     {show(_theirs(found))}")
-        out.print(
-            f"     of others, left out         {pages} of {show(found['pages'])} ({share:.1%})"
-        )
+        left = show_part(found["left_out"], found["pages"])
+        out.print(f"     of others, left out         {left}")
 
 
 def _theirs(found: dict[str, Any]) -> int:
@@ -225,7 +223,7 @@ def _ceiling(out: Console, found: dict[str, Any] | None) -> None:
         return
     out.print(
         safe(
-            f"  Any layer can save at most {found['share']:.2%} of {found['what']}: in"
+            f"  Any layer can save {show_bound(found['share'], 2)} of {found['what']}: in"
             f" {seconds(found['total_s'])} of {seconds(found['length_s'])}, a thread may have"
             " waited for writes."
         )
@@ -278,7 +276,7 @@ def print_sweep(name: str, frame: pd.DataFrame) -> None:
     print_table(out, f"{name}: {len(frame):,} simulations", [_SHOWN[c] for c in of], rows)
     told = frame[["writers", "left_out_share"]].drop_duplicates()
     for writers, share in zip(told["writers"], told["left_out_share"].astype(float), strict=True):
-        said = "not known" if math.isnan(share) else f"{share:.1%}"
+        said = "not known" if math.isnan(share) else show_share(share)
         out.print(f"Pages of {writers} count. Share of all written pages that is left out: {said}.")
     if len(frame) > _SHOWN_ROWS:
         out.print(f"Only the first {_SHOWN_ROWS} are shown. --json has all rows and columns.")

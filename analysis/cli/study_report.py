@@ -89,7 +89,7 @@ def report(
 def _write(folder: Path, output: Path, force: bool) -> None:
     from tracer.analysis.cli.page_output import check_output
     from tracer.cli.main import say
-    from tracer.store.files import as_invoking_user, write_whole
+    from tracer.store.files import as_invoking_user, unwritable, write_whole
 
     if output.suffix not in _FORMATS:
         raise UsageError(
@@ -102,10 +102,7 @@ def _write(folder: Path, output: Path, force: bool) -> None:
         with as_invoking_user():
             write_whole(output, text.encode("utf-8", "replace"))
     except OSError as error:
-        raise UsageError(
-            f"cannot write {error.filename or output}: {error.strerror}",
-            "name another file with -o",
-        ) from None
+        raise unwritable(error.filename or output, error, "name another file with -o") from None
     say(f"{output}: {told}")
 
 

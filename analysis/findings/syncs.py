@@ -50,32 +50,38 @@ def syncs(trace: Trace) -> list[Finding]:
 
 
 def checkpoints(trace: Trace) -> list[Finding]:
-    """Returns the share of the training in checkpoints. Nested checkpoints count once.
+    """Returns the share of checkpoints in the time of the training and of all checkpoints.
 
-    A checkpoint counts as far as the training is going on, and not between two phases of training.
-    Needs the table phases.
+    Checkpoints between two phases of training, before the first and after the last count, too.
+    Nested checkpoints count once. Needs the table phases.
     """
     over = window(trace)
     if over is None:
         return []
+    begun, ended = (over.begun, over.recorded) if over.stage else (over.start, over.end)
     saved = (
         "(SELECT greatest(start, before) AS ts, ended - greatest(start, before) AS dur_ns FROM"
-        f' (SELECT greatest(start, {over.start}) AS start, "end" AS ended, coalesce(max("end") OVER'
-        ' (PARTITION BY pid, tid ORDER BY start, "end" DESC ROWS BETWEEN UNBOUNDED PRECEDING AND'
-        f" 1 PRECEDING), {over.start}) AS before FROM phases"
+        f' (SELECT greatest(start, {begun}) AS start, least("end", {ended}) AS ended,'
+        ' coalesce(max("end") OVER (PARTITION BY pid, tid ORDER BY start, "end" DESC'
+        f" ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), {begun}) AS before FROM phases"
         " WHERE name = 'checkpoint' AND \"end\" > start) WHERE ended > greatest(start, before))"
     )
     answer = ask(
         trace,
-        f"SELECT 100 * sum(inside) / {over.ns} AS value, count(*) AS checkpoints,"
-        f" sum(dur_ns) / 1e9 AS s FROM {over.inside(saved, 'dur_ns')} WHERE inside > 0",
+        f"SELECT 100 * sum(dur_ns) / ({over.ns} + sum(dur_ns - inside)) AS value,"
+        " count(*) AS checkpoints, sum(dur_ns) / 1e9 AS s,"
+        " count(*) FILTER (inside = 0) AS outside, sum(dur_ns - inside) > 0 AS beyond"
+        f" FROM {over.inside(saved, 'dur_ns')}",
     )
     if answer is None or not answer.count("checkpoints"):
         return []
-    made, total = answer.count("checkpoints"), answer.number("s")
+    made, outside = answer.count("checkpoints"), answer.count("outside")
+    of_both = " and checkpoints" if answer.count("beyond") else ""
+    elsewhere = f", {outside:,} of them outside of {over.what}" if outside else ""
     sentence = (
-        f"checkpoints take {percent(answer.value)} of {over.what}: {made:,} saved,"
-        f" {seconds(total / made)} each on average (save less often, or in another thread)"
+        f"checkpoints take {percent(answer.value)} of {over.what}{of_both}: {made:,} saved,"
+        f" {seconds(answer.number('s') / made)} each on average{elsewhere} (save less often, or in"
+        " another thread)"
     )
     weight = answer.value / 100
     # No scopes: marks are not kernel events, so lost kernel events do not affect them.

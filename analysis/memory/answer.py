@@ -141,7 +141,6 @@ def answer_memory(
     own_bytes = {name: mine.most(name) for name in names}
     stay = warm_pages(trace, taken) if warm else NO_TIME
     beside = held_by_others(taken, stay)
-    # A cache without read-ahead is the same without these pages.
     alone = replace(beside, runs=without_pages(taken.runs, stay))
     limits = recorded_limits(trace, names)
     as_recorded = sharing(trace, beside.targets, limits, None)

@@ -59,11 +59,11 @@ class OwnMemory:
 
     A target has that of a sample until the next one, and that of the first one before it. It has
     none any more if its samples end, and others go on: its last sample counts as long as the
-    longest time between two of them.
+    longest time between two successive ones.
     """
 
     sizes: Mapping[str, Sizes]
-    """Of each target, at the times of its samples; targets without samples are left out."""
+    """Those of each target, at the times of its samples; targets without samples are left out."""
     without_shared: list[str]
     """Targets whose samples do not tell shared memory, which counts as page cache then."""
     until: int | None = None
@@ -96,10 +96,12 @@ class OwnMemory:
         """Returns the bytes of a target from the beginning of the recording to its end."""
         ts, sizes = self.sizes[target].ts, _largest_near(self.sizes[target])
         begins = np.concatenate([[ALWAYS], ts[1:]]).astype(np.int64)
-        longest = int(np.diff(ts).max(initial=0))
-        if not longest or self.until is None or self.until <= int(ts[-1]) + 2 * longest:
-            return Sizes(begins, sizes)
-        return Sizes(np.append(begins, ts[-1] + longest), np.append(sizes, 0))
+        end = _end(ts, self.until)
+        return (
+            Sizes(begins, sizes)
+            if end is None
+            else Sizes(np.append(begins, end), np.append(sizes, 0))
+        )
 
 
 def given_memory(names: Iterable[str], size: int) -> OwnMemory:
@@ -124,15 +126,28 @@ def sampled_memory(trace: Trace, names: Sequence[str]) -> OwnMemory:
         for name, mine in found.groupby("target")
         if name in names
     }
+    ((until,),) = trace.rows(_LAST)
     alone = {name: Sizes(ts, sizes.copy()) for name, (ts, sizes) in sampled.items()}
     for name, around in targets_around(trace, names).items():
         if name in sampled and around in sampled:
-            inside = sampled[name].bytes[_nearest(sampled[name].ts, sampled[around].ts)]
-            alone[around].bytes[:] -= inside
+            ts, wanted = sampled[name].ts, sampled[around].ts
+            end = _end(ts, until)
+            there = True if end is None else wanted < end
+            alone[around].bytes[:] -= sampled[name].bytes[_nearest(ts, wanted)] * there
     for _, sizes in alone.values():
         sizes.clip(min=0, out=sizes)
-    ((until,),) = trace.rows(_LAST)
     return OwnMemory(alone, without_shared, until)
+
+
+def _end(ts: NDArray[np.int64], until: int | None) -> int | None:
+    """Returns the time from which on a target with samples at `ts` has no memory any more.
+
+    `until`: the last sample of all. None: it may have memory to the end.
+    """
+    longest = int(np.diff(ts).max(initial=0))
+    if not longest or until is None or until <= int(ts[-1]) + 2 * longest:
+        return None
+    return int(ts[-1]) + longest
 
 
 def _largest_near(sampled: Sizes) -> NDArray[np.int64]:

@@ -278,6 +278,16 @@ def _remove(cache: Cache, opened: Opened, index: int, pages: int) -> None:
         cache.page[opened.base + at].state = 0
 
 
+@compiled_lean
+def _update(cache: Cache, due: int, now: int) -> int:
+    # Brings the statistics up to date if that is due; returns the time of the next update.
+    if now < due:
+        return due
+    for number in range(len(cache.limit)):
+        publish(cache, number)
+    return due + ((now - due) // FLUSH_NS + 1) * FLUSH_NS
+
+
 @compiled
 def _run(
     cache: Cache,
@@ -303,13 +313,12 @@ def _run(
     changes = 0
     for i in range(len(firsts)):
         while changes < len(own_times) and own_times[changes] <= times[i]:
+            due = _update(cache, due, own_times[changes])
             number = own_limits[changes]
             set_capacity(cache, number, max(0, capacities[number] - own_pages[changes]))
             changes += 1
-        if len(times) and times[i] >= due:
-            due += ((times[i] - due) // FLUSH_NS + 1) * FLUSH_NS
-            for number in range(len(cache.limit)):
-                publish(cache, number)
+        if len(times):
+            due = _update(cache, due, times[i])
         file = files[i]
         opened = Opened(readers[i], tenants[i], bases[file], sizes[file])
         index = firsts[i] - opened.base

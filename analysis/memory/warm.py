@@ -17,7 +17,8 @@ from tracer.analysis.memory.recorded import Recorded
 from tracer.analysis.views.stretches import Stretches, in_both, joined
 from tracer.store.trace import Trace
 
-_ROWS = ("file", "reader", "tenant", "kind", "group", "ts")
+_ROWS = ("file", "tenant", "kind", "group", "ts")
+_NO_FLAGS = np.empty(0, np.bool_)
 _ADDED = """
 SELECT f.base + least(e."index", f.pages)::BIGINT AS first,
     f.base + least(e."index"::HUGEINT + coalesce(e.pages, 1), f.pages)::BIGINT AS until
@@ -65,7 +66,10 @@ def held_by_others(taken: Recorded, warm: Stretches) -> Recorded:
 
 
 def without_pages(runs: PageRuns, warm: Stretches) -> PageRuns:
-    """Returns runs without the accesses of these pages; removals stay."""
+    """Returns runs without the accesses of these pages, by one reader; removals stay.
+
+    A cache without read-ahead is the same without these pages, if it never evicts them.
+    """
     if not len(warm):
         return runs
     left = _all_but(warm, runs.all_pages)
@@ -83,8 +87,8 @@ def without_pages(runs: PageRuns, warm: Stretches) -> PageRuns:
     until = np.where(whole, end[of], np.minimum(end[of], left[at, 1]))
     columns = {name: getattr(runs, name)[of] for name in _ROWS}
     pages = (until - begin).astype(runs.pages.dtype)
-    random = runs.random[: int(columns["reader"].max(initial=-1)) + 1]
-    return replace(runs, first=begin, pages=pages, random=random, **columns)
+    reader = np.zeros(len(of), np.int32)
+    return replace(runs, first=begin, pages=pages, reader=reader, random=_NO_FLAGS, **columns)
 
 
 def _cut_at_files(pages: Stretches, base: NDArray[np.int64]) -> Stretches:

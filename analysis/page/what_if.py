@@ -15,7 +15,7 @@ from tracer.analysis.flushlayer.trace.writers import TARGETS
 from tracer.analysis.page.base import TEMPLATES, render
 from tracer.analysis.page.summary import Tile
 from tracer.analysis.page.tables import PageTable, page_table
-from tracer.sizes import show_share, show_size
+from tracer.sizes import show_bound, show_share, show_size
 
 _TEMPLATE = "what_if.html.j2"
 _PAPERS = (0.77, 0.82, 0.90)
@@ -141,7 +141,11 @@ def _tiles(facts: dict[str, Any]) -> list[Tile]:
     most = facts.get("ceiling")
     if most:
         tiles.append(
-            Tile("at most", f"{most['share']:.2%}", f"of {most['what']} can be saved by any layer")
+            Tile(
+                "at most",
+                show_bound(most["share"], 2).removeprefix("at most "),
+                f"of {most['what']} can be saved by any layer",
+            )
         )
     return tiles
 

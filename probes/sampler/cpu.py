@@ -12,12 +12,14 @@ BUSY = Series(
     "CPU time used. Machine: all but idle, iowait and steal. Target: its processes, including those"
     " that have ended",
     Rate("cpu_use", "%", "CPU use; 100 is one CPU", 100),
+    in_ticks=True,
 )
 IOWAIT = Series(
     "iowait_time",
     "s",
     "time that CPUs were idle while a task of that CPU waited for a disk",
     Rate("iowait", "%", "CPUs idle while a task waited for a disk; 100 is one CPU", 100),
+    in_ticks=True,
 )
 _IDLE, _IOWAIT = 3, 4
 _NAMED = 7

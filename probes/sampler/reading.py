@@ -38,6 +38,8 @@ class Series:
     doc: str
     rate: Rate | None = None
     """Rate at which the series grows, if it is a counter; else None."""
+    in_ticks: bool = False
+    """True: the kernel counts in clock ticks (`SC_CLK_TCK`); a rate over a few says little."""
     identifies: bool = False
     """True: the value identifies something, so no table has its mean."""
 

@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 import tarfile
 import threading
 
@@ -83,6 +84,27 @@ def test_the_recording_of_an_awaited_container_alone_ends_with_its_removal(docke
     with recording.trace() as trace:
         assert trace.manifest["ended_by"] == "target"
         assert calls(trace, "times") == [("alone", "target", 1009)]
+
+
+TRAIN = """
+import torch
+model = torch.nn.Linear(8, 2)
+for _ in range(5): model(torch.randn(4, 8)).sum().backward()
+"""
+
+
+@pytest.mark.parametrize("trains", [True, False])
+def test_a_training_that_marks_no_phases_is_told_at_the_end(dockerd, shared, record, trains):
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    recording = record("--container", "job", "--wait", "-e", "syscalls,page_faults,torch_calls")
+    trained = f"import subprocess; subprocess.run({[sys.executable, '-c', TRAIN]}, check=True)"
+    source = trained if trains else TIMES.format(7)
+    container = dockerd.run("job", source, shared=shared, folders=[sys.prefix])
+    assert container.wait()["StatusCode"] == 0, container.logs()
+    container.remove()
+    told = recording.process.stderr.read()
+    assert recording.process.wait(timeout=120) == 0, told
+    assert ("no phases of container job are known, and it ran PyTorch" in told) == trains, told
 
 
 def test_the_facts_of_a_container_are_asked_for_until_the_daemon_tells(

@@ -104,7 +104,7 @@ def test_without_rights_marks_and_samples_are_recorded_and_one_line_tells_what_i
     assert "sudo" in ran.err
     assert trace.manifest["backend"] == "none"
     assert phases(trace) == [PHASES]
-    assert trace.sql("SELECT 1 FROM samples WHERE name = 'cpu_use' AND target IS NOT NULL").size
+    assert trace.sql("SELECT 1 FROM samples WHERE name = 'cpu_time' AND target IS NOT NULL").size
     assert not {"syscalls", "page_faults", "block"} & set(trace.manifest["tables"])
     [note] = [note for note in gather(trace).notes if "kernel events" in note]
     assert note.startswith("no kernel events were recorded (no other backend can be used: ")

@@ -75,6 +75,21 @@ def test_a_disk_that_perfs_rings_fill_is_said_without_samples_too(tracer, load, 
     assert "is full" in ended.err
 
 
+def test_a_disk_without_room_for_a_trace_or_a_page_is_no_mistake_of_the_command_line(
+    tracer, small_disk
+):
+    trace = ROOT / "fixtures/lenet.trace"
+    tracer("pack", trace, "-o", "whole.tar.zst")
+    (small_disk / "fill").write_bytes(bytes(900_000))
+    ended = tracer("unpack", "whole.tar.zst", "-o", small_disk / "again.trace", status=1)
+    assert f"{small_disk} has no room for them; free space, or unpack elsewhere with -o" in (
+        ended.err
+    )
+    ended = tracer("report", trace, "--html", small_disk / "x.html", status=1)
+    assert f"cannot write {small_disk}/x.html: No space left on device" in ended.err
+    assert [path.name for path in small_disk.iterdir()] == ["fill"]
+
+
 @pytest.fixture
 def full_disk(tmp_path):
     """A disk with a trace and with room for one more folder."""

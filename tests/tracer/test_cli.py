@@ -67,7 +67,7 @@ def test_a_mistyped_verb_or_option_gets_the_one_that_was_meant(tracer, mistyped,
 
 def test_a_verb_like_no_other_gets_no_suggestion(tracer):
     said = tracer("zzz", status=2).err
-    assert "No such command 'zzz'." in said and "Did you mean" not in said
+    assert "No such command 'zzz'; give doctor, " in said and "Did you mean" not in said
 
 
 @pytest.mark.parametrize(

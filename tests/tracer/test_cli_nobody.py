@@ -83,6 +83,12 @@ class TestNobody:
         assert "/never" in said and "Permission denied" in said
         assert not Path("/never").exists()
 
+    def test_a_folder_that_may_not_be_looked_into_has_the_same_status(self, nobody, tmp_path):
+        (tmp_path / "closed").mkdir(mode=0o700)
+        ran = nobody("report", FIXTURES / "lenet.trace", "--html", tmp_path / "closed/x.html")
+        assert ran.returncode == 3, ran.stderr
+        assert "closed/x.html: Permission denied; name another file" in one_line(ran.stderr)
+
     def test_a_foreign_trace_may_not_be_read(self, nobody, tmp_path):
         raw_trace(tmp_path / "t", {0: [Page(0)]})
         (tmp_path / "t/manifest.json").chmod(0o600)

@@ -54,6 +54,29 @@ def test_the_last_reading_has_no_rate_if_it_follows_another_at_once(table):
     assert [row[4] for row in rows if row[2] == "cpu_time"] == [10, 11, 11.01, 12]
 
 
+@pytest.mark.parametrize(("long_ms", "known"), [(150, False), (200, True)])
+def test_a_short_recording_has_no_use_of_cpus_since_it_is_counted_in_ticks(table, long_ms, known):
+    """A thread that runs all the time may have a tick more or less in 15: 107 % of a CPU."""
+    end = S + long_ms * S // 1000
+    rows = table(
+        [1 * S, 0, [["cpu_time", None, 0.0], ["minor_faults", None, 4]]],
+        [1 * S, -1, [["iowait_time", None, 3.0]]],
+        [end, 0, [["cpu_time", None, long_ms / 1000 + 0.01], ["minor_faults", None, 50]]],
+        [end, -1, [["iowait_time", None, 3.0]]],
+    )
+    rates = {row[2] for row in rows} - {"cpu_time", "minor_faults", "iowait_time"}
+    assert rates == {"minor_fault_rate"} | ({"cpu_use", "iowait"} if known else set())
+    assert [row[4] for row in rows if row[2] == "cpu_time"] == [0.0, long_ms / 1000 + 0.01]
+
+
+def test_the_use_of_cpus_changes_in_steps_at_a_high_rate_of_sampling(tmp_path):
+    lines = [[S + n * S // 100, 0, [["cpu_time", None, n / 100]]] for n in range(3)]
+    (tmp_path / FILE).write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    decode(tmp_path, {**MANIFEST, "samples": {"hz": 100.0}}, tmp_path)
+    rows = pq.read_table(tmp_path / "samples.parquet").to_pylist()
+    assert [row["value"] for row in rows if row["name"] == "cpu_use"] == pytest.approx([100, 100])
+
+
 def test_counters_of_targets_and_instances_are_kept_apart(table):
     rows = table(
         [1 * S, 0, [["cpu_time", None, 1.0]]],

@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 
@@ -44,6 +45,22 @@ def test_an_output_that_cannot_be_written_is_named_and_leaves_nothing(
         f"tracer: cannot write {output}: File too large; allow longer files (ulimit -f unlimited)\n"
     )
     assert [path.name for path in tmp_path.iterdir()] == ["whole.tar.zst"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["report", TRACE], ["simulate", TRACE], ["compare", TRACE, "copy.trace"]],
+    ids=lambda words: words[0],
+)
+def test_a_page_that_cannot_be_written_is_no_mistake_of_the_command_line(
+    tracer, tmp_path, arguments
+):
+    """The status is that of an export to the same disk."""
+    copytree(TRACE, tmp_path / "copy.trace")
+    ran = tracer(*arguments, "--html", "x.html", status=1, before=short_files)
+    said = "tracer: cannot write x.html: File too large; name another file with --html\n"
+    assert ran.err.endswith(said)
+    assert [path.name for path in tmp_path.iterdir()] == ["copy.trace"]
 
 
 def test_a_full_disk_is_told_with_the_mend(tmp_path):

@@ -23,6 +23,7 @@ from typer.main import get_command
 
 from tracer.cli.completion import completion
 from tracer.cli.streams import STDOUT, open_standard_streams
+from tracer.cli.usage import our_usage_errors
 from tracer.probes.errors import ExitCode, Interrupted, TracerError, UsageError
 from tracer.probes.notice import show_notices
 from tracer.probes.text import printable
@@ -129,11 +130,14 @@ class Verbs(_Group):
         Raises Interrupted for Ctrl-C: Typer would exit without a word.
         """
         with _as_interrupted(), completion(args):
-            return super().make_context(info_name, args, parent, **options)
+            if not args:  # Typer shows the help page by an error.
+                return super().make_context(info_name, args, parent, **options)
+            with our_usage_errors():
+                return super().make_context(info_name, args, parent, **options)
 
     def invoke(self, ctx: Any) -> Any:
         """Imports and runs a verb. Raises Interrupted for Ctrl-C, as above."""
-        with _as_interrupted():
+        with _as_interrupted(), our_usage_errors(ctx):
             return super().invoke(ctx)
 
 

@@ -20,7 +20,7 @@ from tracer.cli.record_targets import (
     Wait,
     trace_name,
 )
-from tracer.cli.recorded import refuse_loss, say_left_running, say_outcome
+from tracer.cli.recorded import refuse_loss, say_left_running, say_outcome, say_without_phases
 
 _WHAT, _LIMITS, _OUTPUT = "What to record", "How to record", "Output"
 """The groups of options on the help page, beside that of the targets."""
@@ -351,6 +351,7 @@ def record(
     with RecordingProgress(quiet) as progress, unimported("pandas"):
         outcome = run(options, progress)
     say_left_running(outcome.manifest)
+    say_without_phases(outcome)
     if not quiet:
         say_outcome(outcome)
     if fail_on_loss:

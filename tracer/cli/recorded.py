@@ -34,6 +34,39 @@ def say_left_running(manifest: Manifest) -> None:
     say(f"tracer: {said}; {mend}")
 
 
+_RAN_PYTORCH = "SELECT pid FROM page_faults WHERE ip_file LIKE '%/libtorch_cpu.so'"
+# A process of a container that ended before its marks were translated has no pid.
+_WITH_PHASES = """SELECT target FROM processes
+    WHERE pid IN (SELECT pid FROM phases) OR EXISTS (SELECT 1 FROM phases WHERE pid IS NULL)"""
+
+
+def say_without_phases(outcome: Outcome) -> None:
+    """Names the awaited containers that ran PyTorch and have no phases.
+
+    A page fault in PyTorch's library tells that it ran: without these nothing is said.
+    """
+    manifest = outcome.manifest
+    awaited = {c["id"] for c in manifest.get("containers", []) if c.get("arrived")}
+    targets = {t["name"] for t in manifest["targets"] if t.get("container") in awaited}
+    if not targets or "page_faults" not in manifest["tables"]:
+        return
+    from tracer.store.trace import Trace
+
+    with Trace(outcome.folder) as trace:
+        trace.empty_if_missing("phases")
+        found = trace.rows(
+            f"SELECT DISTINCT target FROM processes WHERE pid IN ({_RAN_PYTORCH}) AND target NOT IN"
+            f" (SELECT target FROM ({_WITH_PHASES}) WHERE target IS NOT NULL) ORDER BY target"
+        )
+    for (name,) in found:
+        if name in targets:
+            say(
+                f"tracer: no phases of container {name} are known, and it ran PyTorch: it began"
+                " after uprobes were set; start it with the variables of docs/phases.md, or record"
+                " it without --wait once it trains"
+            )
+
+
 def say_outcome(outcome: Outcome) -> None:
     """Says where the trace is, how much it has, what was lost, and what the recording cost."""
     from tracer.probes.text import shell_word

@@ -103,10 +103,17 @@ def explained(output: Path) -> Iterator[None]:
         named = error.filename
         if error.errno not in MENDS or (named and folder not in Path(named).absolute().parents):
             raise
-        kind = PermissionMissing if isinstance(error, PermissionError) else TracerError
-        raise kind(
-            f"cannot write {output}: {os.strerror(error.errno)}", MENDS[error.errno]
-        ) from None
+        raise unwritable(output, error, MENDS[error.errno]) from None
+
+
+def unwritable(output: Path | str, error: OSError, mend: str) -> TracerError:
+    """Returns the error for the user if a file or folder is not written.
+
+    It is PermissionMissing if it may not be, else TracerError: the name was no mistake.
+    """
+    kind = PermissionMissing if isinstance(error, PermissionError) else TracerError
+    why = os.strerror(error.errno) if error.errno else error
+    return kind(f"cannot write {output}: {why}", mend)
 
 
 @dataclass(frozen=True)

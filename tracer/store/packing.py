@@ -26,7 +26,7 @@ from pydantic import ConfigDict, Field, with_config
 from typing_extensions import TypedDict
 
 from tracer.free_space import room_bytes
-from tracer.probes.errors import BadTrace, PermissionMissing, UsageError
+from tracer.probes.errors import BadTrace, PermissionMissing, TracerError
 from tracer.store import manifest as manifests
 from tracer.store.checked import Count, Listed, parsed, what_is_wrong
 from tracer.store.files import create, make_folder, open_regular
@@ -145,7 +145,7 @@ def unpack(path: Path, output: Path, force: bool = False) -> Path:
     """Makes the trace `output` from a pack. Returns its path.
 
     Raises BadTrace for a file that is no pack, is cut off, altered, or too large; UsageError if
-    `output` exists and `force` is not given, or if the disk has no room.
+    `output` exists and `force` is not given; TracerError if the disk has no room.
     """
     building = check_output(output, force)
     try:
@@ -271,7 +271,7 @@ def _check_list(path: Path, members: list[Member], size: int, folder: Path) -> N
             "do not trust it",
         )
     if total > room_bytes(folder):
-        raise UsageError(
+        raise TracerError(
             f"{path} holds {total} bytes, and {folder.parent} has no room for them",
             "free space, or unpack elsewhere with -o",
         )

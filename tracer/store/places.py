@@ -10,6 +10,7 @@ from pathlib import Path
 from tracer.probes.errors import BadTrace, UsageError
 from tracer.probes.text import shell_word
 from tracer.store import manifest as manifests
+from tracer.store.files import unwritable
 from tracer.store.finalize import EVENTS, LOSS, RAW
 from tracer.store.makers import refuse_live
 
@@ -22,13 +23,15 @@ def check_file(output: Path, force: bool) -> None:
     """Raises UsageError unless `output` is free, or a regular file of no trace and `force` is set.
 
     A device, a pipe or a link is never replaced. A file of a trace may belong to the very trace
-    that is read.
+    that is read. Raises PermissionMissing if this user may not look there.
     """
     try:
         mode = output.lstat().st_mode
     except FileNotFoundError:
         mode = None
     except OSError as error:
+        if isinstance(error, PermissionError):
+            raise unwritable(output, error, "name another file") from None
         raise UsageError(f"cannot write {output}: {error.strerror}", "name another file") from None
     if mode is not None:
         if stat.S_ISDIR(mode):

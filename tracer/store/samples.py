@@ -18,6 +18,8 @@ FILE = "samples.jsonl"
 _BATCH = 1 << 16
 _LEAST_S, _LEAST_PERIODS = 0.05, 0.25
 """Least time for a rate, in s and in periods of sampling: the shorter of both."""
+_LEAST_IN_TICKS_S = 0.2
+"""The same for counters in ticks of 10 ms: a tick is then 5 % of a CPU."""
 
 _Row = tuple[int, str | None, str, str | None, float, str]
 
@@ -30,8 +32,7 @@ def decode(raw: Path, manifest: Manifest, building: Path) -> dict[str, TableFact
     try:
         rows: list[_Row] = []
         names = [target["name"] for target in manifest["targets"]]
-        least_s = min(_LEAST_S, _LEAST_PERIODS / manifest["samples"]["hz"])
-        for row in _rows(raw / FILE, names, least_s):
+        for row in _rows(raw / FILE, names, _LEAST_PERIODS / manifest["samples"]["hz"]):
             rows.append(row)
             if len(rows) == _BATCH:
                 writer.add(batch_of(TABLE, rows))
@@ -43,12 +44,13 @@ def decode(raw: Path, manifest: Manifest, building: Path) -> dict[str, TableFact
     return {TABLE.name: {"rows": writer.rows, "bytes": writer.path.stat().st_size}}
 
 
-def _rows(path: Path, targets: list[str], least_s: float) -> Iterator[_Row]:
+def _rows(path: Path, targets: list[str], most_s: float) -> Iterator[_Row]:
     """Yields each reading and, for a counter, its rate since an earlier reading.
 
-    That is the last one at least `least_s` seconds before, except for the first rate: the last
-    reading of a recording may follow another one at once, and many counters count in steps. A
-    counter that has decreased was reset and yields no rate.
+    That is the last one at least `_LEAST_S` before, or `most_s` if that is less: the last reading
+    of a recording may follow another one at once, and many counters count in steps. The first rate
+    may be over less time, but not that of a counter in ticks. A counter that has decreased was
+    reset and yields no rate.
     """
     before: dict[tuple[int, str, str | None], tuple[int, float]] = {}
     rated: set[tuple[int, str, str | None]] = set()
@@ -65,7 +67,9 @@ def _rows(path: Path, targets: list[str], least_s: float) -> Iterator[_Row]:
                 continue
             key = number, name, instance
             then, less = before.get(key, (ts, value))
-            if key in rated and value >= less and ts - then < least_s * 1e9:
+            least_s = min(_LEAST_IN_TICKS_S if series.in_ticks else _LEAST_S, most_s)
+            held_to_it = key in (before if series.in_ticks else rated)
+            if held_to_it and value >= less and ts - then < least_s * 1e9:
                 continue
             before[key] = ts, value
             if ts > then and value >= less:

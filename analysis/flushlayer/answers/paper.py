@@ -19,7 +19,7 @@ from tracer.analysis.flushlayer.curves.every_capacity import (
 )
 from tracer.analysis.flushlayer.trace.accesses import Accesses, Identity
 from tracer.digits import show_digits
-from tracer.sizes import show_share
+from tracer.sizes import show_bound, show_share
 
 SHARES = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0)
 _CURVE_ROWS = 200
@@ -89,7 +89,7 @@ def _short_of(wanted: float, most: float) -> str:
     """Returns words for the largest share, in the digits that tell it from the wanted one."""
     for digits in range(_MOST_DIGITS):
         if show_share(most, digits) != show_share(wanted, digits):
-            return f"at most {show_share(most, digits)}"
+            return show_bound(most, digits)
     return f"just short of {show_share(wanted, 0)}"
 
 

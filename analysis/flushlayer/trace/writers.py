@@ -10,6 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracer.analysis.views.writing.whose import AS_ASKED, MINE
+from tracer.sizes import show_part
 
 TARGETS, EVERYBODY = "targets", "everybody"
 _UNKNOWN = "unknown"
@@ -86,12 +87,13 @@ class Writers:
 
     def said(self) -> list[str]:
         """Returns sentences on the pages that are taken, shared or inferred, and left out."""
+        mine = show_part(self.mine, self.pages, " pages")
         if self.taken == EVERYBODY:
             said = f"the pages of all writers count ({self.why})"
             known = self.mine or (self.why == AS_ASKED and self.data.other)
-            share = f"; {_share(self.mine, self.pages)} are known to be the targets'"
+            share = f"; {mine} are known to be the targets'"
             return [said + (share if known else "")]
-        said = f"only the targets' pages count: {_share(self.mine, self.pages)} written"
+        said = f"only the targets' pages count: {mine} written"
         parts = [
             f"{number:,} {what}"
             for number, what in (
@@ -111,7 +113,7 @@ class Writers:
             )
             if number
         ]
-        left = f"left out: {_share(self.left_out, self.pages)}"
+        left = f"left out: {show_part(self.left_out, self.pages, ' pages')}"
         found.append(f"{left}: {', '.join(parts)} (--all-writers includes them)" if parts else left)
         return found
 
@@ -142,8 +144,3 @@ def taken(rows: pd.DataFrame, why: str) -> NDArray[np.bool_]:
         return np.ones(len(rows), bool)
     found: NDArray[np.bool_] = rows["whose"].isin(MINE).to_numpy(bool)
     return found
-
-
-def _share(part: int, whole: int) -> str:
-    share = f" ({part / whole:.1%})" if whole else ""
-    return f"{part:,} of {whole:,} pages{share}"

@@ -16,6 +16,7 @@ def test_shares_of_training_time_leave_out_the_evaluation_between(found, query_a
                 *TWICE,
                 phase("checkpoint", 20, 80),
                 phase("checkpoint", 109, 112),  # 2 s of it in the training
+                phase("checkpoint", 125, 142),
             ],
             "syscalls": [
                 call("fsync", 5, 1),
@@ -30,14 +31,30 @@ def test_shares_of_training_time_leave_out_the_evaluation_between(found, query_a
         }
     )
     shares = {topic: by_topic[topic].value for topic in ("calls", "sync", "checkpoints", "stalls")}
-    # Of 20 s: 3.5 s in the thread's own calls, 2.5 s in fsync, 2 s in checkpoints, 1 s asleep.
-    assert shares == pytest.approx({"calls": 17.5, "sync": 12.5, "checkpoints": 10, "stalls": 5})
+    # Of 20 s: 3.5 s in the thread's own calls, 2.5 s in fsync, 1 s asleep. Of the checkpoints'
+    # 80 s, 2 s are in these 20 s.
+    assert shares == pytest.approx(
+        {"calls": 17.5, "sync": 12.5, "checkpoints": 100 * 80 / 98, "stalls": 5}
+    )
     assert "(3 calls), 10 % in poll" in by_topic["calls"].sentence
     assert "3 calls of 1.5 s on average" in by_topic["sync"].sentence
-    assert "1 saved, 3 s each" in by_topic["checkpoints"].sentence
+    assert by_topic["checkpoints"].sentence == (
+        "checkpoints take 82 % of training time and checkpoints: 3 saved, 26.7 s each on average,"
+        " 2 of them outside of training time (save less often, or in another thread)"
+    )
     assert "put threads of the job to sleep 2 times, 1 s in total" in by_topic["stalls"].sentence
     assert by_topic["sync"].value <= by_topic["write waits"].value
     query_again(*by_topic.values())
+
+
+def test_a_checkpoint_after_the_training_counts_until_the_recording_ends(found, query_again):
+    marks = [phase("train", 0, 30), phase("checkpoint", 30, 40), phase("checkpoint", 190, 500)]
+    saved = found({"phases": marks})["checkpoints"]
+    assert saved.value == pytest.approx(100 * 20 / 50)
+    assert "training time and checkpoints: 2 saved, 10 s each on average, 2 of them outside" in (
+        saved.sentence
+    )
+    query_again(saved)
 
 
 def test_a_call_of_another_thread_counts_for_the_part_in_which_the_job_trains(found):

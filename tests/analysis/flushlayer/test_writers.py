@@ -195,7 +195,18 @@ def test_a_trace_in_which_only_others_wrote_says_so(tmp_path, tracer):
     make_trace(tmp_path / "t", tables, targets=[TARGET]).close()
     text = tracer("simulate", tmp_path / "t").out
     assert "no page write-backs of the targets" in text
-    assert "100 of 100 (100.0%)" in text
+    assert "of others, left out         all 100\n" in text
+    assert "- left out: all 100 pages: 100 of other processes' files" in text
+    assert "100.0%" not in text
+
+
+def test_shares_of_nearly_all_and_nearly_nothing_are_not_rounded_to_them(tmp_path, tracer):
+    many = bio(2, OTHER, 400, 120_000)
+    tables = {**TABLES, "block": [*TABLES["block"], many]}
+    make_trace(tmp_path / "t", tables, targets=[TARGET]).close()
+    text = tracer("simulate", tmp_path / "t", "--capacity-pages", "8").out
+    assert "120,172 of 120,226 (more than 99.9%)" in text
+    assert "54 of 120,226 pages (less than 0.1%)" in " ".join(text.split())
 
 
 def test_a_device_to_which_nobody_wrote_is_named(trace, tracer):

@@ -115,7 +115,7 @@ def reads(tmp_path, made, samples, memory, **options):
 
 
 def test_pages_that_own_memory_pushes_out_are_read_again(tmp_path):
-    """From 70 s to 140 s the job needs 900 of 1000 pages; its file has 300."""
+    """The job needs 900 of 1000 pages from 70 s to 140 s; its file has 300."""
     made = looping(10, 300)
     samples = [row for second in range(0, 200, 10)
                for row in of("job", 900 if second == 100 else 100, second)]  # fmt: skip

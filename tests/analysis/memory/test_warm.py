@@ -110,10 +110,11 @@ def test_runs_without_pages_are_those_of_a_set():
     for _ in range(50):
         first = draw.integers(0, 60, 20)
         pages = draw.integers(1, 9, 20).astype(np.int32)
-        zero = np.zeros(20, np.int32)
+        zero, number = np.zeros(20, np.int32), np.arange(20, dtype=np.int32)
         kind = draw.choice([READ, REMOVE], 20).astype(np.int8)
-        runs = PageRuns(first, pages, zero, zero, zero, kind, np.arange(20, dtype=np.int32),
-                        np.zeros(1, np.int64), np.full(1, 70), ts=np.arange(20))  # fmt: skip
+        runs = PageRuns(first, pages, zero, number, zero, kind, number,
+                        np.zeros(1, np.int64), np.full(1, 70),
+                        random=np.ones(20, np.bool_), ts=np.arange(20))  # fmt: skip
         flags = draw.random(70) < draw.choice([0.1, 0.5, 1.0])
         edges = np.flatnonzero(np.diff(np.concatenate(([0], flags, [0])).astype(int)))
         warm = set(np.flatnonzero(flags).tolist())

@@ -209,9 +209,9 @@ RECORDED = (1, 7, 40, 66, 90, 400)
 
 
 def made(folder, jobs, **tables):
-    clock = {"name": "mono", "start_ns": 0, "end_ns": 10**11}
+    clock = {"name": "mono", "start_ns": 0, "end_ns": 2 * 10**11}
     given = jobs.tables | tables
-    make_trace(folder, given, targets=TARGETS, disks=DISKS, clock=clock, duration_s=100.0).close()
+    make_trace(folder, given, targets=TARGETS, disks=DISKS, clock=clock, duration_s=200.0).close()
 
 
 def recorded_reads(tracer, folder, pages, *options):
@@ -258,11 +258,11 @@ def test_each_epoch_of_each_target_reads_as_much_as_in_the_oracle(tmp_path, comm
 
 
 def test_the_cache_is_what_anonymous_memory_leaves(tmp_path, tracer):
-    """Own memory is 10 pages, and 60 in the middle of the recording.
+    """Own memory is 10 pages, and 60 in the middle of the recording. Samples are 31 s apart.
 
     The most counts for all models but the kernel's.
     """
-    jobs = CalledJobs(21)
+    jobs = CalledJobs(21, pause_ns=31_000_000_000)
     begun = sorted({row["start"] for row in jobs.tables["phases"]})
     pages = dict(zip(begun, (10, 60, 60, 10), strict=False))
     samples = [

@@ -27,9 +27,10 @@ FROM page_cache e JOIN page_files f USING (dev, ino) WHERE e.event = 'add' AND e
 
 
 def warm_pages(trace: Trace, taken: Recorded) -> Stretches:
-    """Returns the pages that the recording uses, and that do not come into the cache in it."""
+    """Returns the pages that targets use, and that do not come into the cache in the recording."""
     runs = taken.runs
-    uses = (runs.kind == READ) | (runs.kind == FAULT)
+    of_targets = np.array([name is not None for name in taken.targets])[runs.tenant]
+    uses = of_targets & ((runs.kind == READ) | (runs.kind == FAULT))
     first = runs.first[uses]
     used = joined(first, first + runs.pages[uses])
     found = trace.arrow(_ADDED)

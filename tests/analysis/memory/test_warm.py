@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from tests.support.page_events import INO, JOB, ONE, PAGE, PEER, TWO, PageEvents
+from tests.support.page_events import INO, JOB, ONE, OTHER, PAGE, PEER, TWO, PageEvents
 from tests.support.traces import make_trace
 from tracer.analysis.memory.answer import BOUNDS, KERNEL, answer_memory
 from tracer.analysis.memory.page_runs import READ, REMOVE, PageRuns
@@ -92,6 +92,15 @@ def test_targets_find_warm_pages_of_each_other(answered):
     found = answered(made, 110, TWO, warm=True)
     assert read(found) == [0, 100] and read(found, target="peer") == [0]
     assert found.staying_pages == 200 and set(found.reads["target"]) == {"job", "peer"}
+
+
+def test_pages_that_only_others_use_are_not_counted(answered):
+    made = training(epochs=1)
+    made.cached |= {(LIBRARY + 1, page) for page in range(70)}
+    for page in range(70):
+        made.read(page, 1, LIBRARY + 1, OTHER)
+    found = answered(made, 110, warm=True)
+    assert read(found) == [0, 100] and found.staying_pages == 200
 
 
 def test_data_that_is_all_warm_is_never_read(answered):

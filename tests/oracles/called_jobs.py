@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.oracles.shared_cache import EPOCHS, FIRST, SECOND, Jobs, Page
-from tests.oracles.two_lists import READ, REMOVAL, Call, TwoLists
+from tests.oracles.two_lists import READ, REMOVAL, Call, Own, TwoLists
 
 REMOVER = 400
 """Number of a process that reads nothing."""
@@ -49,16 +49,21 @@ def kernel_reads(
     pages: int,
     shared: bool,
     ahead: int = 0,
+    own: Sequence[Own] = (),
 ) -> dict[tuple[str, int | None], int]:
     """Pages that a naive kernel reads for each epoch of the targets with so much memory.
 
-    `shared`: the targets share it. Other processes have as much as they need.
+    `shared`: the targets share it. Other processes have as much as they need. `own`: changes of
+    the own memory; target a has the first limit.
     """
     limits, capacities = ([0, 0, 1], [pages]) if shared else ([0, 1, 2], [pages] * 2)
     cache = TwoLists([*capacities, NO_LIMIT], limits, sizes, ahead, exact=False)
     _, read = cache.run(
-        Call(TENANTS[one.target], (one.target, one.epoch), *one.place, one.pages, one.ts)
-        for one in calls
+        (
+            Call(TENANTS[one.target], (one.target, one.epoch), *one.place, one.pages, one.ts)
+            for one in calls
+        ),
+        own,
     )
     return {group: pages for group, pages in read.items() if group[0] is not None}
 

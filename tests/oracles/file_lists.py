@@ -56,6 +56,8 @@ class Limit:
     age: int = 0
     """Pages evicted or activated so far: nonresident_age."""
     cached: int = 0
+    own: int = 0
+    """Pages of the processes' own memory."""
     activated: int = 0
     seen: int = 0
     """Those that the last reclaim knew of at its end (snapshot_refaults)."""
@@ -121,9 +123,9 @@ class FileLists:
 
     def add(self, name: Name, tenant: int, written: bool = False) -> bool:
         """Adds a page (filemap_add_folio). Returns False if there is no room for it."""
-        if not self._charge(tenant):
-            return False
         page, limit = Page(tenant), self.limit_of[tenant]
+        if not self._charge(limit):
+            return False
         limit.cached += 1
         shadow = self.shadows.pop(name, None)
         if shadow and not written:
@@ -161,10 +163,20 @@ class FileLists:
             del (self.active if page.active else self.inactive)[page.tenant][name]
             self.limit_of[page.tenant].cached -= 1
 
-    def _charge(self, tenant: int) -> bool:
+    def set_own(self, number: int, pages: int) -> None:
+        """Makes so many pages own memory below a limit. They have their place even without room."""
+        limit = self.limits[number]
+        while limit.own < pages:
+            self._charge(limit)
+            limit.own += 1
+        limit.own = pages
+
+    def _charge(self, limit: Limit) -> bool:
         """Makes room for a page (try_charge_memcg). Returns False if it cannot."""
-        limit, tries = self.limit_of[tenant], TRIES
-        while limit.cached + 1 > limit.capacity:
+        tries = TRIES
+        while limit.cached + limit.own + 1 > limit.capacity:
+            if not limit.cached:
+                return False  # beside own memory that takes all: nothing to reclaim
             if not self._reclaim(limit):
                 if tries == 0:
                     return False

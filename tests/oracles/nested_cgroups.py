@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.oracles.two_lists import READ, Call, TwoLists
+from tests.oracles.two_lists import READ, Call, Own, TwoLists
 
 Row = dict[str, Any]
 PAGE = 4096
@@ -85,6 +85,16 @@ def number_row(target: str, instance: str | None, number: float, ts: int = 0) ->
     return row | {"instance": instance, "unit": ""}
 
 
+def with_cgroup(target: Row, path: str, version: int) -> Row:
+    """The entry of a target with the paths of its cgroup in each hierarchy."""
+    paths = {1: [("cpu", "/cpu"), ("memory", path)], 2: [("", path)]}[version]
+    listed = [
+        {"hierarchy": n + 2 - version, "controllers": controllers, "path": path}
+        for n, (controllers, path) in enumerate(paths)
+    ]
+    return target | {"cgroups": listed}
+
+
 def samples_of(tree: Tree, lies_in: Mapping[str, Cgroup], pages: int = 500) -> list[Row]:
     """The samples of targets that lie in these cgroups of a tree."""
     rows = []
@@ -147,14 +157,33 @@ class Readers:
         `turns`: the targets in each cgroup below the limit, in the order of reclaim. `clock_ns`:
         time of the first update of the statistics; None: they are always up to date.
         """
+        return self.reads_below([pages], [0] * len(turns), turns, clock_ns)
+
+    def reads_below(
+        self,
+        pages: Sequence[int],
+        limits: Sequence[int],
+        turns: Sequence[Sequence[str]],
+        clock_ns: int | None,
+        own: Sequence[Own] = (),
+    ) -> dict[str, int]:
+        """Pages that a naive kernel reads for each target with several limits.
+
+        `limits`: the limit of each of the `turns`. `own`: changes of the own memory.
+        """
         turn = {name: at for at, names in enumerate(turns) for name in names}
         known = {"exact": True} if clock_ns is None else {"exact": False, "clock": clock_ns}
-        cache = TwoLists([pages], [0] * len(turns), self.sizes, **known)  # type: ignore[arg-type]
-        _, read = cache.run(
+        cache = TwoLists(pages, limits, self.sizes, **known)  # type: ignore[arg-type]
+        calls = [
             Call(turn[name], name, reader, READ, ino, first, count, ts)
             for name, reader, ino, first, count, ts in self._uses
-        )
-        return read
+        ]
+        return cache.run(calls, own)[1]
+
+    @property
+    def times(self) -> list[int]:
+        """The time of each read."""
+        return [use[-1] for use in self._uses]
 
     def read(self, name: str, ino: int, first: int, pages: int) -> None:
         """Makes a target read pages of a file."""

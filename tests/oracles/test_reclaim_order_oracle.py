@@ -14,6 +14,7 @@ from tests.oracles.nested_cgroups import (
     limit_row,
     number_row,
     samples_of,
+    with_cgroup,
 )
 from tests.support.traces import make_trace
 from tracer.analysis.memory.answer import answer_memory
@@ -258,16 +259,6 @@ def test_targets_whose_cgroups_have_one_number_have_the_same_lists(made, three, 
     found = answered(made(three, rows, kinds))
     assert agrees(three, [["c"], ["a", "b"]], found)
     assert expected(three, [["c"], ["a", "b"]], found) != expected(three, IN_ORDER, found)
-
-
-def with_cgroup(target, path, version):
-    """The entry of a target with the paths of its cgroup in each hierarchy."""
-    paths = {1: [("cpu", "/cpu"), ("memory", path)], 2: [("", path)]}[version]
-    listed = [
-        {"hierarchy": n + 2 - version, "controllers": controllers, "path": path}
-        for n, (controllers, path) in enumerate(paths)
-    ]
-    return target | {"cgroups": listed}
 
 
 @pytest.mark.parametrize("version", [1, 2])

@@ -8,8 +8,9 @@ import pytest
 
 from tests.oracles.called_jobs import CalledJobs, kernel_reads
 from tests.oracles.drawn_calls import SIZES, Drawn, as_runs
-from tests.oracles.shared_cache import FILES, lru
-from tests.oracles.two_lists import READ, REMOVAL, Call, TwoLists
+from tests.oracles.own_memory import memory_rows
+from tests.oracles.shared_cache import FILES, MODELS, counts, lru
+from tests.oracles.two_lists import READ, REMOVAL, Call, Own, TwoLists
 from tests.support.traces import make_trace
 from tracer.analysis.memory.answer import answer_memory
 from tracer.analysis.memory.prediction import kernel_reads as kernel_reads_by_clock
@@ -208,9 +209,9 @@ RECORDED = (1, 7, 40, 66, 90, 400)
 
 
 def made(folder, jobs, **tables):
-    clock = {"name": "mono", "start_ns": 0, "end_ns": 10**11}
+    clock = {"name": "mono", "start_ns": 0, "end_ns": 2 * 10**11}
     given = jobs.tables | tables
-    make_trace(folder, given, targets=TARGETS, disks=DISKS, clock=clock, duration_s=100.0).close()
+    make_trace(folder, given, targets=TARGETS, disks=DISKS, clock=clock, duration_s=200.0).close()
 
 
 def recorded_reads(tracer, folder, pages, *options):
@@ -257,23 +258,37 @@ def test_each_epoch_of_each_target_reads_as_much_as_in_the_oracle(tmp_path, comm
 
 
 def test_the_cache_is_what_anonymous_memory_leaves(tmp_path, tracer):
-    """Own memory grows from 10 to 34 pages during the recording: the most counts."""
-    jobs = CalledJobs(21)
+    """Own memory is 10 pages, and 60 in the middle of the recording. Samples are 31 s apart.
+
+    The most counts for all models but the kernel's.
+    """
+    jobs = CalledJobs(21, pause_ns=31_000_000_000)
+    begun = sorted({row["start"] for row in jobs.tables["phases"]})
+    pages = dict(zip(begun, (10, 60, 60, 10), strict=False))
     samples = [
-        {"ts": ts, "target": target, "name": name, "value": float(pages * PAGE)}
+        row
+        for ts, own in pages.items()
         for target in "ab"
-        for ts, memory, cache in ((1000, 60, 50), (2000, 90, 56), (3000, 80, 70))
-        for name, pages in (("cgroup_memory", memory), ("cgroup_page_cache", cache))
+        for row in memory_rows(target, ts, own * PAGE, 50 * PAGE)
     ]
     made(tmp_path / "t", jobs, samples=samples)
-    options = "--apart", "--read-ahead", 0
-    found = recorded_reads(tracer, tmp_path / "t", [100], *options)
-    expected = expected_reads(jobs, [66], False)
-    assert found == {(100, *key): read for (_, *key), read in expected.items()}
-    found = recorded_reads(tracer, tmp_path / "t", [100], *options, "--own-memory", 10 * PAGE)
-    expected = expected_reads(jobs, [90], False)
-    assert found == {(100, *key): read for (_, *key), read in expected.items()}
-    assert sum(expected.values()) < sum(expected_reads(jobs, [66], False).values())
+    asked = ["predict", tmp_path / "t", "--memory", 100 * PAGE, "--apart", "--json"]
+    asked += ["--read-ahead", 0]
+    found = tracer(*asked).json["reads"]
+    own = [Own(ts, limit, number) for ts, number in pages.items() for limit in (0, 1)]
+    sizes = {(dev, ino): size for dev, ino, size in FILES}
+    expected = kernel_reads(jobs.calls, sizes, 100, False, own=own)
+    assert by_epoch(found) == {(100, *key): read for key, read in expected.items()}
+    assert {row["cache_bytes"] for row in found} == {40 * PAGE}
+    for row in found:
+        mine = [use for use in jobs.uses if use.target == row["target"]]
+        for model in MODELS:
+            read = counts(mine, 40, model)[row["target"], row["epoch"]]
+            assert row[f"{model}_pages"] == read
+    given = by_epoch(tracer(*asked, "--own-memory", 10 * PAGE).json["reads"])
+    roomy, narrow = (expected_reads(jobs, [room], False) for room in (90, 40))
+    assert given == {(100, *key): read for (_, *key), read in roomy.items()}
+    assert sum(roomy.values()) < sum(expected.values()) < sum(narrow.values())
 
 
 def deletions(jobs):

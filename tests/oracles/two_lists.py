@@ -6,6 +6,7 @@ names, not from the code of `tracer predict`. Each folio has one page.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -43,6 +44,15 @@ class Call:
         return self.first + self.pages
 
 
+@dataclass(frozen=True)
+class Own:
+    """The processes below a limit have so many pages of own memory from a time on."""
+
+    ts: int
+    limit: int
+    pages: int
+
+
 @dataclass
 class Reader:
     """An open file: struct file_ra_state."""
@@ -75,22 +85,30 @@ class TwoLists(FileLists):
         """
         super().__init__(capacities, limits, exact)
         self.sizes, self.ahead, self.clock = sizes, ahead, clock
+        self.due: int | None = None
+        """Time of the next update of the statistics."""
         self.readers: dict[Any, Reader] = {}
         self.brought = 0
 
-    def run(self, calls: Iterable[Call]) -> tuple[dict[Any, int], dict[Any, int]]:
-        """Returns the pages missed, and the pages read, by group."""
+    def run(
+        self, calls: Iterable[Call], own: Sequence[Own] = ()
+    ) -> tuple[dict[Any, int], dict[Any, int]]:
+        """Returns the pages missed, and the pages read, by group.
+
+        `own`: how the own memory changes, in the order of time.
+        """
+        changes = deque(own)
         missed: dict[Any, int] = {}
         read: dict[Any, int] = {}
         kinds = {READ: self._read, FAULT: self._fault, WRITE: self._write, REMOVAL: self._remove}
-        due = None
         for call in calls:
-            if due is None:
-                due = call.ts + self.clock
-            if call.ts >= due:
-                self.update()
-            while call.ts >= due:
-                due += UPDATE_NS
+            if self.due is None:
+                self.due = call.ts + self.clock
+            while changes and changes[0].ts <= call.ts:
+                change = changes.popleft()
+                self._pass_until(change.ts)
+                self.set_own(change.limit, change.pages)
+            self._pass_until(call.ts)
             self.brought = 0
             names = ((call.file, index) for index in range(call.first, call.end))
             self.stayed = {name for name in names if name in self.pages}
@@ -98,6 +116,14 @@ class TwoLists(FileLists):
             missed[call.group] = missed.get(call.group, 0) + done
             read[call.group] = read.get(call.group, 0) + self.brought
         return missed, read
+
+    def _pass_until(self, ts: int) -> None:
+        """Updates the statistics if it is time."""
+        assert self.due is not None
+        if ts >= self.due:
+            self.update()
+        while ts >= self.due:
+            self.due += UPDATE_NS
 
     # Calls: mm/filemap.c
 

@@ -119,8 +119,8 @@ class Training:
             )
             stack.callback(_end, job)
             recorder = subprocess.Popen(
-                [*TRACER, "record", "-e", _PROBES, "-o", str(trace), "--force", "--cgroup",
-                 str(self.cgroup)],
+                [*TRACER, "record", "-e", _PROBES, "-o", str(trace), "--force", "--sample-hz", "10",
+                 "--cgroup", str(self.cgroup)],
                 stderr=subprocess.PIPE, text=True,
             )  # fmt: skip
             stack.callback(_end, recorder)

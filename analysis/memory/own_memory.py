@@ -97,11 +97,9 @@ class OwnMemory:
         ts, sizes = self.sizes[target].ts, _largest_near(self.sizes[target])
         begins = np.concatenate([[ALWAYS], ts[1:]]).astype(np.int64)
         end = _end(ts, self.until)
-        return (
-            Sizes(begins, sizes)
-            if end is None
-            else Sizes(np.append(begins, end), np.append(sizes, 0))
-        )
+        if end is None:
+            return Sizes(begins, sizes)
+        return Sizes(np.append(begins, end), np.append(sizes, 0))
 
 
 def given_memory(names: Iterable[str], size: int) -> OwnMemory:

@@ -199,7 +199,10 @@ def _of_tenant(
     if len(accesses) and len(removals):
         rows = np.sort(np.concatenate((accesses, removals)))
     below = _used_below(runs.first[accesses], runs.pages[accesses])
-    first, end = (below(runs.first[rows] + pages) for pages in (0, runs.pages[rows]))
+    first = below(runs.first[rows])
+    end = first + runs.pages[rows]
+    removal = runs.kind[rows] == REMOVE
+    end[removal] = below((runs.first + runs.pages)[rows[removal]])  # Not all of it is in use.
     uses = end > first  # The others remove only pages of other tenants.
     groups, group = np.unique(runs.group[rows[uses]], return_inverse=True)
     return TenantRuns(

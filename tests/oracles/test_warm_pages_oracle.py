@@ -40,6 +40,7 @@ CAPACITIES = (7, 40, 75, 300)
 """Pages: less than a batch of reclaim, some, and more than all jobs use."""
 ROOMY = CAPACITIES[1:]
 """Those with room for what a call reads ahead."""
+TIGHT = CAPACITIES[1:3]
 SEED = 4
 CLOCKS = (0, SECOND // 2, SECOND, 3 * SECOND // 2, None)
 SHARING = {"--shared": SHARED, "--apart": APART}
@@ -151,9 +152,10 @@ def removes(call):
 def test_targets_read_as_much_as_in_the_oracle(trace, sharing, library):
     jobs, below = WarmJobs(SEED, library=library), SHARING[sharing]
     folder, warm = trace(jobs.tables), warm_pages(jobs.calls, jobs.came)
-    cold, answer = predicted(folder, sharing), predicted(folder, sharing, "--warm")
+    cold = predicted(folder, sharing, pages=TIGHT)
+    answer = predicted(folder, sharing, "--warm")
     assert (cold["staying_pages"], answer["staying_pages"]) == (None, len(warm))
-    agree(cold, jobs, below, ())
+    agree(cold, jobs, below, (), TIGHT)
     agree(answer, jobs, below, warm)
 
 
@@ -184,16 +186,15 @@ def test_drawn_jobs_have_pages_of_each_kind():
     assert {kind: len(pages) for kind, pages in kinds.items() if len(pages) < 5} == {}
 
 
-@pytest.mark.parametrize("sharing", SHARING)
-def test_nothing_is_read_if_every_page_stays(trace, sharing):
+def test_nothing_is_read_if_every_page_stays(trace):
     jobs = WarmJobs(2, warm=1, takes=0, library="all")
-    folder, warm = trace(jobs.tables), warm_pages(jobs.calls, jobs.came)
+    warm = warm_pages(jobs.calls, jobs.came)
     assert not jobs.came and len(warm) > 100
-    answer = predicted(folder, sharing, "--warm")
+    answer = predicted(trace(jobs.tables), "--shared", "--warm")
     assert answer["staying_pages"] == len(warm)
     assert answer["enough_bytes"] == {"a": 0, "b": 0}
     assert all(row["range"] == (0, 0) for row in rows_of(answer).values())
-    agree(answer, jobs, SHARING[sharing], warm)
+    agree(answer, jobs, SHARED, warm)
 
 
 def test_an_empty_page_cache_has_no_page_that_stays(trace):
@@ -224,7 +225,8 @@ def test_the_whole_machine_has_pages_that_stay(trace, named):
     answer = predicted(folder, "--warm", *options, pages=ROOMY, ahead=8)
     assert answer["staying_pages"] == len(warm)
     agree(answer, jobs, below, warm, ROOMY, 8, calls)
-    agree(predicted(folder, *options), jobs, below, (), calls=calls)
+    cold = predicted(folder, *options, pages=TIGHT)
+    agree(cold, jobs, below, (), TIGHT, calls=calls)
 
 
 def test_a_page_whose_arrival_was_lost_stays_until_its_removal(trace):
@@ -253,9 +255,10 @@ def test_the_first_update_of_the_statistics_follows_the_first_access_of_any_page
     call = next(call for call in jobs.calls if call.target == "a" and call.epoch is None)
     given = {"reader": ("a", file, 0), "file": file, "first": index, "pages": 1}
     jobs.calls.insert(0, replace(call, ts=row["ts"], kind=READ, **given))
-    agree(predicted(trace(jobs.tables), "--apart", "--warm"), jobs, APART, warm)
-    late = expected_rows(jobs, APART, warm, calls=jobs.calls[1:])
-    assert columns(late, "clocks") != columns(expected_rows(jobs, APART, warm), "clocks")
+    answer = predicted(trace(jobs.tables), "--apart", "--warm", pages=TIGHT)
+    agree(answer, jobs, APART, warm, TIGHT)
+    late = expected_rows(jobs, APART, warm, TIGHT, calls=jobs.calls[1:])
+    assert columns(late, "clocks") != columns(rows_of(answer), "clocks")
 
 
 # Oracles that are wrong
@@ -269,12 +272,12 @@ def taking_room(steps, warm):
 def test_wrong_oracles_read_something_else(trace):
     jobs = WarmJobs(SEED)
     warm = warm_pages(jobs.calls, jobs.came)
-    found = rows_of(predicted(trace(jobs.tables), "--apart", "--warm"))
-    assert found == expected_rows(jobs, APART, warm)
+    found = rows_of(predicted(trace(jobs.tables), "--apart", "--warm", pages=TIGHT))
+    assert found == expected_rows(jobs, APART, warm, TIGHT)
     wrong = {
-        "--warm is ignored": expected_rows(jobs, APART, ()),
-        "pages that come back stay": expected_rows(jobs, APART, jobs.before),
-        "they take room": expected_rows(jobs, APART, warm, payer=0, beside=taking_room),
+        "--warm is ignored": expected_rows(jobs, APART, (), TIGHT),
+        "pages that come back stay": expected_rows(jobs, APART, jobs.before, TIGHT),
+        "they take room": expected_rows(jobs, APART, warm, TIGHT, payer=0, beside=taking_room),
     }
     for what, rows in wrong.items():
         for name in (*KERNEL, *MODELS):

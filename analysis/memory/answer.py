@@ -92,11 +92,10 @@ class MemoryAnswer:
     lossy: bool | None
     """Events were lost, so pages may be missing; None: not known."""
     warm_pages: int
-    """Pages that targets without a limit read in the model, and not in the recording: at most that
-    many were in the cache before."""
+    """Pages that targets use, and that never come into the cache in the recording: they were there
+    before. If events were lost, at most that many."""
     staying_pages: int | None
-    """Pages that were in memory before the recording, and that stay there in the prediction; None:
-    the prediction begins with an empty cache."""
+    """The same, if they stay there in the prediction; None: it begins with an empty cache."""
     reading_ns: int | None
     """Time from the first use of a file by a target to the last one; None: not known."""
     knowledge: Knowledge
@@ -139,7 +138,8 @@ def answer_memory(
         )
     mine = sampled_memory(trace, names) if own is None else given_memory(names, own)
     own_bytes = {name: mine.most(name) for name in names}
-    stay = warm_pages(trace, taken) if warm else NO_TIME
+    there_before = warm_pages(trace, taken)
+    stay = there_before if warm else NO_TIME
     beside = held_by_others(taken, stay)
     alone = replace(beside, runs=without_pages(taken.runs, stay))
     limits = recorded_limits(trace, names)
@@ -177,7 +177,8 @@ def answer_memory(
     ]
     gaps = trace.manifest["loss"].get("windows")
     again = kernel(as_recorded, [least])
-    errors, more = _errors(taken, again[:, :, 0], limits.bytes)
+    errors = _errors(taken, again[:, :, 0])
+    warm_count = int((there_before[:, 1] - there_before[:, 0]).sum())
     return MemoryAnswer(
         reads,
         _sums(reads, now),
@@ -196,8 +197,8 @@ def answer_memory(
         ahead,
         taken.page_bytes,
         None if gaps is None else gaps > 0,
-        more,
-        int((stay[:, 1] - stay[:, 0]).sum()) if warm else None,
+        warm_count,
+        warm_count if warm else None,
         _reading_ns(taken),
         knowledge(trace),
         taken.mapped_share,
@@ -298,24 +299,19 @@ def _padded(values: NDArray[np.int64], length: int) -> NDArray[np.int64]:
     return np.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, more)])
 
 
-def _errors(
-    taken: Recorded, again: NDArray[np.int64], limits: dict[str, int]
-) -> tuple[dict[str, list[float]], int]:
-    """Returns the errors of the kernel's model on the recording, and the pages that were warm.
+def _errors(taken: Recorded, again: NDArray[np.int64]) -> dict[str, list[float]]:
+    """Returns the errors of the kernel's model on the recording, by target and clock.
 
-    `again`: pages read by clock and group. The errors of each target are by clock, too.
+    `again`: pages read by clock and group.
     """
     pages = _padded(again, len(taken.groups))
-    warm = 0
     errors = {}
     for name, rows in taken.groups.groupby("target"):
         read = int(taken.read[rows.index].sum())
-        predicted = pages[:, rows.index].sum(axis=1).tolist()
         if read > 0:
+            predicted = pages[:, rows.index].sum(axis=1).tolist()
             errors[str(name)] = [count / read - 1 for count in predicted]
-        if name not in limits:
-            warm += max(0, predicted[0] - read)
-    return errors, warm
+    return errors
 
 
 def _enough_bytes(taken: Recorded, under: Sharing, own: dict[str, int | None]) -> dict[str, int]:

@@ -8,6 +8,7 @@ before does.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from tracer.analysis.memory.page_runs import FAULT, READ, REMOVE, WRITE, PageRuns
 from tracer.analysis.memory.recorded import Recorded
 from tracer.analysis.views.stretches import Stretches, in_both, joined
+from tracer.probes.compiled import compiled, read_only
 from tracer.store.trace import Trace
 
 _ROWS = ("file", "tenant", "kind", "group", "ts")
@@ -67,29 +69,50 @@ def held_by_others(taken: Recorded, warm: Stretches) -> Recorded:
 
 
 def without_pages(runs: PageRuns, warm: Stretches) -> PageRuns:
-    """Returns runs without the accesses of these pages, by one reader; removals stay.
+    """Returns runs without the accesses of these pages until they are removed, by one reader.
 
-    A cache without read-ahead is the same without these pages, if it never evicts them.
+    A cache without read-ahead is the same without these accesses, if it holds the pages meanwhile.
     """
     if not len(warm):
         return runs
-    left = _all_but(warm, runs.all_pages)
-    left = left if len(left) else np.zeros((1, 2), np.int64)
-    first, end = runs.first, runs.first + runs.pages
-    low = np.searchsorted(left[:, 1], first, side="right")
-    high = np.searchsorted(left[:, 0], end, side="left")
-    removals = runs.kind == REMOVE
-    parts = np.where(removals, 1, high - low)
-    of = np.repeat(np.arange(len(first)), parts)
-    at = low[of] + np.arange(len(of)) - (np.cumsum(parts) - parts)[of]
-    whole = removals[of]
-    at = np.where(whole, 0, at)  # any place
-    begin = np.where(whole, first[of], np.maximum(first[of], left[at, 0]))
-    until = np.where(whole, end[of], np.minimum(end[of], left[at, 1]))
+    of, first, pages = np.empty((3, 0), np.int64)
+    for _ in range(2):  # The first pass counts.
+        there = np.zeros(runs.all_pages, np.bool_)
+        count = _cut_out(
+            *(runs.first, runs.pages, runs.kind, read_only(warm)), there, *(of, first, pages)
+        )
+        if count == len(of):
+            break
+        of, first, pages = np.empty((3, count), np.int64)
     columns = {name: getattr(runs, name)[of] for name in _ROWS}
-    pages = (until - begin).astype(runs.pages.dtype)
-    reader = np.zeros(len(of), np.int32)
-    return replace(runs, first=begin, pages=pages, reader=reader, random=_NO_FLAGS, **columns)
+    columns["pages"] = pages.astype(runs.pages.dtype)
+    reader = np.zeros(count, np.int32)
+    return replace(runs, first=first, reader=reader, random=_NO_FLAGS, **columns)
+
+
+@compiled
+def _cut_out(
+    firsts: Any, pages: Any, kinds: Any, warm: Any, there: Any, of: Any, first: Any, length: Any
+) -> int:
+    # Fills in the parts that are left of each run, as far as there is room; returns their number.
+    for number in range(len(warm)):
+        there[warm[number, 0] : warm[number, 1]] = True
+    count = 0
+    for row in range(len(firsts)):
+        at, end = firsts[row], firsts[row] + pages[row]
+        if kinds[row] == REMOVE:
+            there[at:end] = False
+        while at < end:
+            while at < end and there[at]:
+                at += 1
+            begin = at
+            while at < end and not there[at]:
+                at += 1
+            if begin < at:
+                if count < len(of):
+                    of[count], first[count], length[count] = row, begin, at - begin
+                count += 1
+    return count
 
 
 def _cut_at_files(pages: Stretches, base: NDArray[np.int64]) -> Stretches:

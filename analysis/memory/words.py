@@ -126,17 +126,7 @@ def basis(found: MemoryAnswer) -> list[str]:
         said += _basis_of(target, found)
     for names in found.shared:
         said += [f"{together(names)}: {_enough(names, found)}.", *_about_no_room(names, found)]
-    if found.staying_pages is not None:
-        said.append(
-            f"{size(found.staying_pages * found.page_bytes)} of files were in memory before the"
-            " recording; they stay there, and take no room of a target."
-        )
-    elif found.warm_pages:
-        said.append(
-            f"Up to {size(found.warm_pages * found.page_bytes)} were in memory before the"
-            " recording; the prediction begins with an empty cache. With --warm, these pages stay"
-            " in memory, and take no room of a target."
-        )
+    said += _about_warm(found)
     if found.reading_ns is not None and found.reading_ns < _SHORT_NS:
         said.append(
             f"The recording has {seconds(found.reading_ns / 1e9)} of reading. The kernel decides by"
@@ -144,6 +134,19 @@ def basis(found: MemoryAnswer) -> list[str]:
         )
     said.append(f"Read-ahead: {size(found.read_ahead_bytes)}.")
     return said
+
+
+def _about_warm(found: MemoryAnswer) -> list[str]:
+    most = "Up to " if found.lossy else ""
+    many = f"{most}{size(found.warm_pages * found.page_bytes)} of files were in memory before the"
+    if found.staying_pages is not None:
+        return [f"{many} recording; they stay there, and take no room of a target."]
+    if not found.warm_pages:
+        return []
+    return [
+        f"{many} recording; the prediction begins with an empty cache. With --warm, they stay"
+        " there, and take no room of a target."
+    ]
 
 
 def _about_partial(reads: pd.DataFrame) -> list[str]:
@@ -180,8 +183,8 @@ def _enough(names: list[str], found: MemoryAnswer) -> str:
     """Returns in words the least memory with which LRU reads no page of these targets twice."""
     if uses_no_page_twice(names, found):
         return (
-            "LRU reads the same with any memory, since no page is used twice, unless it is taken"
-            " out in between"
+            f"LRU reads the same with any memory, since no page is used twice, unless it"
+            f"{' stays in memory, or' if found.staying_pages else ''} is taken out in between"
         )
     shared = " together" if len(names) > 1 else ""
     return f"with {size(found.enough_bytes[names[0]])}{shared}, LRU reads no page twice"

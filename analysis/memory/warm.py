@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tracer.analysis.memory.page_runs import FAULT, READ, REMOVE, WRITE, PageRuns
 from tracer.analysis.memory.recorded import Recorded
-from tracer.analysis.views.stretches import Stretches, in_both, joined
+from tracer.analysis.views.stretches import Stretches, joined
 from tracer.probes.compiled import compiled, read_only
 from tracer.store.trace import Trace
 
@@ -35,9 +35,41 @@ def warm_pages(trace: Trace, taken: Recorded) -> Stretches:
     uses = of_targets & ((runs.kind == READ) | (runs.kind == FAULT))
     first = runs.first[uses]
     used = joined(first, first + runs.pages[uses])
-    found = trace.arrow(_ADDED)
-    added = joined(found["first"].to_numpy(), found["until"].to_numpy())
-    return in_both(used, _all_but(added, runs.all_pages))
+    there = np.zeros(runs.all_pages, np.bool_)
+    _set(there, read_only(used[:, 0]), read_only(used[:, 1]), True)
+    for batch in trace.batches(_ADDED):  # There may be more of them than memory has room for.
+        first, until = (read_only(batch.column(at).to_numpy()) for at in range(2))
+        _set(there, first, until, False)
+    found = np.empty((0, 2), np.int64)
+    for _ in range(2):  # The first pass counts.
+        count = _stretches(there, read_only(used), found)
+        found = found if count == len(found) else np.empty((count, 2), np.int64)
+    return found
+
+
+@compiled
+def _set(there: Any, first: Any, until: Any, value: bool) -> None:
+    for number in range(len(first)):
+        there[first[number] : until[number]] = value
+
+
+@compiled
+def _stretches(there: Any, among: Any, found: Any) -> int:
+    # Fills in the stretches that are there, as far as there is room; returns their number.
+    count = 0
+    for number in range(len(among)):
+        at, end = among[number]
+        while at < end:
+            while at < end and not there[at]:
+                at += 1
+            begin = at
+            while at < end and there[at]:
+                at += 1
+            if begin < at:
+                if count < len(found):
+                    found[count, 0], found[count, 1] = begin, at
+                count += 1
+    return count
 
 
 def held_by_others(taken: Recorded, warm: Stretches) -> Recorded:
@@ -95,8 +127,7 @@ def _cut_out(
     firsts: Any, pages: Any, kinds: Any, warm: Any, there: Any, of: Any, first: Any, length: Any
 ) -> int:
     # Fills in the parts that are left of each run, as far as there is room; returns their number.
-    for number in range(len(warm)):
-        there[warm[number, 0] : warm[number, 1]] = True
+    _set(there, warm[:, 0], warm[:, 1], True)
     count = 0
     for row in range(len(firsts)):
         at, end = firsts[row], firsts[row] + pages[row]
@@ -125,11 +156,3 @@ def _cut_at_files(pages: Stretches, base: NDArray[np.int64]) -> Stretches:
     begin = np.sort(np.concatenate((pages[:, 0], inner)))
     end = np.sort(np.concatenate((pages[:, 1], inner)))
     return np.column_stack((begin, end))
-
-
-def _all_but(pages: Stretches, end: int) -> Stretches:
-    """Returns the pages from 0 to `end` that are in none of these stretches."""
-    begins = np.append(0, pages[:, 1])
-    ends = np.append(pages[:, 0], end)
-    found = np.column_stack((begins, ends))
-    return found[found[:, 1] > found[:, 0]]

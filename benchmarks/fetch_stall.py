@@ -147,10 +147,12 @@ class Training:
         """
         self.scratch.drop_caches()
         output = self.scratch.mount / "warm"
-        subprocess.run(
+        warming = subprocess.run(
             [*self._command("in-order", output), "--steps", "2"],
-            check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
+        if warming.returncode:
+            raise OSError(f"the steps that bring in libraries ended with {warming.returncode}")
         os.sync()  # dirty pages would stay
         for path in self.data.glob("*/*/*.jpg"):
             with path.open("rb") as file:

@@ -136,8 +136,8 @@ def answer_memory(
         raise UsageError(
             f"no {who} of {trace.folder} used a file", "record one: tracer record -p PID ..."
         )
-    mine = sampled_memory(trace, names) if own is None else given_memory(names, own)
-    own_bytes = {name: mine.most(name) for name in names}
+    own_memory = sampled_memory(trace, names) if own is None else given_memory(names, own)
+    own_bytes = {name: own_memory.most(name) for name in names}
     there_before = warm_pages(trace, taken)
     stay = there_before if warm else NO_TIME
     beside = held_by_others(taken, stay)
@@ -150,11 +150,11 @@ def answer_memory(
     large = bool(trace.rows(_LARGE))
 
     def kernel(under: Sharing, amounts: list[list[int]]) -> NDArray[np.int64]:
-        numbers = range(under.limits)
+        members = [under.members(number) for number in range(under.limits)]
         return kernel_reads(
             under.charged(beside.runs), _capacities(taken, under, {}, amounts), pages,
             large_folios=large, limits=under.limit_of_cgroup, page_bytes=taken.page_bytes,
-            own=mine.below([under.members(number) for number in numbers], taken.page_bytes),
+            own=own_memory.below(members, taken.page_bytes),
         )  # fmt: skip
 
     amounts = [[amount] * now.limits for amount in memory]
@@ -187,8 +187,8 @@ def answer_memory(
         as_recorded.shared,
         now.others,
         own_bytes,
-        {name: mine.median(name) for name in names},
-        mine.without_shared,
+        {name: own_memory.median(name) for name in names},
+        own_memory.without_shared,
         limits.bytes,
         {name: each[0] for name, each in errors.items()},
         {name: min(each) for name, each in errors.items()},

@@ -1,12 +1,12 @@
 """Pages that were in memory before the recording: those used in it that never came into the cache.
 
-It is not known which cgroup they are charged to. Libraries that other jobs use, or that an earlier
-run has read, stay in memory and take no room of the target. Data that the target itself has read
-before does.
+A recording does not tell which cgroup they are charged to. Libraries that other jobs use, or that
+an earlier run has read, take no room of the target. Data that it has read itself before does.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -35,41 +35,14 @@ def warm_pages(trace: Trace, taken: Recorded) -> Stretches:
     uses = of_targets & ((runs.kind == READ) | (runs.kind == FAULT))
     first = runs.first[uses]
     used = joined(first, first + runs.pages[uses])
-    there = np.zeros(runs.all_pages, np.bool_)
-    _set(there, read_only(used[:, 0]), read_only(used[:, 1]), True)
+    came = np.zeros(runs.all_pages, np.bool_)
     for batch in trace.batches(_ADDED):  # There may be more of them than memory has room for.
-        first, until = (read_only(batch.column(at).to_numpy()) for at in range(2))
-        _set(there, first, until, False)
-    found = np.empty((0, 2), np.int64)
-    for _ in range(2):  # The first pass counts.
-        count = _stretches(there, read_only(used), found)
-        found = found if count == len(found) else np.empty((count, 2), np.int64)
-    return found
-
-
-@compiled
-def _set(there: Any, first: Any, until: Any, value: bool) -> None:
-    for number in range(len(first)):
-        there[first[number] : until[number]] = value
-
-
-@compiled
-def _stretches(there: Any, among: Any, found: Any) -> int:
-    # Fills in the stretches that are there, as far as there is room; returns their number.
-    count = 0
-    for number in range(len(among)):
-        at, end = among[number]
-        while at < end:
-            while at < end and not there[at]:
-                at += 1
-            begin = at
-            while at < end and there[at]:
-                at += 1
-            if begin < at:
-                if count < len(found):
-                    found[count, 0], found[count, 1] = begin, at
-                count += 1
-    return count
+        _mark(came, *(read_only(batch.column(at).to_numpy()) for at in range(2)))
+    pages = (used[:, 1] - used[:, 0]).astype(np.int32)
+    _, first, left = _parts_outside(
+        used[:, 0], pages, np.full(len(used), READ, np.int8), lambda: came
+    )
+    return np.column_stack((first, first + left))
 
 
 def held_by_others(taken: Recorded, warm: Stretches) -> Recorded:
@@ -107,41 +80,59 @@ def without_pages(runs: PageRuns, warm: Stretches) -> PageRuns:
     """
     if not len(warm):
         return runs
-    of, first, pages = np.empty((3, 0), np.int64)
-    for _ in range(2):  # The first pass counts.
-        there = np.zeros(runs.all_pages, np.bool_)
-        count = _cut_out(
-            *(runs.first, runs.pages, runs.kind, read_only(warm)), there, *(of, first, pages)
-        )
-        if count == len(of):
-            break
-        of, first, pages = np.empty((3, count), np.int64)
+
+    def staying() -> NDArray[np.bool_]:
+        flags = np.zeros(runs.all_pages, np.bool_)
+        _mark(flags, read_only(warm[:, 0]), read_only(warm[:, 1]))
+        return flags
+
+    of, first, pages = _parts_outside(runs.first, runs.pages, runs.kind, staying)
     columns = {name: getattr(runs, name)[of] for name in _ROWS}
     columns["pages"] = pages.astype(runs.pages.dtype)
-    reader = np.zeros(count, np.int32)
+    reader = np.zeros(len(of), np.int32)
     return replace(runs, first=first, reader=reader, random=_NO_FLAGS, **columns)
 
 
+def _parts_outside(
+    first: NDArray[np.int64],
+    pages: NDArray[np.int32],
+    kind: NDArray[np.int8],
+    inside: Callable[[], NDArray[np.bool_]],
+) -> NDArray[np.int64]:
+    """Returns the parts of runs that are outside of a set of pages.
+
+    int64[3, part]: the number of its run, its first page, and its pages. `inside` returns a
+    flag per page, twice: a removal clears those of its pages, and a copy would take memory for all.
+    """
+    given = read_only(first), read_only(pages), read_only(kind)
+    found = np.empty((3, _cut_out(*given, inside(), np.empty((3, 0), np.int64))), np.int64)
+    _cut_out(*given, inside(), found)
+    return found
+
+
 @compiled
-def _cut_out(
-    firsts: Any, pages: Any, kinds: Any, warm: Any, there: Any, of: Any, first: Any, length: Any
-) -> int:
-    # Fills in the parts that are left of each run, as far as there is room; returns their number.
-    _set(there, warm[:, 0], warm[:, 1], True)
+def _mark(flags: Any, first: Any, until: Any) -> None:
+    for number in range(len(first)):
+        flags[first[number] : until[number]] = True
+
+
+@compiled
+def _cut_out(first: Any, pages: Any, kinds: Any, inside: Any, found: Any) -> int:
+    # Fills in the parts, as far as there is room; returns their number.
     count = 0
-    for row in range(len(firsts)):
-        at, end = firsts[row], firsts[row] + pages[row]
+    for row in range(len(first)):
+        at, end = first[row], first[row] + pages[row]
         if kinds[row] == REMOVE:
-            there[at:end] = False
+            inside[at:end] = False
         while at < end:
-            while at < end and there[at]:
+            while at < end and inside[at]:
                 at += 1
             begin = at
-            while at < end and not there[at]:
+            while at < end and not inside[at]:
                 at += 1
             if begin < at:
-                if count < len(of):
-                    of[count], first[count], length[count] = row, begin, at - begin
+                if count < found.shape[1]:
+                    found[0, count], found[1, count], found[2, count] = row, begin, at - begin
                 count += 1
     return count
 

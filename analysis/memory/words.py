@@ -183,7 +183,7 @@ def _enough(names: list[str], found: MemoryAnswer) -> str:
     """Returns in words the least memory with which LRU reads no page of these targets twice."""
     if uses_no_page_twice(names, found):
         return (
-            f"LRU reads the same with any memory, since no page is used twice, unless it"
+            "LRU reads the same with any memory, since no page is used twice, unless it"
             f"{' stays in memory, or' if found.staying_pages else ''} is taken out in between"
         )
     shared = " together" if len(names) > 1 else ""

@@ -17,6 +17,7 @@ from tests.oracles.two_lists import READ, Call, Own, TwoLists
 Row = dict[str, Any]
 PAGE = 4096
 DEV = "8:1"
+DISKS = [{"dev": "8:0", "name": "sda"}, {"dev": DEV, "name": "sda1", "partition_of": "8:0"}]
 COMMON = 1
 """Inode number of a file that all targets read."""
 OWN_PAGES, COMMON_PAGES = 60, 30
@@ -205,3 +206,11 @@ class Readers:
         self.now += self.draw.choice([0, 0, 1])
         row = {"ts": self.now, "event": event, "dev": DEV, "ino": ino, **thread, **more}
         self.rows.append(row | {"index": first, "pages": pages})
+
+
+def pages_read(found: Any) -> dict[tuple[int, str], list[int]]:
+    """Pages that the kernel's model reads by memory and target of an answer, for each clock."""
+    return {
+        (row["memory_bytes"] // PAGE, row["target"]): row["two-lists_pages_by_clock"]
+        for row in found.reads.to_dict("records")
+    }

@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 
 from tests.oracles.drawn_calls import SIZES, Drawn, as_runs
-from tests.oracles.nested_cgroups import COMMON, DEV, PAGE, Readers, limit_row, with_cgroup
+from tests.oracles.nested_cgroups import (
+    COMMON,
+    DISKS,
+    PAGE,
+    Readers,
+    limit_row,
+    pages_read,
+    with_cgroup,
+)
 from tests.oracles.own_memory import (
     NEAR_NS,
     changes,
@@ -30,7 +38,6 @@ pytestmark = pytest.mark.slow
 SECOND = 1_000_000_000
 CLOCKS = (0, SECOND // 2, SECOND, 3 * SECOND // 2, None)
 """Times of the first update of the statistics; None: they are always up to date."""
-DISKS = [{"dev": "8:0", "name": "sda"}, {"dev": DEV, "name": "sda1", "partition_of": "8:0"}]
 MACHINE = {"name": "machine", "role": "target", "kind": "machine", "pid": 0}
 RECORDING = {"name": "mono", "start_ns": 0, "end_ns": 600 * SECOND}
 ROOMS = (70, 110)
@@ -161,14 +168,6 @@ def drawn_times(draw, jobs, end=1.0):
 def answered(folder, shared, rooms=ROOMS):
     with Trace(folder) as trace:
         return answer_memory(trace, [room * PAGE for room in rooms], None, 0, shared)
-
-
-def pages_read(found):
-    """Pages that the kernel's model reads by memory and target, for each clock."""
-    return {
-        (row["memory_bytes"] // PAGE, row["target"]): row["two-lists_pages_by_clock"]
-        for row in found.reads.to_dict("records")
-    }
 
 
 def reads_with(jobs, found, limits, changed):

@@ -6,13 +6,14 @@ import random
 import pytest
 
 from tests.oracles.nested_cgroups import (
-    DEV,
+    DISKS,
     PAGE,
     Cgroup,
     Readers,
     Tree,
     limit_row,
     number_row,
+    pages_read,
     samples_of,
     with_cgroup,
 )
@@ -22,7 +23,6 @@ from tracer.store.trace import Trace
 
 pytestmark = pytest.mark.slow
 
-DISKS = [{"dev": "8:0", "name": "sda"}, {"dev": DEV, "name": "sda1", "partition_of": "8:0"}]
 CLOCK = {"name": "mono", "start_ns": 0, "end_ns": 10**10}
 ROOMS = (40, 70)
 """Pages; each target has 60, and all have 30 more."""
@@ -51,14 +51,6 @@ def made(tmp_path):
 def answered(folder, shared=None, rooms=ROOMS):
     with Trace(folder) as trace:
         return answer_memory(trace, [room * PAGE for room in rooms], None, 0, shared)
-
-
-def pages_read(found):
-    """Pages that the kernel's model reads by memory and target, for each clock."""
-    return {
-        (row["memory_bytes"] // PAGE, row["target"]): row["two-lists_pages_by_clock"]
-        for row in found.reads.to_dict("records")
-    }
 
 
 def expected(jobs, turns, found, rooms=ROOMS):

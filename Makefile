@@ -14,8 +14,12 @@ unexport PYTHONDONTWRITEBYTECODE
 # The time that `make fuzz` gives each of its targets.
 MINUTES ?= 1
 
+# The cases of `make oracles`: times those of `make test`, and the number of the first one.
+FACTOR ?= 20
+SEED   ?= $(shell date +%Y%m%d)
+
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test test-kernels test-layers test-wheel image cover fuzz bench lint format clean
+.PHONY: help setup demo check test test-kernels test-layers test-wheel image cover fuzz oracles bench lint format clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +54,10 @@ cover: setup ## every test, with coverage of lines and branches
 
 fuzz: setup ## fuzz every reader with damaged input, MINUTES=1 each (FUZZ_ARGS="--seed 5 packs")
 	@$(BIN)/python -m tests.fuzz --minutes $(MINUTES) $(FUZZ_ARGS)
+
+oracles: setup ## the oracles with FACTOR=20 times the cases, other ones each day (SEED=20261130)
+	@echo "FACTOR=$(FACTOR) SEED=$(SEED)"
+	@TRACER_ORACLE_FACTOR=$(FACTOR) TRACER_ORACLE_SEED=$(SEED) $(PYTEST) tests/oracles $(PYTEST_ARGS)
 
 bench: setup ## every benchmark, as JSON
 	@for file in benchmarks/*.py; do echo "$$file"; $(BIN)/python $$file --json || exit; done

@@ -16,18 +16,23 @@ from tracer.store.trace import Trace
 
 T = TypeVar("T")
 
-CASES = int(os.environ.get("TRACER_ORACLE_STREAMS", "200"))
-"""Cases that each test compares."""
+FACTOR = float(os.environ.get("TRACER_ORACLE_FACTOR", "1"))
+"""How many times its usual number of cases a test draws."""
 SEED = int(os.environ.get("TRACER_ORACLE_SEED", "1"))
 """The first case's number; each case is drawn from its own."""
 
 Row = dict[str, Any]
 
 
-def batches(size: int) -> list[list[random.Random]]:
-    """The cases, `size` of them in a trace."""
-    numbers = range(SEED, SEED + CASES)
-    return [[random.Random(n) for n in numbers[i : i + size]] for i in range(0, CASES, size)]
+def seeds(usual: int) -> range:
+    """Returns the numbers of a test's cases: `usual` of them, times FACTOR."""
+    return range(SEED, SEED + max(1, round(usual * FACTOR)))
+
+
+def batches(size: int, usual: int = 100) -> list[list[random.Random]]:
+    """Returns the cases, `usual` of them times FACTOR, and `size` of them in a trace."""
+    numbers = seeds(usual)
+    return [[random.Random(n) for n in numbers[i : i + size]] for i in range(0, len(numbers), size)]
 
 
 def answer_of(ask: Callable[[Trace], T], tables: dict[str, list[Row]], **manifest: Any) -> T:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import random
 
 import pandas as pd
@@ -11,13 +10,13 @@ import pytest
 
 from tests.oracles.compared_runs import ALPHA, TOLD, DrawnRun, corrected, verdict
 from tests.oracles.data_waits import World
-from tests.oracles.drawing import SEED
+from tests.oracles.drawing import SEED, seeds
 from tests.support.traces import make_trace
 from tracer.analysis.compare.comparison import compared, look
 
 pytestmark = pytest.mark.slow
 
-COMPARISONS = max(1, int(os.environ.get("TRACER_ORACLE_STREAMS", "200")) // 10)
+COMPARISONS = len(seeds(20))
 RUNS = 6
 MEASURES = [measure for those in TOLD.values() for measure in those]
 

@@ -1,6 +1,5 @@
 """The finding about waiting for data says what it was spent on, as the jobs were laid out."""
 
-import os
 import re
 import tempfile
 from pathlib import Path
@@ -8,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.oracles.data_waits import Answer, World
-from tests.oracles.drawing import SEED
+from tests.oracles.drawing import seeds
 from tests.oracles.fetching_jobs import OTHERS
 from tests.support.in_memory import PLACE
 from tests.support.traces import make_trace
@@ -16,7 +15,7 @@ from tracer.analysis.findings.loading import stalls
 
 pytestmark = pytest.mark.slow
 
-WORLDS = int(os.environ.get("TRACER_ORACLE_STREAMS", "24"))
+WORLDS = seeds(8)
 LEAST = 0.1
 """Least share of a minibatch's time that is worth a cause."""
 SAID = {
@@ -71,7 +70,7 @@ def rounded(said: str, share: float) -> bool:
     return abs(float(said.removesuffix(" %")) - share) <= (0.501 if share >= 9.9 else 0.0501)
 
 
-@pytest.mark.parametrize("seed", range(SEED, SEED + WORLDS))
+@pytest.mark.parametrize("seed", WORLDS)
 def test_the_wait_for_data_was_spent_on_the_cause_of_the_oracle(seed):
     world = World(seed)
     truth = world.truth

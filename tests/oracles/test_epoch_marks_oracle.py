@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
-
 import pandas as pd
 import pytest
 
-from tests.oracles.drawing import SEED, answer_of
+from tests.oracles.drawing import answer_of, seeds
 from tests.oracles.epoch_marks import PARTS, Training
 from tracer.analysis.report.epochs import epochs
 from tracer.analysis.studies.measures import of_trace
 
 pytestmark = pytest.mark.slow
 
-TRAININGS = max(1, int(os.environ.get("TRACER_ORACLE_STREAMS", "200")) // 10)
+TRAININGS = seeds(20)
 
 
 def answered(made, ask):
@@ -28,7 +26,7 @@ def same(found, expected):
     return found == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("seed", range(SEED, SEED + TRAININGS))
+@pytest.mark.parametrize("seed", TRAININGS)
 def test_each_epoch_has_the_means_of_those_that_were_recorded_as_a_whole(seed):
     made = Training(seed, jobs=1 + seed % 3)
     expected = made.table()
@@ -41,7 +39,7 @@ def test_each_epoch_has_the_means_of_those_that_were_recorded_as_a_whole(seed):
             assert same(row[part], right[part]), (part, row, right)
 
 
-@pytest.mark.parametrize("seed", range(SEED, SEED + TRAININGS // 2))
+@pytest.mark.parametrize("seed", TRAININGS[: len(TRAININGS) // 2])
 def test_the_first_epoch_of_a_run_is_that_of_the_least_number(seed):
     made = Training(seed, jobs=1, folds=False)
     found = answered(made, of_trace)
@@ -52,10 +50,10 @@ def test_the_first_epoch_of_a_run_is_that_of_the_least_number(seed):
 def test_the_trainings_have_partial_epochs_and_passes():
     """Without this, the comparisons above might be of whole epochs of one pass only."""
     partial = passes = resumed = 0
-    for seed in range(SEED, SEED + TRAININGS):
+    for seed in TRAININGS:
         made = Training(seed, jobs=1 + seed % 3)
         partial += any(not made.is_whole(epoch) for epoch in made.epochs)
         marks = [(epoch.pid, epoch.number) for epoch in made.epochs]
         passes += len(marks) > len(set(marks))
         resumed += made.epochs[0].number == 5
-    assert min(partial, passes, resumed) > TRAININGS // 10
+    assert min(partial, passes, resumed) > len(TRAININGS) // 10

@@ -1,6 +1,5 @@
 """Findings tell the shares of time that jobs wait for the GPU, as the jobs were laid out."""
 
-import os
 import re
 import tempfile
 from functools import cache
@@ -8,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.oracles.drawing import SEED
+from tests.oracles.drawing import seeds
 from tests.oracles.gpu_shares import World
 from tests.support.in_memory import PLACE
 from tests.support.traces import make_trace
@@ -20,7 +19,7 @@ from tracer.store.trace import Trace
 
 pytestmark = pytest.mark.slow
 
-WORLDS = int(os.environ.get("TRACER_ORACLE_STREAMS", "24"))
+WORLDS = seeds(8)
 LEAST = 5.0
 """Least share (%) of the steps' time that is told."""
 SHARE = r"(?P<share>[^,]+? %)"
@@ -57,7 +56,7 @@ def rounded(said, share):
 
 
 @pytest.mark.parametrize("scheduled", [False, True], ids=["no sched", "sched"])
-@pytest.mark.parametrize("seed", range(SEED, SEED + WORLDS))
+@pytest.mark.parametrize("seed", WORLDS)
 def test_the_shares_of_waits_for_the_gpu_are_those_of_the_oracle(seed, scheduled):
     truth, found = told(seed, scheduled)
     of_gpu = 100 * truth.gpu / truth.total
@@ -76,7 +75,7 @@ def test_the_shares_of_waits_for_the_gpu_are_those_of_the_oracle(seed, scheduled
 
 
 @pytest.mark.parametrize("scheduled", [False, True], ids=["no sched", "sched"])
-@pytest.mark.parametrize("seed", range(SEED, SEED + WORLDS))
+@pytest.mark.parametrize("seed", WORLDS)
 def test_the_overhead_that_waits_for_the_gpu_is_that_of_the_oracle(seed, scheduled):
     truth, found = told(seed, scheduled)
     overhead = found.get("overhead")
@@ -94,7 +93,7 @@ def test_the_overhead_that_waits_for_the_gpu_is_that_of_the_oracle(seed, schedul
 
 
 @pytest.mark.parametrize("scheduled", [False, True], ids=["no sched", "sched"])
-@pytest.mark.parametrize("seed", range(SEED, SEED + WORLDS))
+@pytest.mark.parametrize("seed", WORLDS)
 def test_calls_within_waits_for_the_gpu_do_not_count(seed, scheduled):
     truth, found = told(seed, scheduled)
     finding = found.get("calls")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
 
 import pytest
 
 from tests.oracles.data_waits import World
-from tests.oracles.drawing import SEED, answer_of
+from tests.oracles.drawing import answer_of, seeds
 from tests.oracles.fetching_jobs import CALLS, OTHERS
 from tests.oracles.loading_windows import Loading
 from tracer.analysis.findings.loaders import loaders
@@ -18,7 +17,7 @@ from tracer.analysis.views.catalogue import VIEWS
 
 pytestmark = pytest.mark.slow
 
-WORLDS = max(4, int(os.environ.get("TRACER_ORACLE_STREAMS", "200")) // 50)
+WORLDS = seeds(4)
 SAID = {
     "disk": "reads of a disk",
     "fault": "reads of a disk",
@@ -58,7 +57,7 @@ def is_close(spent: Counter) -> bool:
     return ranked[0] - ranked[1] <= spent.total() / 100
 
 
-@pytest.mark.parametrize("seed", range(SEED, SEED + WORLDS))
+@pytest.mark.parametrize("seed", WORLDS)
 def test_the_workers_read_calls_are_spent_on_what_was_laid_out(seed):
     made = Loading(seed)
     (found,) = answer_of(loaders, made.tables, **made.manifest) or (None,)
@@ -82,7 +81,7 @@ def test_the_workers_read_calls_are_spent_on_what_was_laid_out(seed):
         assert rounded(said["share"], 100 * longest / made.reading_ns), found.sentence
 
 
-@pytest.mark.parametrize("seed", range(SEED, SEED + WORLDS))
+@pytest.mark.parametrize("seed", WORLDS)
 def test_the_waits_of_two_jobs_for_their_workers_are_spent_on_what_was_laid_out(seed):
     made = Loading(seed, kinds=2)
     found = answer_of(stalls, made.tables, **made.manifest)
@@ -98,7 +97,7 @@ def test_the_waits_of_two_jobs_for_their_workers_are_spent_on_what_was_laid_out(
         assert rounded(said["share"], 100 * longest / spent.total()), (spent, sentence)
 
 
-@pytest.mark.parametrize("seed", range(SEED, SEED + WORLDS))
+@pytest.mark.parametrize("seed", WORLDS)
 def test_the_causes_of_each_fetch_add_up_to_its_time(seed):
     made = Loading(seed)
     path = answer_of(critical_path, made.tables, **made.manifest)
@@ -113,7 +112,7 @@ def test_the_causes_of_each_fetch_add_up_to_its_time(seed):
         assert found == +spent, (tid, start)
 
 
-@pytest.mark.parametrize("seed", range(SEED, SEED + WORLDS))
+@pytest.mark.parametrize("seed", WORLDS)
 def test_the_causes_of_each_fetch_of_a_drawn_job_are_those_of_its_pieces(seed):
     """The jobs of the oracle of waits for data, whose sums are compared fetch by fetch."""
     world = World(seed)

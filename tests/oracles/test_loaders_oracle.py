@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
-from tests.oracles.drawing import SEED, answer_of
+from tests.oracles.drawing import answer_of, seeds
 from tests.oracles.loaders import World
 from tracer.analysis.findings.devices import reads
 from tracer.analysis.findings.loaders import loaders
 
 pytestmark = pytest.mark.slow
 
-WORLDS = max(1, int(os.environ.get("TRACER_ORACLE_STREAMS", "200")) // 10)
+WORLDS = seeds(10)
 
 
 def told(world, finding):
@@ -22,14 +20,14 @@ def told(world, finding):
     return next((one.value for one in found), None)
 
 
-@pytest.mark.parametrize("seed", range(SEED, SEED + WORLDS))
+@pytest.mark.parametrize("seed", WORLDS)
 def test_the_loading_time_of_workers_has_the_union_of_their_threads_reads(seed):
     world = World(seed)
     value = told(world, loaders)
     assert (value or 0) == pytest.approx(world.loading or 0)
 
 
-@pytest.mark.parametrize("seed", range(SEED, SEED + WORLDS))
+@pytest.mark.parametrize("seed", WORLDS)
 def test_the_reads_of_all_threads_of_a_job_in_flight_at_once_count_once(seed):
     world = World(seed)
     value = told(world, reads)

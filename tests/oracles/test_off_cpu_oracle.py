@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.oracles.drawing import CASES, SEED
+from tests.oracles.drawing import seeds
 from tests.oracles.off_cpu import START, Machine, told
 from tests.support.in_memory import PLACE
 from tests.support.scheduling import LINUX_4_9, LINUX_6_18, Lost, scheduled_trace
@@ -80,7 +80,7 @@ def agree(found, expected):
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("backend", ["ftrace", "ebpf", "perf"])
 def test_the_intervals_off_the_cpu_are_those_of_the_machine(kernel, backend):
-    for case in range(SEED, SEED + CASES // 20):
+    for case in seeds(5):
         machine = drawn(case, kernel, backend)
         numbers = random.Random(case)
         events = machine.events
@@ -103,7 +103,7 @@ def window(machine, numbers):
 
 @pytest.mark.parametrize("backend", ["ftrace", "ebpf"])
 def test_intervals_in_which_events_may_be_lost_have_no_length(backend):
-    for case in range(SEED, SEED + CASES // 20):
+    for case in seeds(5):
         machine = drawn(case, LINUX_6_18, backend)
         lost = [window(machine, random.Random(case))]
         rows, gaps = table(machine, LINUX_6_18, backend, machine.events, lost)
@@ -113,7 +113,7 @@ def test_intervals_in_which_events_may_be_lost_have_no_length(backend):
 
 @pytest.mark.parametrize("backend", ["ftrace", "ebpf"])
 def test_a_loss_of_events_makes_no_interval_up(backend):
-    for case in range(SEED, SEED + CASES // 20):
+    for case in seeds(5):
         machine = drawn(case, LINUX_6_18, backend)
         cpu, start, end = loss = window(machine, random.Random(case))
         events = [

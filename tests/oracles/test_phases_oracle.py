@@ -13,14 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.oracles.drawing import SEED, Row
+from tests.oracles.drawing import Row, seeds
 from tests.support.in_memory import PLACE
 from tests.support.traces import make_trace
 from tracer.analysis.views.in_phase import in_phase
 
 pytestmark = pytest.mark.slow
 
-CASES = 65
 SPAN = 60
 RECORDED = 10**9
 """The end of the recording."""
@@ -316,7 +315,7 @@ def viewed(phases: list[Row], processes: list[Row] | None, calls: list[tuple]) -
 
 
 def test_each_call_is_in_the_phase_stage_epoch_and_step_that_the_documentation_tells():
-    for case in range(SEED, SEED + CASES):
+    for case in seeds(65):
         world = World(case)
         found = viewed(world.phases, world.processes, world.calls)
         assert len(found) == len(world.calls)

@@ -1,6 +1,5 @@
 """The view `requests` and the naive one agree on streams of events drawn at random."""
 
-import os
 import tempfile
 from pathlib import Path
 
@@ -9,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.oracles.block_layer import Disk
+from tests.oracles.drawing import seeds
 from tests.oracles.requests import requests_of
 from tests.support.in_memory import PLACE
 from tests.support.traces import make_trace
@@ -16,7 +16,6 @@ from tracer.analysis.views.disks.requests import REQUESTS, requests
 
 pytestmark = pytest.mark.slow
 
-STREAMS = int(os.environ.get("TRACER_ORACLE_STREAMS", "200"))
 """Streams that are compared, each on a disk of its own."""
 DISKS = 20
 """Streams in a trace."""
@@ -63,7 +62,7 @@ def compare(streams, play):
 
 streams = st.lists(commands, min_size=DISKS, max_size=DISKS)
 enough = settings(
-    max_examples=max(1, STREAMS // DISKS * 4 // 5),
+    max_examples=len(seeds(4)),
     deadline=None,
     suppress_health_check=list(HealthCheck),
     print_blob=True,
@@ -76,7 +75,7 @@ def test_the_requests_of_a_block_layer_are_those_of_the_oracle(drawn):
     compare(drawn, Disk.do)
 
 
-@settings(enough, max_examples=max(1, STREAMS // DISKS // 5))
+@settings(enough, max_examples=len(seeds(2)))
 @given(streams)
 def test_the_requests_of_any_events_are_those_of_the_oracle(drawn):
     compare(drawn, Disk.nonsense)

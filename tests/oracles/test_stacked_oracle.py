@@ -16,7 +16,7 @@ from tracer.analysis.flushlayer.trace.accesses import page_writebacks
 
 pytestmark = pytest.mark.slow
 
-WORLDS, TOGETHER = 100, 10
+WORLDS, TOGETHER = 40, 10
 """Stacks at most, and those of a trace: each has its own devices, threads and time."""
 DISK, FIRST, SECOND, MAPPED, OTHER, LOOP, ARRAY = (
     *("8:0", "8:1", "8:2"),
@@ -46,7 +46,7 @@ def together(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def test_pages_count_once_as_they_do_for_the_oracle():
-    for first, cases in enumerate(batches(TOGETHER)[: WORLDS // TOGETHER]):
+    for first, cases in enumerate(batches(TOGETHER, WORLDS)):
         worlds = [World(numbers, number) for number, numbers in enumerate(cases)]
         stacks = [Stack(world.tables, world.manifest) for world in worlds]
         tables = {

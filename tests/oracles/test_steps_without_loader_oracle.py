@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import pytest
 
-from tests.oracles.drawing import CASES, SEED, rows_of_view
+from tests.oracles.drawing import rows_of_view, seeds
 from tests.oracles.drawn_trainings import LAST, Line, Row, Script, Worker
 from tests.support.in_memory import PLACE
 from tests.support.phases import read_phases
@@ -36,8 +36,9 @@ def phases_of(*scripts: Script, start_ns: int = 0) -> list[Row]:
 def together(draw: Callable[[Random, int], T], start_ns: int = 0) -> list[tuple[int, T, list[Row]]]:
     """The drawn cases, with the rows of each: a recording has the processes of many."""
     found = []
-    for begin in range(SEED, SEED + CASES // 2, 25):
-        drawn = {seed: draw(Random(seed), 1000 + seed) for seed in range(begin, begin + 25)}
+    numbers = seeds(50)
+    for at in range(0, len(numbers), 25):
+        drawn = {seed: draw(Random(seed), 1000 + seed) for seed in numbers[at : at + 25]}
         scripts = [one[0] if isinstance(one, tuple) else one for one in drawn.values()]
         rows = phases_of(*scripts, start_ns=start_ns)
         for seed, one in drawn.items():
@@ -366,8 +367,9 @@ def with_workers(numbers: Random, pid: int) -> tuple[Script, list[Worker]]:
 
 def test_workers_fetches_have_the_numbers_of_the_steps_that_use_their_batches():
     """Many jobs have passes of the same numbers; a worker's mark names its job."""
-    for begin in range(SEED, SEED + CASES, 25):
-        jobs = [with_workers(Random(seed), 100 + seed) for seed in range(begin, begin + 25)]
+    numbers = seeds(100)
+    for at in range(0, len(numbers), 25):
+        jobs = [with_workers(Random(seed), 100 + seed) for seed in numbers[at : at + 25]]
         workers = [worker for _, found in jobs for worker in found]
         scripts = [script for script, _ in jobs] + [worker.script for worker in workers]
         rows = phases_of(*scripts)

@@ -1,4 +1,4 @@
-"""Folders of marks that the recorder finds while it records."""
+"""Folders of marks that the recorder finds while it records, and those of a killed recorder."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.support.cgroups import mounted, own_cgroup
+from tests.support.recorder import guardian_of, kill
 from tests.support.waiting import wait_for, wait_for_rounds
 from tests.support.warm import Tracer
 from tracer.phases import MARKS_ENV
@@ -107,7 +108,8 @@ def plant(folder, secret):
     os.truncate(fourth, 1 << 40)
 
 
-def test_jobs_have_their_marks(start, cgroup, tmp_path):
+@pytest.mark.parametrize("killed", [False, True], ids=["ended", "killed"])
+def test_jobs_have_their_marks(start, cgroup, tmp_path, killed):
     secret = tmp_path / "secret"
     shell = start("of a child", "8", CHILD)
     options = ("--backend", "none", "--sample-hz", "0", "--cgroup", cgroup, "-p", shell.pid)
@@ -129,9 +131,14 @@ def test_jobs_have_their_marks(start, cgroup, tmp_path):
         for name in ("in another pid namespace", "of a child"):
             (child,) = psutil.Process(pids[name]).children()
             pids[name] = child.pid
-        recorder.terminate()
-        _, err = recorder.communicate(timeout=120)
-        assert recorder.returncode == 0, err
+        if killed:
+            guardian = guardian_of(tmp_path / "x.trace")
+            kill(recorder)
+            guardian.wait(30)
+        else:
+            recorder.terminate()
+            _, err = recorder.communicate(timeout=120)
+            assert recorder.returncode == 0, err
     with Trace(tmp_path / "x.trace") as trace:
         losses = trace.rows("SELECT cause FROM loss WHERE stream = 'marks' ORDER BY cause")
         found = trace.rows("SELECT name, pid, list(step ORDER BY start) FROM phases GROUP BY ALL")

@@ -31,6 +31,7 @@ from tracer.session.marks_folder import (
     until_zeros,
     users_of,
 )
+from tracer.session.marks_handover import Handover
 from tracer.session.marks_joiners import Children, Joiners, folder_named_by
 from tracer.session.watch import Watch
 from tracer.store import left_out
@@ -90,6 +91,7 @@ class Marks:
         self._copied_bytes = 0
         self._begun = time.monotonic_ns()
         self._targets: list[Target] = []
+        self._handover = Handover()
         self._theirs: dict[tuple[int, int], MarksFolder] = {}
         self.marking: set[int] = set()
         """Processes that mark by themselves, so that uprobes are not needed for them."""
@@ -114,6 +116,7 @@ class Marks:
                 if inside is not None and not self._try_to_open(target, pid, inside):
                     self._joiners.add([(target, pid)], time.monotonic())
         self._take_in(self._begun)
+        self._handover.knows(self._theirs.values())
 
     def arrived(self, target: Target, pid: int, environment: Mapping[str, str]) -> None:
         """Opens the folder that the environment of a container names, which has just begun."""
@@ -147,11 +150,15 @@ class Marks:
                     self._lost[_UNREADABLE] += 1
             if folder.foreign and not folder.watched:
                 if self._names is None:
-                    self._names = Lines(self.folder.parent, f"{self.folder.name}/{NAMES}")
+                    self._names = Lines.continued(*self._list)
                 if self._watch is None:
                     self._watch = Watch()
                 self._watch.add(folder.fd)
                 folder.watched = True
+
+    @property
+    def _list(self) -> tuple[Path, str]:
+        return self.folder.parent, f"{self.folder.name}/{NAMES}"
 
     def _try_to_open(self, target: Target, pid: int, inside: str) -> bool:
         """Returns False if the folder is missing. It may be made before the first mark."""
@@ -232,6 +239,7 @@ class Marks:
             self.joined(self._children.look(self._targets, now))
             for target, pid, inside in self._joiners.due(now):
                 self._open_late(target, pid, inside)
+            self._handover.tell(self._theirs.values(), self._targets)
             self._asks_again = time.monotonic() + _REST * (time.thread_time() - begun)
         self._note_names()
 
@@ -285,6 +293,15 @@ class Marks:
         assert self._names is not None
         self._names.add([(escaped(process), own, pid, named[:MOST_THREADS])])
 
+    def take_over(self) -> None:
+        """Takes the folders that a killed recorder had found, in a process forked from it."""
+        for told in self._handover.taken(self._targets):
+            status = known_of(told.fd)
+            known = self._theirs.setdefault((status.device, status.inode), told)
+            known.update(told)
+        if any(folder.foreign for folder in self._theirs.values()):
+            self._names = Lines.continued(*self._list)
+
     def collect(self) -> None:
         """Copies the marks into the trace."""
         for target, pid, inside in self._joiners.last(time.monotonic()):
@@ -298,6 +315,7 @@ class Marks:
                 self._lost[_UNREADABLE] += 1
             os.close(folder.fd)
         self._theirs = {}
+        self._handover.close()
         try:
             fd = os.open(self._live, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:

@@ -17,6 +17,7 @@ from tests.support.recorder import guardian_of, kill
 from tests.support.waiting import wait_for, wait_for_rounds
 from tests.support.warm import Tracer
 from tracer.phases import MARKS_ENV
+from tracer.store.marks import NAMES
 from tracer.store.trace import Trace
 
 STEPS = 7
@@ -124,6 +125,10 @@ def test_jobs_have_their_marks(start, cgroup, tmp_path, killed):
         for name, (place, _) in JOBS.items():
             folders.append(Path(f"/proc/{jobs[name].pid}/root{tmp_path}/{place}"))
         wait_for(lambda: are_held(recorder, folders), "the folders")
+        names = tmp_path / "x.trace/raw/marks" / NAMES
+        wait_for(
+            lambda: names.exists() and b"1-" in names.read_bytes(), "the pid of the one inside"
+        )
         wait_for_rounds(recorder.pid, 3)
         secret.write_bytes(b"secret" * 64)
         plant(tmp_path / "9", secret)

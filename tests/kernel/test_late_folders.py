@@ -114,7 +114,8 @@ def test_jobs_have_their_marks(start, cgroup, tmp_path, killed):
     secret = tmp_path / "secret"
     shell = start("of a child", "8", CHILD)
     options = ("--backend", "none", "--sample-hz", "0", "--cgroup", cgroup, "-p", shell.pid)
-    with Tracer("record", "-o", "x.trace", *options, cwd=tmp_path) as recorder:
+    recorder = Tracer("record", "-o", "x.trace", *options, cwd=tmp_path)
+    try:
         wait_for((tmp_path / "x.trace/raw/threads.json").exists, "the recording")
         jobs = {name: start(name, *job) for name, job in JOBS.items()}
         shell.stdin.write(b"\n")
@@ -144,6 +145,8 @@ def test_jobs_have_their_marks(start, cgroup, tmp_path, killed):
             recorder.terminate()
             _, err = recorder.communicate(timeout=120)
             assert recorder.returncode == 0, err
+    finally:
+        kill(recorder)
     with Trace(tmp_path / "x.trace") as trace:
         losses = trace.rows("SELECT cause FROM loss WHERE stream = 'marks' ORDER BY cause")
         found = trace.rows("SELECT name, pid, list(step ORDER BY start) FROM phases GROUP BY ALL")

@@ -150,6 +150,7 @@ class Joiners:
         self, target: Target, pid: int, inside: str, folder: MarksFolder | None, missing: bool
     ) -> None:
         if (place := _place(target, pid, inside)) is None:
+            self._folders += folder is not None  # the process has ended meanwhile
             return
         before = self._places.get(place)
         if before is not None and before.folder is not None:

@@ -10,8 +10,11 @@ import pytest
 import tracer.phases
 from tests.docker.conftest import WORDS, init_of
 from tests.support.dockerd import python
+from tests.support.recorder import guardian_of
 from tests.support.waiting import wait_for
 from tracer.phases import MARKS_ENV
+from tracer.store.marks import NAMES
+from tracer.store.trace import Trace
 
 pytestmark = pytest.mark.settings
 
@@ -138,6 +141,25 @@ def test_a_job_that_docker_exec_starts_has_its_marks(start, dockerd, shared, tel
         found = {row[0]: row[1:] for row in trace.rows(query)}
         assert not trace.rows("SELECT * FROM loss WHERE stream = 'marks'")
     assert found["step"] == found["threaded"] == (pid, STEPS)
+    assert found["fetch"][1] == STEPS
+
+
+def test_marks_of_an_awaited_container_stay_if_the_recorder_is_killed(start, shared, tell, record):
+    recording = record("--container", "a1", "--wait", "--backend", "none")
+    box = container(start, shared, "a1")
+    tell("go", "a1-is-marked", "a1-child-is-marked")
+    names = recording.folder / "raw/marks" / NAMES
+    wait_for(lambda: names.exists() and names.read_bytes().count(b"\n") > 1, "their numbers")
+    guardian = guardian_of(recording.folder)
+    recording.process.kill()
+    guardian.wait(30)
+    with Trace(recording.folder) as trace:
+        query = "SELECT name, pid, count(*) FROM phases GROUP BY ALL ORDER BY name"
+        found = {row[0]: row[1:] for row in trace.rows(query)}
+        assert not trace.rows("SELECT * FROM loss WHERE stream = 'marks'")
+    init = init_of(box)
+    assert found["step"] == found["threaded"] == (init, STEPS)
+    assert found["fetch"][0] not in (init, None)
     assert found["fetch"][1] == STEPS
 
 

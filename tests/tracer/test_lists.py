@@ -79,6 +79,32 @@ def test_a_process_of_very_many_threads_does_not_damage_the_list_of_marks(tmp_pa
     assert len(threads) == 1 << 16
 
 
+def test_a_list_of_a_killed_process_is_continued_without_its_incomplete_line(tmp_path):
+    for _ in range(2):  # the first one makes it
+        lines = listed.Lines.continued(tmp_path, "members.jsonl")
+        lines.add(ENTRIES[:3])
+        lines.close()
+    with (tmp_path / "members.jsonl").open("ab") as file:
+        file.write(b"[1,")
+    lines = listed.Lines.continued(tmp_path, "members.jsonl")
+    lines.add(ENTRIES[:1])
+    lines.close()
+    found = listed.read(tmp_path / "members.jsonl", MemberFacts)
+    assert found == [*ENTRIES[:3], *ENTRIES[:3], ENTRIES[0]]
+
+
+def test_a_continued_list_has_no_more_entries_than_are_read(tmp_path, small):
+    kept = len(written_whole(tmp_path))
+    left_out_before = len(ENTRIES) - kept
+    for part in (ENTRIES[: kept - 5], ENTRIES[kept - 5 :]):
+        lines = listed.Lines.continued(tmp_path, "members.jsonl")
+        lines.add(part)
+        lines.close()
+    assert listed.read(tmp_path / "members.jsonl", MemberFacts) == ENTRIES[:kept]
+    (gap,) = left_out.gaps(tmp_path, 1, 2)
+    assert gap.cause.startswith(f"{2 * left_out_before} members left out: ")
+
+
 def test_a_list_of_another_size_is_refused(tmp_path, small):
     (tmp_path / "members.json").write_text("[" + " " * (1 << 14) + "]")
     with pytest.raises(BadTrace, match="longer than"):

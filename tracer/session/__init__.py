@@ -19,6 +19,7 @@ python_stacks.py   looks at the targets' Python stacks; stack_kinds.py: the kind
 marks.py           folders into which the targets write their marks
 marks_folder.py    the files with marks that belong to the recording
 marks_joiners.py   the folders for marks of processes that join later
+marks_handover.py  these folders, for the guardian of a killed recorder
 signals.py         the first signal ends the recording, a second Ctrl-C aborts it
 ending.py          the events that end a recording, and the end of its command
 left_running.py    the processes of ended targets that run on

@@ -12,25 +12,27 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO
 
 from tracer.phases import MARKS_ENV
 from tracer.phases.automatic import STARTUP, SYNCHRONIZE_ENV
-from tracer.phases.format import RECORD_BYTES, SUFFIX
+from tracer.phases.format import SUFFIX
 from tracer.probes.openat import known as known_of
 from tracer.probes.openat import open_in_root
 from tracer.probes.proc import in_user_space
 from tracer.probes.workers.opening import open_aside
 from tracer.session.marks_folder import (
+    MAX_BYTES,
     MOST_ENTRIES,
     MOST_FILES,
     MarksFolder,
-    mapped,
+    mapped_by,
     mark_files,
     own_pid,
+    until_zeros,
     users_of,
 )
-from tracer.session.marks_joiners import Joiners, folder_named_by
+from tracer.session.marks_handover import Handover
+from tracer.session.marks_joiners import Children, Joiners, folder_named_by
 from tracer.session.watch import Watch
 from tracer.store import left_out
 from tracer.store.files import create, open_regular
@@ -40,13 +42,10 @@ from tracer.store.marks import NAMES, UNKNOWN_PID, last_ns
 from tracer.store.names import escaped
 from tracer.targets import Target, members_of, threads
 
-_MAX_BYTES = 16 << 20
-"""Most bytes of one file: a writer begins another after 256 KiB."""
 _MAX_TOTAL = 4 << 30
 """Most bytes of all files together: 64 million marks."""
 _MAX_OF_PID = 100
 """Most processes per pid that are searched for in one folder."""
-_PIECE = 1 << 18
 _SECONDS = 2.0
 """Timeout in s for opening a target's folder."""
 _SECONDS_IN_ALL = 10.0
@@ -91,6 +90,8 @@ class Marks:
         self._lost: Counter[str] = Counter()
         self._copied_bytes = 0
         self._begun = time.monotonic_ns()
+        self._targets: list[Target] = []
+        self._handover = Handover()
         self._theirs: dict[tuple[int, int], MarksFolder] = {}
         self.marking: set[int] = set()
         """Processes that mark by themselves, so that uprobes are not needed for them."""
@@ -98,6 +99,7 @@ class Marks:
         """Processes whose environments were read before the recording."""
         self._joiners = Joiners(self._begun)
         self._asks_again = 0.0
+        self._children = Children()
         self._names: Lines | None = None
         self._watch: Watch | None = None
         self._rests_until = 0.0
@@ -106,14 +108,15 @@ class Marks:
 
     def find(self, targets: list[Target]) -> None:
         """Opens the marks folders named in the environments of the targets' processes."""
-        running = [target for target in targets if target.kind not in _OTHERS]
-        for target, members in zip(running, members_of(running), strict=True):
+        self._targets = [target for target in targets if target.kind not in _OTHERS]
+        for target, members in zip(self._targets, members_of(self._targets), strict=True):
             for pid in members:
                 self._asked.add(pid)
-                if (inside := folder_named_by(pid)) is not None:
-                    self._try_to_open(target, pid, inside)
-                    self._joiners.knows(target, pid, inside)
-        self._take_in(list(self._theirs.values()), self._begun)
+                inside = folder_named_by(pid)
+                if inside is not None and not self._try_to_open(target, pid, inside):
+                    self._joiners.add([(target, pid)], time.monotonic())
+        self._take_in(self._begun)
+        self._handover.knows(self._theirs.values())
 
     def arrived(self, target: Target, pid: int, environment: Mapping[str, str]) -> None:
         """Opens the folder that the environment of a container names, which has just begun."""
@@ -132,34 +135,43 @@ class Marks:
         self._joiners.add(new, time.monotonic())
 
     def _open_late(self, target: Target, pid: int, inside: str) -> None:
-        before = set(self._theirs)
         self._try_to_open(target, pid, inside)
-        new = [folder for key, folder in self._theirs.items() if key not in before]
         # What it marked until now has a time since the recording began.
-        self._take_in(new, time.monotonic_ns())
+        self._take_in(time.monotonic_ns())
 
-    def _take_in(self, folders: list[MarksFolder], now: int) -> None:
-        for folder in folders:
-            try:
-                if folder.remember(now):
-                    self._lost[_TOO_MANY] += 1
-            except OSError:
-                self._lost[_UNREADABLE] += 1
-        foreign = [folder for folder in folders if folder.foreign]
-        if foreign and self._names is None:
-            self._names = Lines(self.folder.parent, f"{self.folder.name}/{NAMES}")
-            self._watch = Watch()
-        for folder in foreign:
-            assert self._watch is not None
-            self._watch.add(folder.fd)
+    def _take_in(self, now: int) -> None:
+        """Notes the files in new folders, and watches those that have become foreign."""
+        for folder in self._theirs.values():
+            if not folder.remembered:
+                try:
+                    if folder.remember(now):
+                        self._lost[_TOO_MANY] += 1
+                except OSError:
+                    self._lost[_UNREADABLE] += 1
+            if folder.foreign and not folder.watched:
+                if self._names is None:
+                    self._names = Lines.continued(*self._list)
+                if self._watch is None:
+                    self._watch = Watch()
+                self._watch.add(folder.fd)
+                folder.watched = True
 
-    def _try_to_open(self, target: Target, pid: int, inside: str) -> None:
+    @property
+    def _list(self) -> tuple[Path, str]:
+        return self.folder.parent, f"{self.folder.name}/{NAMES}"
+
+    def _try_to_open(self, target: Target, pid: int, inside: str) -> bool:
+        """Returns False if the folder is missing. It may be made before the first mark."""
+        folder = None
         try:
-            self._open(target, pid, inside)
-        except FileNotFoundError:  # there are no marks in a missing folder
-            pass
+            folder = self._open(target, pid, inside)
+        except FileNotFoundError:
+            self._joiners.missed(target, pid, inside)
+            return False
         except (OSError, ValueError):
             self._lost["their folder cannot be opened"] += 1
+        self._joiners.opened(target, pid, inside, folder)
+        return True
 
     @property
     def readable(self) -> list[int]:
@@ -175,8 +187,13 @@ class Marks:
         left = self._rests_until - time.monotonic()
         return left if left > 0 and self._watch is not None else None
 
-    def _open(self, target: Target, pid: int, inside: str) -> None:
-        """Opens a folder as the process sees it, possibly inside a container."""
+    def _open(self, target: Target, pid: int, inside: str) -> MarksFolder | None:
+        """Opens a folder as the process sees it, possibly inside a container.
+
+        None for a folder that may never answer, or that of the command.
+        """
+        spaces = (f"/proc/{pid}/ns/pid", "/proc/self/ns/pid")
+        foreign = len({Path(space).readlink() for space in spaces}) > 1
         find = partial(open_in_root, pid, inside, os.O_RDONLY | os.O_DIRECTORY)
         try:
             if self._waited_s >= _SECONDS_IN_ALL:
@@ -192,20 +209,17 @@ class Marks:
                 raise TimeoutError
         except TimeoutError:
             self._lost["their folder's file system may never answer"] += 1
-            return
+            return None
         if self._is_live(fd):
             os.close(fd)
-            return
+            return None
         status = known_of(fd)
-        known = self._theirs.get((status.device, status.inode))
-        if known is not None:
-            os.close(fd)
-        else:
-            spaces = (f"/proc/{pid}/ns/pid", "/proc/self/ns/pid")
-            foreign = len({Path(space).readlink() for space in spaces}) > 1
-            known = self._theirs[status.device, status.inode] = MarksFolder(fd, [], foreign)
+        found = MarksFolder(fd, [], foreign)
+        known = self._theirs.setdefault((status.device, status.inode), found)
+        known.update(found)
         known.add(target, pid)
         self.marking.add(pid)
+        return known
 
     def _is_live(self, fd: int) -> bool:
         """Returns whether an open folder is that of the command, which may be in other targets."""
@@ -222,8 +236,10 @@ class Marks:
         """
         now, begun = time.monotonic(), time.thread_time()
         if now >= self._asks_again:
+            self.joined(self._children.look(self._targets, now))
             for target, pid, inside in self._joiners.due(now):
                 self._open_late(target, pid, inside)
+            self._handover.tell(self._theirs.values(), self._targets)
             self._asks_again = time.monotonic() + _REST * (time.thread_time() - begun)
         self._note_names()
 
@@ -266,7 +282,7 @@ class Marks:
         for process, own in asked.items():
             alike = members[own]
             if len(alike) > 1:  # containers with equal pids that share a folder
-                alike = {pid for pid in alike if process in mapped(pid)}
+                alike = {pid for pid in alike if process in mapped_by(pid)}
             for pid in alike:
                 if pid not in tids:
                     tids[pid] = [(own_pid(t, pid), t) for t in threads(pid)]
@@ -277,9 +293,18 @@ class Marks:
         assert self._names is not None
         self._names.add([(escaped(process), own, pid, named[:MOST_THREADS])])
 
+    def take_over(self) -> None:
+        """Takes the folders that a killed recorder had found, in a process forked from it."""
+        for told in self._handover.taken(self._targets):
+            status = known_of(told.fd)
+            known = self._theirs.setdefault((status.device, status.inode), told)
+            known.update(told)
+        if any(folder.foreign for folder in self._theirs.values()):
+            self._names = Lines.continued(*self._list)
+
     def collect(self) -> None:
         """Copies the marks into the trace."""
-        for target, pid, inside in self._joiners.last():
+        for target, pid, inside in self._joiners.last(time.monotonic()):
             self._open_late(target, pid, inside)
         for folder in self._theirs.values():
             try:
@@ -290,6 +315,7 @@ class Marks:
                 self._lost[_UNREADABLE] += 1
             os.close(folder.fd)
         self._theirs = {}
+        self._handover.close()
         try:
             fd = os.open(self._live, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:
@@ -340,11 +366,11 @@ class Marks:
         try:
             with open_regular(name, fd) as source:
                 status = os.fstat(source.fileno())
-                if status.st_size > _MAX_BYTES:
+                if status.st_size > MAX_BYTES:
                     raise ValueError("too long")
                 if folder is not None and status.st_uid not in folder.users:
                     raise ValueError("another user's file")
-                data = _until_zeros(source)
+                data = until_zeros(source)
             if name.endswith(SUFFIX) and last_ns(data) > time.monotonic_ns():
                 raise ValueError("of another clock than this machine's")
             if self._copied_bytes + len(data) > _MAX_TOTAL:
@@ -363,16 +389,3 @@ class Marks:
                 target.write(data)
         except OSError as error:
             self._lost[f"not written: {error.strerror}"] += 1
-
-
-def _until_zeros(file: BinaryIO) -> bytes:
-    """Returns a file's whole records before the zeros at its end; at most `_MAX_BYTES`."""
-    pieces = []
-    for _ in range(_MAX_BYTES // _PIECE):
-        piece = file.read(_PIECE)
-        if not piece.strip(b"\0"):  # a writer allocates no more than one piece ahead
-            break
-        pieces.append(piece)
-    data = b"".join(pieces)
-    used = len(data.rstrip(b"\0"))
-    return data[: -(-used // RECORD_BYTES) * RECORD_BYTES]

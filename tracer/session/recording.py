@@ -380,6 +380,7 @@ def _save(made: output.Output, marks: Marks, summary: Summary | None, stats: Sta
     """Saves everything but the raw data of a killed recorder. Runs last in the guardian."""
     folder = made.place
     if (folder / manifests.FILE).exists():
+        marks.take_over()
         marks.collect()
         if summary is not None:
             summary.take_over()

@@ -58,6 +58,20 @@ class Lines:
         self._file = create(raw / name)
         self._room = _Room()
 
+    @classmethod
+    def continued(cls, raw: Path, name: str) -> Lines:
+        """Goes on with the list that a killed process left, without an incomplete line.
+
+        Makes the file if there is none. OSError if that fails.
+        """
+        path = raw / name
+        before = read_bounded(path, MOST_BYTES).split(b"\n")[:-1] if path.exists() else []
+        path.unlink(missing_ok=True)
+        lines = cls(raw, name)
+        lines._file.writelines(entry + b"\n" for entry in before if lines._room.takes(entry))
+        lines._file.flush()
+        return lines
+
     def add(self, entries: Iterable[Any]) -> None:
         """Writes entries. OSError if that fails."""
         for entry in map(encoded, entries):

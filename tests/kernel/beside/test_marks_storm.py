@@ -16,6 +16,8 @@ from tests.support.phases import read_spans
 from tests.support.waiting import wait_for
 from tracer.phases import MARKS_ENV
 from tracer.session.marks import Marks
+from tracer.session.marks_folder import MarksFolder
+from tracer.session.marks_handover import Handover
 from tracer.store.marks import NAMES
 from tracer.targets.processes import from_pids
 
@@ -187,6 +189,23 @@ def test_marks_beyond_the_bytes_of_all_files_are_left_out_and_counted(
     marks.collect()
     assert len(list((tmp_path / "raw/marks").glob("*.marks"))) == 7
     assert dict(marks._lost) == {"too much in all": 3, "too long": 1}
+
+
+def test_a_storm_of_news_about_folders_keeps_no_recorder_waiting(tmp_path):
+    """Nobody reads the socket until the recorder is killed; the guardian then has what fitted."""
+    handover = Handover()
+    folders = [MarksFolder(os.open(tmp_path, os.O_PATH), [], False) for _ in range(64)]
+    for user in range(40):
+        for folder in folders:
+            folder.users.add(user)
+        handover.tell(folders, [])
+    told = list(handover.taken([]))
+    assert len(told) < 40 * len(folders)
+    assert [folder.users for folder in told[: len(folders)]] == [{0}] * len(folders)
+    assert {folder.fd for folder in told}.isdisjoint(folder.fd for folder in folders)
+    handover.close()
+    for folder in (*folders, *told):
+        os.close(folder.fd)
 
 
 def test_a_folder_that_is_none_is_counted(job, tmp_path):

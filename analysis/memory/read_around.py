@@ -14,8 +14,8 @@ _KIB = 1 << 10
 # The next event of a thread whose fault lacks its page tells if the kernel reads around it.
 _ALONE = f"""
 WITH followed AS (
-    SELECT dev, ino, event, lead(event) OVER (PARTITION BY tid ORDER BY ts) AS following
-    FROM page_cache
+    SELECT dev, ino, event, lead(event) OVER (PARTITION BY tid ORDER BY ts, row) AS following
+    FROM page_cache_rows
 )
 SELECT f.file, f.dev FROM followed e JOIN page_files f ON e.dev = f.dev AND e.ino = f.ino
 WHERE event = '{FAULT}' AND following IN ('{ADD}', '{SYNC}', '{AHEAD}')

@@ -13,10 +13,10 @@ from tracer.analysis.memory.read_around import without_read_around
 from tracer.analysis.memory.taken_back import Rows, without_taken_back
 from tracer.analysis.views.lives import Lives, lives_of
 from tracer.analysis.views.phases.partial_epochs import begun, is_partial, partial_epochs
-from tracer.analysis.views.reading.page_states import ACCESS, ADD, DELETE
+from tracer.analysis.views.reading.page_states import ACCESS, ADD, DELETE, NOTHING
 from tracer.analysis.views.reading.page_states import FAULT as TOUCHED
 from tracer.analysis.views.reading.page_states import MAP as MAPPED
-from tracer.analysis.views.reading.page_uses import IN_CONTEXT, page_uses
+from tracer.analysis.views.reading.page_uses import IN_CONTEXT, VIEW, page_uses
 from tracer.analysis.views.stretches import joined
 from tracer.analysis.views.threads import name_of_others, of_everybody
 from tracer.store.manifest import page_bytes
@@ -26,6 +26,9 @@ _USES = {ACCESS: READ, TOUCHED: FAULT, MAPPED: FAULT, ADD: WRITE}
 _KINDS = _USES | {DELETE: REMOVE}
 _NO_EPOCH = -1
 
+# If accesses are inferred, no event tells what others do with the pages that they bring in.
+_ADDED = f"u.kind = {NOTHING} AND u.read > 0 AND u.target IS NULL"
+_KIND = f"if($unseen AND {_ADDED}, {ADD}, u.kind)"
 _FILES = "SELECT base, pages FROM page_files ORDER BY file"
 # Whoever uses no page, and only removes files or reads ahead, is no tenant. An epoch in which a
 # tenant uses no page counts if all of it was recorded. The groups of a tenant are in order of time:
@@ -35,8 +38,8 @@ CREATE OR REPLACE TEMP TABLE page_groups AS
 WITH sums AS (
     SELECT coalesce(target, '') AS target, coalesce(epoch, {_NO_EPOCH}) AS epoch,
         coalesce(pass, 1) AS pass, sum(read)::BIGINT AS read, min(ts) AS used,
-        bool_or(kind IN {tuple(_USES)} AND pages > 0 AND accessed >= 0) AS uses
-    FROM {IN_CONTEXT} GROUP BY ALL
+        bool_or({_KIND} IN {tuple(_USES)} AND pages > 0 AND accessed >= 0) AS uses
+    FROM {IN_CONTEXT} u GROUP BY ALL
 ), users AS (
     SELECT target, epoch, pass, read, used FROM sums
     QUALIFY bool_or(uses) OVER (PARTITION BY target)
@@ -63,12 +66,12 @@ FROM timed
 """
 _RUNS = f"""
 SELECT u.ts, f.base + u.first AS first, u.first AS index, u.pages::INTEGER AS pages,
-    u.file::INTEGER AS file, u.kind, u.tid, u.accessed < 0 AS taken_back,
+    u.file::INTEGER AS file, {_KIND}::TINYINT AS kind, u.tid, u.accessed < 0 AS taken_back,
     coalesce(g.number, 0) AS number, coalesce(g.tenant, 0) AS tenant
 FROM {IN_CONTEXT} u JOIN page_files f USING (file) LEFT JOIN page_groups g
     ON coalesce(u.target, '') = g.target AND coalesce(u.epoch, {_NO_EPOCH}) = g.epoch
     AND coalesce(u.pass, 1) = g.pass
-WHERE u.pages > 0 AND (u.kind IN {tuple(_USES)} OR (u.kind = {DELETE} AND $removals))
+WHERE u.pages > 0 AND ({_KIND} IN {tuple(_USES)} OR (u.kind = {DELETE} AND $removals))
     AND (g.number IS NOT NULL OR (u.kind = {DELETE} AND EXISTS (FROM page_groups)))
 ORDER BY u.row
 """
@@ -135,12 +138,15 @@ def recorded(trace: Trace) -> Recorded:
     page_uses(trace)
     partial_epochs(trace)
     files = trace.arrow(_FILES)
-    trace.execute(_GROUPS)
+    inferred = bool(trace.rows(f"SELECT 1 FROM {VIEW} WHERE inferred LIMIT 1"))
+    unseen = str(inferred and not of_everybody(trace))
+    trace.execute(_GROUPS.replace("$unseen", unseen))
     groups = trace.sql(
         "SELECT tenant, target, epoch, pass, partial, read FROM page_groups ORDER BY number"
     )
     # Without the events of reclaim, an eviction looks like a removal.
-    found = trace.arrow(_RUNS.replace("$removals", str("reclaim" in trace.tables)))
+    told = str("reclaim" in trace.tables)
+    found = trace.arrow(_RUNS.replace("$removals", told).replace("$unseen", unseen))
     rows = {name: found[name].to_numpy() for name in found.column_names}
     rows = without_taken_back(rows, rows["kind"] == MAPPED, rows["kind"] == ACCESS)
     kinds = np.zeros(max(_KINDS) + 1, np.int8)

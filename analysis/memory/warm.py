@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tracer.analysis.memory.page_runs import FAULT, READ, REMOVE, WRITE, PageRuns
 from tracer.analysis.memory.recorded import Recorded
-from tracer.analysis.views.stretches import Stretches, joined
+from tracer.analysis.views.stretches import Stretches, in_both, joined
 from tracer.probes.compiled import compiled, read_only
 from tracer.store.trace import Trace
 
@@ -53,7 +53,11 @@ def held_by_others(taken: Recorded, warm: Stretches) -> Recorded:
     files = np.flatnonzero(runs.size_pages > 0)
     files = files[np.argsort(runs.base[files])]
     base = runs.base[files]
-    parts = _cut_at_files(warm, base)
+    removed = runs.kind == REMOVE
+    first = runs.first[removed]
+    gone = in_both(warm, joined(first, first + runs.pages[removed]))
+    # A removal takes a page of them out, but none beside it that came in with it.
+    parts = _cut_at(warm, np.union1d(base, _each(gone)))
     count = len(parts)
     targets = taken.targets if None in taken.targets else [*taken.targets, None]
     before = {
@@ -137,13 +141,22 @@ def _cut_out(first: Any, pages: Any, kinds: Any, inside: Any, found: Any) -> int
     return count
 
 
-def _cut_at_files(pages: Stretches, base: NDArray[np.int64]) -> Stretches:
-    """Returns stretches of pages cut at the first page of each file; `base` is in order."""
-    low = np.searchsorted(base, pages[:, 0], side="right")
-    high = np.searchsorted(base, pages[:, 1], side="left")
+def _each(pages: Stretches) -> NDArray[np.int64]:
+    """Returns each page of stretches, and the page after each of them."""
+    counts = pages[:, 1] - pages[:, 0] + 1
+    found: NDArray[np.int64] = np.arange(counts.sum()) - np.repeat(
+        counts.cumsum() - counts - pages[:, 0], counts
+    )
+    return found
+
+
+def _cut_at(pages: Stretches, places: NDArray[np.int64]) -> Stretches:
+    """Returns stretches of pages cut before some pages; `places` are in order."""
+    low = np.searchsorted(places, pages[:, 0], side="right")
+    high = np.searchsorted(places, pages[:, 1], side="left")
     cuts = np.maximum(high - low, 0)
     of = np.repeat(np.arange(len(pages)), cuts)
-    inner = base[low[of] + np.arange(len(of)) - (np.cumsum(cuts) - cuts)[of]]
+    inner = places[low[of] + np.arange(len(of)) - (np.cumsum(cuts) - cuts)[of]]
     begin = np.sort(np.concatenate((pages[:, 0], inner)))
     end = np.sort(np.concatenate((pages[:, 1], inner)))
     return np.column_stack((begin, end))

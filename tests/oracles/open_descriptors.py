@@ -200,6 +200,12 @@ class System:
 def drawn(seed: int, calls: int = 150) -> System:
     """Random programs: two targets and a stranger, with equal numbers of descriptors."""
     system = System(seed)
+    run(system, calls)
+    return system
+
+
+def run(system: System, calls: int) -> None:
+    """Lets random programs run in a system."""
     numbers = system.numbers
     files = [
         system.file(dev, ino, size, f"/data/{dev}/{ino}")
@@ -260,4 +266,3 @@ def drawn(seed: int, calls: int = 150) -> System:
                 system.fork(process, 1000 + children)
             case "end" if process.pid > 1000:
                 system.end(process)
-    return system

@@ -15,7 +15,8 @@ from tests.oracles.two_lists import Own
 
 Samples = dict[int, int]
 """Own memory in bytes by time, in the order of time."""
-NEAR_NS = 30_000_000_000
+SECOND = 1_000_000_000
+NEAR_NS = 30 * SECOND
 """A sample counts with the size of the largest one that is at most so far away."""
 SIGNS = {"cgroup_memory": 1, "cgroup_page_cache": -1, "cgroup_shmem": 1}
 """The parts of own memory."""
@@ -54,6 +55,21 @@ def drawn_rows(draw: random.Random, target: str, times: Iterable[int], most: int
     return rows
 
 
+def drawn_times(draw: random.Random, calls: Sequence[int], end: float = 1.0) -> list[int]:
+    """Draws times of samples in a part of the time of calls.
+
+    Some of them are those of calls, some half a minute after others. Most begin late or end early.
+    """
+    last = max(calls)
+    times = draw.sample(calls, 4) + [draw.randrange(last + SECOND) for _ in range(4)]
+    times += [
+        ts + NEAR_NS + more for ts, more in zip(draw.sample(times, 3), (-1, 0, 1), strict=True)
+    ]
+    begin, stop = sorted(draw.choices(range(12), k=2))
+    drawn = sorted(times)[begin:stop] or times[:1]
+    return [ts for ts in drawn if ts < end * last] or drawn[:1]
+
+
 def samples_of(rows: Iterable[Row], target: str) -> Samples:
     """The own memory that the samples of a target tell, with that of targets below it.
 
@@ -73,15 +89,15 @@ def samples_of(rows: Iterable[Row], target: str) -> Samples:
 def without(samples: Samples, last: int, *inner: Samples) -> Samples:
     """Samples less those, at the nearest times, of the targets in the next cgroups below.
 
-    Those have the memory of targets below them, too. `last`: time of the last sample of the
-    recording.
+    Of two equally near ones, the earlier counts. Those have the memory of targets below them, too.
+    `last`: time of the last sample of the recording.
     """
     found = dict(samples)
     for below in inner:
         end = end_of(below, last)
         for ts in found:
             if end is None or ts < end:
-                found[ts] -= below[min(below, key=lambda time: abs(time - ts))]
+                found[ts] -= below[min(below, key=lambda time: (abs(time - ts), time))]
     return {ts: max(0, own) for ts, own in found.items()}
 
 

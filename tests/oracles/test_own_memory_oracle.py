@@ -18,9 +18,9 @@ from tests.oracles.nested_cgroups import (
     with_cgroup,
 )
 from tests.oracles.own_memory import (
-    NEAR_NS,
     changes,
     drawn_rows,
+    drawn_times,
     memory_rows,
     own_at,
     samples_of,
@@ -151,20 +151,6 @@ def readers(seed, names, pause_ns=5 * SECOND):
     return jobs
 
 
-def drawn_times(draw, jobs, end=1.0):
-    """Times of samples in a part of the reads.
-
-    Some of them are those of reads, some half a minute after others. Most begin late or end early.
-    """
-    times = draw.sample(jobs.times, 4) + [draw.randrange(jobs.now + SECOND) for _ in range(4)]
-    times += [
-        ts + NEAR_NS + more for ts, more in zip(draw.sample(times, 3), (-1, 0, 1), strict=True)
-    ]
-    first, last = sorted(draw.choices(range(12), k=2))
-    drawn = sorted(times)[first:last] or times[:1]
-    return [ts for ts in drawn if ts < end * jobs.now] or drawn[:1]
-
-
 def answered(folder, shared, rooms=ROOMS):
     with Trace(folder) as trace:
         return answer_memory(trace, [room * PAGE for room in rooms], None, 0, shared)
@@ -222,7 +208,7 @@ def test_targets_read_as_much_as_in_the_oracle(made, names, shared, pause_ns, se
     jobs, draw = readers(seed, names, pause_ns), random.Random(seed)
     rows = []
     for name in names:
-        rows += drawn_rows(draw, name, drawn_times(draw, jobs), draw.choice([30, 60, 130]))
+        rows += drawn_rows(draw, name, drawn_times(draw, jobs.times), draw.choice([30, 60, 130]))
     own = {name: samples_of(rows, name) for name in names}
     agrees(answered(made(jobs, rows), shared), jobs, rows, own, shared)
 
@@ -238,7 +224,7 @@ def test_targets_in_the_cgroups_of_others_read_as_much_as_in_the_oracle(made, in
             paths = zip(jobs.targets("cgroup"), ("/pod", "/pod/b", "/pod/c"), strict=True)
         targets = [with_cgroup(target, path, 2) for target, path in paths]
         ends = [1, 1, 1] if same_times else sorted(draw.choices([0.2, 0.4, 0.7, 1], k=3))
-        times = [drawn_times(draw, jobs, end) for end in ends]
+        times = [drawn_times(draw, jobs.times, end) for end in ends]
         rows, told = [], {}
         for name, most, at in zip("cba", (20, 50, 90), times, strict=True):
             rows += drawn_rows(draw, name, times[-1] if same_times else at, most)
@@ -347,6 +333,18 @@ def test_an_inner_target_takes_nothing_once_its_samples_ended(made, two, times, 
     assert read == reads_with(two, found, [0, 0], steps(by_hand))
     assert read == expected(two, found, own, 180 * SECOND, True)
     assert found.own_bytes == {"a": 50 * PAGE, "b": 20 * PAGE}
+
+
+@pytest.mark.parametrize(("later", "left"), [(80, 20), (79, 40)])
+def test_the_earlier_of_two_equally_near_samples_of_an_inner_target_counts(made, two, later, left):
+    """The outer target's 50 pages have 30 of the inner one at 40 s, and 10 at a later time."""
+    paths = zip(two.targets("cgroup"), ("/pod", "/pod/b"), strict=True)
+    targets = [with_cgroup(target, path, 2) for target, path in paths]
+    rows = rows_of(a={60: 50}, b={40: 30, later: 10})
+    found = answered(made(two, rows, targets), True)
+    assert found.own_bytes == {"a": left * PAGE, "b": 30 * PAGE}
+    by_hand = in_bytes({"a": {60: left}, "b": {40: 30, later: 10}})
+    assert pages_read(found) == reads_with(two, found, [0, 0], steps(by_hand))
 
 
 @pytest.mark.parametrize("shared", [0, 30])

@@ -1,58 +1,33 @@
 """`tracer predict --warm` leaves pages in memory as a naive kernel and naive caches do."""
 
 import itertools
-import json
-from collections import Counter
 from dataclasses import replace
 
 import pytest
 
-from tests.fuzz.verbs import called
+from tests.oracles.nested_cgroups import PAGE
 from tests.oracles.removed_pages import Story, together
-from tests.oracles.removing_caches import MODELS, Step, counts, steps_of
+from tests.oracles.removing_caches import MODELS, Step
 from tests.oracles.two_lists import READ, REMOVAL, WRITE
-from tests.oracles.warm_pages import (
-    APART,
-    BESIDE,
-    LIBRARY,
-    MACHINE,
-    PIDS,
-    SECOND,
-    SHARED,
-    WarmJobs,
-    enough,
-    kernel_reads,
-    steps_beside,
-    users,
-    warm_pages,
+from tests.oracles.warm_answers import (
+    KERNEL,
+    ROOMY,
+    TIGHT,
+    agree,
+    columns,
+    containers,
+    expected_rows,
+    predicted,
+    recording,
+    rows_of,
 )
-from tests.support.traces import make_trace
+from tests.oracles.warm_caches import APART, SHARED
+from tests.oracles.warm_pages import LIBRARY, PIDS, SECOND, WarmJobs, users, warm_pages
 
 pytestmark = pytest.mark.slow
 
-PAGE = 4096
-DISKS = [
-    {"dev": "8:0", "name": "sda"},
-    *({"dev": f"8:{n}", "name": f"sda{n}", "partition_of": "8:0"} for n in (1, 2)),
-]
-HOST = {"name": "machine", "role": "target", "kind": "machine", "pid": 0}
-CAPACITIES = (7, 40, 75, 300)
-"""Pages: less than a batch of reclaim, some, and more than all jobs use."""
-ROOMY = CAPACITIES[1:]
-"""Those with room for what a call reads ahead."""
-TIGHT = CAPACITIES[1:3]
-SEED = 4
-CLOCKS = (0, SECOND // 2, SECOND, 3 * SECOND // 2, None)
+SEED = 21
 SHARING = {"--shared": SHARED, "--apart": APART}
-KERNEL = ("kernel", "clocks")
-
-
-def containers(names):
-    return [
-        {"name": name, "role": "target", "kind": "container", "pid": PIDS[name]}
-        | {"container": name * 64}
-        for name in names
-    ]
 
 
 @pytest.fixture
@@ -61,83 +36,10 @@ def trace(tmp_path):
     numbers = itertools.count()
 
     def make(tables, targets=None, **manifest):
-        clock = {"name": "mono", "start_ns": 0, "end_ns": 100 * SECOND}
-        given = {"targets": targets or containers("ab"), "disks": DISKS, "clock": clock}
         folder = tmp_path / f"{next(numbers)}.trace"
-        make_trace(folder, tables, duration_s=100.0, **given, **manifest).close()
-        return folder
+        return recording(folder, tables, targets or containers("ab"), **manifest)
 
     return make
-
-
-def predicted(folder, *options, pages=CAPACITIES, ahead=0):
-    sizes = ",".join(str(number * PAGE) for number in pages)
-    options = "--memory", sizes, "--read-ahead", ahead * PAGE, *options
-    return json.loads(called("predict", folder, *options, "--json"))
-
-
-def rows_of(answer):
-    """The numbers of an answer, by pages of memory, target and epoch."""
-    return {
-        (row["memory_bytes"] // PAGE, row["target"], row["epoch"]): {
-            "used": row["used_pages"],
-            "recorded": row["recorded_pages"],
-            "kernel": row["two-lists_pages"],
-            "clocks": row["two-lists_pages_by_clock"],
-            "range": (row["two-lists_pages_low"], row["two-lists_pages_high"]),
-            **{model: row[f"{model}_pages"] for model in MODELS},
-        }
-        for row in answer["reads"]
-    }
-
-
-def expected_rows(
-    jobs, below, warm, pages=CAPACITIES, ahead=0, calls=None, payer=-1, beside=steps_beside
-):
-    """The same of the oracle; `calls`: others than those of the jobs."""
-    calls = jobs.calls if calls is None else calls
-    found = {}
-    for number in pages:
-        kernel = [kernel_reads(calls, number, below, warm, ahead, clock, payer) for clock in CLOCKS]
-        for target, steps in steps_by_target(calls, below).items():
-            read = {model: counts(beside(steps, warm), number, model) for model in MODELS}
-            mine = [step for step in steps if step.target == target and step.kind == READ]
-            for epoch, used in Counter(step.epoch for step in mine).items():
-                group = target, epoch
-                by_clock = [of_clock.get(group, 0) for of_clock in kernel]
-                found[number, target, epoch] = {
-                    "used": used,
-                    "recorded": jobs.recorded[group],
-                    "kernel": by_clock[0],
-                    "clocks": by_clock,
-                    "range": (min(by_clock), max(by_clock)),
-                    **{model: read[model][group] for model in MODELS},
-                }
-    return found
-
-
-def steps_by_target(calls, below):
-    """The steps that go to the cache of each target."""
-    return {
-        target: steps_of(calls, None if below is SHARED else target)
-        for target in below.tenants
-        if target
-    }
-
-
-def agree(answer, jobs, below, warm, pages=CAPACITIES, ahead=0, calls=None):
-    """Compares an answer with the oracle."""
-    calls = jobs.calls if calls is None else calls
-    assert rows_of(answer) == expected_rows(jobs, below, warm, pages, ahead, calls)
-    assert answer["clocks_s"] == [clock and clock / SECOND for clock in CLOCKS]
-    assert answer["enough_bytes"] == {
-        target: enough(steps_beside(steps, warm)) * PAGE
-        for target, steps in steps_by_target(calls, below).items()
-    }
-
-
-def columns(rows, *names):
-    return {key: [row[name] for name in names] for key, row in rows.items()}
 
 
 def removes(call):
@@ -202,31 +104,6 @@ def test_an_empty_page_cache_has_no_page_that_stays(trace):
     answer = predicted(trace(jobs.tables), "--apart", "--warm")
     assert answer["staying_pages"] == 0
     agree(answer, jobs, APART, ())
-
-
-@pytest.mark.parametrize("named", ["", "a"])
-def test_the_whole_machine_has_pages_that_stay(trace, named):
-    """All processes that belong to no named target are those of the machine. None marks epochs."""
-    jobs, below = WarmJobs(4), BESIDE if named else MACHINE
-    jobs.tables["phases"].clear()
-    for row in jobs.tables["processes"]:
-        if row["target"] != named:
-            row |= {"target": None, "role": "other"}
-    calls = [
-        replace(call, target=named if call.target == named else "machine", epoch=None)
-        for call in jobs.calls
-    ]
-    recorded = Counter()
-    for (by, _), pages in jobs.recorded.items():
-        recorded[named if by == named else "machine", None] += pages
-    jobs.recorded = recorded
-    folder = trace(jobs.tables, [*containers(named), HOST])
-    warm, options = warm_pages(calls, jobs.came), ["--apart"] if named else []
-    answer = predicted(folder, "--warm", *options, pages=ROOMY, ahead=8)
-    assert answer["staying_pages"] == len(warm)
-    agree(answer, jobs, below, warm, ROOMY, 8, calls)
-    cold = predicted(folder, *options, pages=TIGHT)
-    agree(cold, jobs, below, (), TIGHT, calls=calls)
 
 
 def test_a_page_whose_arrival_was_lost_stays_until_its_removal(trace):

@@ -142,7 +142,7 @@ class TwoLists(FileLists):
             page = self.pages.get(name)
             if page and page.marker:
                 page.marker = False
-                self._read_on(call, reader, at)
+                self._read_on(call, reader, at, call.end - at)
             if name in self.pages and not (again and at == call.first):
                 self.mark_accessed(name)
             at += 1
@@ -155,15 +155,36 @@ class TwoLists(FileLists):
         self.brought += 1
 
     def _fault(self, call: Call) -> int:
-        """Maps pages one by one, without read-ahead; returns the pages missed."""
+        """Maps pages one by one (filemap_fault); returns the pages missed.
+
+        A fault that has read begins anew, so pages around are mapped once more.
+        """
+        reader, missed = self.readers.setdefault(call.reader, Reader()), 0
         for index in range(call.first, call.end):
+            name = call.file, index
             self._map_around(call.file, index)
-            if (call.file, index) not in self.pages:
-                self._read_alone(call, index)
-            page = self.pages.get((call.file, index))
+            page = self.pages.get(name)
+            if page is None:
+                missed += 1
+                self._read_around(call, reader, index)
+                if name not in self.pages:
+                    self._read_alone(call, index)
+                self._map_around(call.file, index)
+            elif page.marker:  # do_async_mmap_readahead
+                page.marker = False
+                self._read_on(call, reader, index, self.ahead)
+                self._map_around(call.file, index)
+            page = self.pages.get(name)
             if page:
                 page.mapped = page.touched = True
-        return self.brought
+        return missed
+
+    def _read_around(self, call: Call, reader: Reader, index: int) -> None:
+        """Reads for a fault that lacks a page (do_sync_mmap_readahead)."""
+        if self.ahead:
+            reader.start, reader.size = max(0, index - self.ahead // 2), self.ahead
+            reader.ahead = self.ahead // 4
+            self._bring(call, reader.start, reader.size, reader.ahead)
 
     def _map_around(self, file: Any, index: int) -> None:
         """Maps the cached pages around a fault (filemap_map_pages)."""
@@ -223,9 +244,8 @@ class TwoLists(FileLists):
                 return count
         return most - 1
 
-    def _read_on(self, call: Call, reader: Reader, marker: int) -> None:
+    def _read_on(self, call: Call, reader: Reader, marker: int, asked: int) -> None:
         """Reads the next window (page_cache_async_ra)."""
-        asked = call.end - marker
         most = self._most(asked)
         if marker == reader.start + reader.size - reader.ahead:
             reader.start += reader.size

@@ -1,4 +1,4 @@
-"""Jobs in whose recordings some pages were in memory before, and naive caches in which these stay.
+"""Jobs in whose recordings some pages were in memory before.
 
 It is written from docs/predict.md (Pages in memory before the recording), not from the code of
 `tracer predict`.
@@ -9,12 +9,10 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from tests.oracles.called_jobs import NO_LIMIT, JobCall, removal
-from tests.oracles.removing_caches import Step, lru
-from tests.oracles.two_lists import FAULT, READ, REMOVAL, WRITE, Call, TwoLists
+from tests.oracles.called_jobs import JobCall, removal
+from tests.oracles.two_lists import FAULT, READ, WRITE
 
 Row = dict[str, Any]
 File = tuple[str, int]
@@ -25,7 +23,7 @@ DATA: tuple[File, ...] = (("8:1", 7), ("8:2", 7), ("8:1", 8), ("8:2", 9))
 LIBRARY, OTHERS = ("8:1", 10), ("8:2", 12)
 """A file that the first target maps, and one that no target uses."""
 SIZES: dict[File, int] = {
-    **dict(zip(DATA, (40, 30, 60, 50), strict=True)), LIBRARY: 28, OTHERS: 20,
+    **dict(zip(DATA, (40, 30, 60, 50), strict=True)), LIBRARY: 60, OTHERS: 20,
 }  # fmt: skip
 READS = {"a": (DATA[0], *DATA[2:]), "b": DATA[1:3], "x": (*DATA, OTHERS)}
 PIDS = {"a": 100, "b": 200, "x": 300, "r": 400}
@@ -34,19 +32,27 @@ EPOCHS = {"a": (None, 0, 1, 2), "b": (0, 1, None, 2)}
 """Epoch of each target in each stage; None: it marks none."""
 CALLS = 60
 """Calls of a stage."""
-WINDOW = 16
-"""Pages that the kernel maps around a fault."""
+WINDOW, AROUND = 16, 8
+"""Pages that the kernel maps, and that it reads, around a fault."""
+LIBRARY_READERS = {"some": "ab", "all": "ab", "around": "b"}
+"""The targets that read the library by calls. Where it has one to name all pages, that is the
+first one."""
 
 
 class WarmJobs:
-    """Two targets and others that read and write files by turns, for three seconds.
+    """Two targets and others that read and write files by turns, for three seconds and pauses.
 
     `warm`: the share of pages that are in memory before. `takes`: the share of calls before which
     reclaim or a program takes the first pages of a file. `loses`: the share of arrivals that no
-    event tells; each call reads one page then. `library`: the first target maps a file, of which
-    some pages or all were in memory before ("some", "all"). It has read the former, so events have
-    named each of its pages.
+    event tells; each call reads one page then. `pause_ns`: time before each stage. `folios`: pages
+    that come together are in folios of up to four.
+
+    `library`: the first target maps a file. All of its pages were in memory before ("all"), or
+    some of them, and a target has read it, so events have named each of its pages ("some"). With
+    "around", a touch of a missing page reads those around it.
     """
+
+    sizes: Mapping[File, int] = SIZES
 
     def __init__(
         self,
@@ -55,9 +61,12 @@ class WarmJobs:
         takes: float = 0.05,
         loses: float = 0,
         library: str | None = None,
+        pause_ns: int = 0,
+        folios: bool = False,
     ) -> None:
         self.draw, self.now = random.Random(seed), SECOND
         self.takes, self.loses, self.library = takes, loses, library
+        self.pause_ns, self.folios = pause_ns, folios
         self.tables: dict[str, list[Row]] = {
             name: [] for name in ("page_cache", "reclaim", "phases", "processes", "files")
         }
@@ -66,10 +75,12 @@ class WarmJobs:
         """Pages that an event brings in."""
         self.recorded: Counter[tuple[str | None, int | None]] = Counter()
         """Pages that events read from the disk, by target and epoch."""
-        self.stage = 0
+        self.stage: int | None = None
         self._cached = set(self._drawn(warm))
         self.before = frozenset(self._cached)
         self._mapped: set[Page] = set()
+        self._folio: dict[Page, tuple[int, int]] = {}
+        """The first page of the folio that a cached page is in, and their number."""
         self._openings: Counter[tuple[str, File]] = Counter()
         self._places: Counter[tuple[str, File]] = Counter()
         for (dev, ino), size in SIZES.items():
@@ -79,8 +90,10 @@ class WarmJobs:
             target = actor if actor in EPOCHS else None
             row = {"pid": pid, "tid": pid, "comm": "job", "ppid": 1, "target": target}
             self.tables["processes"].append(row | {"role": "target" if target else "other"})
-        if library == "some":
-            self._read("a", LIBRARY, 0, SIZES[LIBRARY])
+        for file in SIZES:
+            self._make_folios(file, sorted(page for its, page in self._cached if its == file))
+        if library in ("some", "around"):
+            self._read(LIBRARY_READERS[library][0], LIBRARY, 0, SIZES[LIBRARY])
         for self.stage in range(len(EPOCHS["a"])):
             self._run_stage()
 
@@ -96,7 +109,7 @@ class WarmJobs:
 
     def _run_stage(self) -> None:
         """Runs a stage. No event has the time of a mark."""
-        begun = self.now = self.now + 5
+        begun = self.now = self.now + 5 + self.pause_ns
         self.now += 5
         for _ in range(CALLS):
             self.now += self.draw.choice([1, 1000, 35_000_000])
@@ -111,16 +124,16 @@ class WarmJobs:
     def _step(self, actor: str) -> None:
         """A call, and perhaps what happens before it."""
         files = READS[actor]
-        if self.library and actor in EPOCHS:
+        if self.library and actor in LIBRARY_READERS[self.library]:
             files = (*files, LIBRARY)
         file = self.draw.choice(files)
-        if self.draw.random() < self.takes and (file != LIBRARY or self.library == "some"):
+        if self.draw.random() < self.takes and (file != LIBRARY or self.library != "all"):
             self._take_some(file)
         if self.draw.random() < 0.08 and file != LIBRARY:
             first = self.draw.randrange(SIZES[file])
             self._write(actor, file, range(first, min(first + 2, SIZES[file])))
         if self.library and actor == "a" and self.draw.random() < 0.3:
-            self._map(self.draw.randrange(SIZES[LIBRARY]))
+            self._touch(self.draw.randrange(SIZES[LIBRARY]))
         goes_on, size = self.draw.random() < 0.4, SIZES[file]
         first = self._places[actor, file] % size if goes_on else self.draw.randrange(size)
         pages = 1 if self.loses else min(self.draw.choice([1, 1, 2, 4, 11]), size - first)
@@ -130,16 +143,32 @@ class WarmJobs:
     # Calls: events, and their truth
 
     def _read(self, actor: str, file: File, first: int, pages: int) -> None:
-        events, new = len(self.tables["page_cache"]), 0
-        for index in range(first, first + pages):
-            if self._comes(file, index):
-                new += 1
-                for event in ("sync_read_ahead", "read_ahead", "add"):
-                    self._event(actor, event, file, index)
+        events = len(self.tables["page_cache"])
+        new = [index for index in range(first, first + pages) if self._comes(file, index)]
+        for folio in self._make_folios(file, new):
+            for event in ("sync_read_ahead", "read_ahead", "add"):
+                self._event(actor, event, file, *folio)
         self._event(actor, "access", file, first, pages, continues=False)
         self._openings[actor, file] += first == 0
         self._call(actor, READ, file, first, pages, self.tables["page_cache"][events]["ts"])
-        self.recorded[self.owner(actor)] += new
+        self.recorded[self.owner(actor)] += len(new)
+
+    def _make_folios(self, file: File, pages: Sequence[int]) -> list[tuple[int, int]]:
+        """Puts pages that come together in folios; returns the first page and size of each.
+
+        A folio begins at a multiple of its size.
+        """
+        made = []
+        while pages:
+            size = next(
+                size
+                for size in ((4, 2, 1) if self.folios else (1,))
+                if pages[0] % size == 0 and [*pages[:size]] == [*range(pages[0], pages[0] + size)]
+            )
+            made.append((pages[0], size))
+            self._folio.update({(file, index): made[-1] for index in pages[:size]})
+            pages = pages[size:]
+        return made
 
     def _comes(self, file: File, index: int) -> bool:
         """Brings a page in if it is missing. Tells if events say so."""
@@ -155,37 +184,64 @@ class WarmJobs:
             if (file, index) not in self._cached:
                 self._cached.add((file, index))
                 self.came.add((file, index))
+                self._make_folios(file, [index])
                 self._event(actor, "add", file, index)
                 self._call(actor, WRITE, file, index, 1, self.now)
 
-    def _map(self, touched: int) -> None:
-        """Maps the cached pages around a fault. A read by the same process follows."""
-        first = touched - touched % WINDOW
-        window = range(first, min(first + WINDOW, SIZES[LIBRARY]))
-        there = [(LIBRARY, index) for index in window if (LIBRARY, index) in self._cached]
-        if not there:
-            return
-        self._event("a", "map", LIBRARY, window.start, len(window))
-        if self._mapped.issuperset(there):
+    def _touch(self, touched: int) -> None:
+        """Touches a mapped page. A read by the same process follows."""
+        if self.library == "around":
+            if (LIBRARY, touched) in self._mapped:
+                return
+            if (LIBRARY, touched) not in self._cached:
+                self._fault(touched)
+        there = self._map(touched)
+        if self.library != "around" and there and self._mapped.issuperset(there):
             self._mapped.clear()  # no fault is left in the old mapping
         for page in there:
             if page not in self._mapped:
                 self._call("a", FAULT, *page, 1, self.now)
         self._mapped.update(there)
 
+    def _map(self, touched: int) -> list[Page]:
+        """Maps pages around a touched one. Returns the cached ones."""
+        first = touched - touched % WINDOW
+        window = range(first, min(first + WINDOW, SIZES[LIBRARY]))
+        there = [(LIBRARY, index) for index in window if (LIBRARY, index) in self._cached]
+        if there:
+            self._event("a", "map", LIBRARY, window.start, len(window))
+        return there
+
+    def _fault(self, touched: int) -> None:
+        """Reads around a touched page. The kernel maps those around it before, and again then."""
+        self._map(touched)
+        self._event("a", "fault", LIBRARY, touched)
+        self._call("a", FAULT, LIBRARY, touched, 1, self.now)
+        self._mapped.add((LIBRARY, touched))
+        first = max(0, touched - AROUND // 2)
+        around = range(first, min(first + AROUND, SIZES[LIBRARY]))
+        self._event("a", "read_ahead", LIBRARY, first, len(around))
+        new = [index for index in around if self._comes(LIBRARY, index)]
+        for folio in self._make_folios(LIBRARY, new):
+            self._event("a", "add", LIBRARY, *folio)
+        self.recorded[self.owner("a")] += len(new)
+
     def _take_some(self, file: File) -> None:
         """Takes the first cached pages of a file: reclaim does, or a program."""
         actor, most = self.draw.choice("abxr"), self.draw.randrange(SIZES[file])
         taken = sorted(page for page in self._cached if page[0] == file and page[1] <= most)
         reclaims = self.draw.random() < 0.5
+        if reclaims and taken:  # whole folios
+            first, size = self._folio.get(taken[-1], (taken[-1][1], 1))
+            taken = sorted({*taken, *((file, index) for index in range(first, first + size))})
         thread = {"pid": PIDS[actor], "tid": PIDS[actor], "cpu": 0}
         if reclaims:
             self.tables["reclaim"].append({"ts": self.now + 1, "event": "memcg_begin", **thread})
             self.now += 2
-        for page in taken:
-            self._event(actor, "delete", *page)
-            if not reclaims:
-                self.calls.append(removal(*page, self.now))
+        for first, size in self._split(taken):
+            self._event(actor, "delete", file, first, size)
+            for index in range(first, first + size) if not reclaims else ():
+                self.calls.append(removal(file, index, self.now))
         if reclaims:
             self.now += 1
             end = {"ts": self.now, "event": "memcg_end", "nr_reclaimed": len(taken), **thread}
@@ -194,9 +250,32 @@ class WarmJobs:
         self._cached.difference_update(taken)
         self._mapped.difference_update(taken)
 
+    def _split(self, taken: Sequence[Page]) -> list[tuple[int, int]]:
+        """Returns the folios in which pages go. A folio of which some stay falls into pages."""
+        gone = []
+        for folio in sorted({(page[0], *self._folio.pop(page, (page[1], 1))) for page in taken}):
+            file, first, size = folio
+            parts = [(file, index) for index in range(first, first + size)]
+            if set(parts) <= set(taken):
+                gone.append((first, size))
+                continue
+            for page in parts:
+                if page in taken:
+                    gone.append((page[1], 1))
+                else:
+                    self._folio[page] = page[1], 1
+        return gone
+
+    @property
+    def times(self) -> list[int]:
+        """The time of each call."""
+        return [call.ts for call in self.calls]
+
     def owner(self, actor: str) -> tuple[str | None, int | None]:
         """Target and epoch of a process."""
-        return (actor, EPOCHS[actor][self.stage]) if actor in EPOCHS else (None, None)
+        if actor not in EPOCHS:
+            return None, None
+        return actor, None if self.stage is None else EPOCHS[actor][self.stage]
 
     def _call(self, actor: str, kind: str, file: File, first: int, pages: int, ts: int) -> None:
         reader = actor, file, self._openings[actor, file]
@@ -217,9 +296,6 @@ class WarmJobs:
         self.tables["page_cache"].append(row | more)
 
 
-# Pages
-
-
 def users(calls: Iterable[JobCall]) -> dict[Page, set[str | None]]:
     """The targets that use each page; None: others do."""
     found: dict[Page, set[str | None]] = {}
@@ -233,72 +309,3 @@ def users(calls: Iterable[JobCall]) -> dict[Page, set[str | None]]:
 def warm_pages(calls: Iterable[JobCall], came: Collection[Page]) -> set[Page]:
     """Pages that targets use, and that never come into the cache during the recording."""
     return {page for page, by in users(calls).items() if by != {None} and page not in came}
-
-
-# Caches
-
-
-@dataclass(frozen=True)
-class Limits:
-    """The limit of the kernel's model below which each target is."""
-
-    tenants: Mapping[str | None, int]
-    limits: Sequence[int]
-    """Those of the tenants. The last one, of other processes and of warm pages, has no bound."""
-
-
-SHARED = Limits({"a": 0, "b": 1, None: 2}, (0, 0, 1))
-APART = Limits({"a": 0, "b": 1, None: 2}, (0, 1, 2))
-MACHINE = Limits({"machine": 0, None: 1}, (0, 1))
-BESIDE = Limits({"a": 0, "machine": 1, None: 2}, (0, 1, 2))
-
-
-def kernel_reads(
-    calls: Iterable[JobCall],
-    pages: int,
-    below: Limits,
-    warm: Iterable[Page] = (),
-    ahead: int = 0,
-    clock: int | None = 0,
-    payer: int = -1,
-) -> dict[tuple[str, int | None], int]:
-    """Pages that a naive kernel reads for each epoch of the targets.
-
-    `clock`: time of the first update of the statistics; None: they are always up to date. `payer`:
-    the tenant that has the warm pages at first.
-    """
-    rooms = [pages] * below.limits[-1] + [NO_LIMIT]
-    cache = TwoLists(rooms, below.limits, SIZES, ahead, exact=clock is None, clock=clock or 0)
-    for page in sorted(warm):
-        cache.add(page, payer % len(below.limits))
-    made = (
-        Call(below.tenants[one.target], (one.target, one.epoch), *one.place, one.pages, one.ts)
-        for one in calls
-    )
-    return cache.run(made)[1]
-
-
-def steps_beside(steps: Iterable[Step], warm: Iterable[Page]) -> list[Step]:
-    """Steps that warm pages leave to a cache: none with such a page before its removal."""
-    staying, left = set(warm), []
-    for step in steps:
-        if step.kind == REMOVAL:
-            staying.discard(step.page)
-        if step.page not in staying:
-            left.append(step)
-    return left
-
-
-def enough(steps: Sequence[Step]) -> int:
-    """The least number of pages with which LRU reads none twice, but for those taken out.
-
-    With more pages, LRU never reads more.
-    """
-    least, too_few, found = sum(lru(steps, len(steps))), -1, len(steps)
-    while found - too_few > 1:
-        tried = (found + too_few) // 2
-        if sum(lru(steps, tried)) == least:
-            found = tried
-        else:
-            too_few = tried
-    return found

@@ -128,9 +128,9 @@ def add(
                     page["flags"] |= ASKED
             page["flags"] |= UNREAD
         page["evicted"] = 0
+    use["first"], use["pages"] = first, end - first
     if not reads:
-        use["written"] = end - first
-        use["kind"], use["first"], use["pages"] = ADD, first, end - first
+        use["written"], use["kind"] = end - first, ADD
     if faults:
         thread["missing"] = 0
     thread["pid"] = pid

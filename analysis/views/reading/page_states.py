@@ -55,7 +55,7 @@ USE = np.dtype(
         # Pages used: ACCESS, FAULT, MAP; written: ADD; removed: DELETE; or NOTHING. A MAP or an
         # ACCESS below 0 takes back the use of pages, at the time of that use.
         ("kind", "i1"),
-        ("first", "i8"),  # first of these pages
+        ("first", "i8"),  # first of these pages, or of those that are added
         ("pages", "i8"),
         # The `life` of the thread that had brought in the pages that leave; -1: not known who it
         # was; 0: they were there before, or none leave.

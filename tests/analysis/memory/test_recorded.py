@@ -176,6 +176,20 @@ def test_nothing_is_read_around_faults_that_read_their_pages_alone_in_the_record
         )
 
 
+def test_a_fault_whose_events_have_one_time_reads_around_its_page(tmp_path):
+    """Traces of other tools have times in whole microseconds. The order of the rows tells."""
+    made = PageEvents()
+    for ino in range(MORE, MORE + 9):
+        made.add_event(JOB, "fault", 64, 1, ino)
+        made.add_event(JOB, "read_ahead", 60, 8, ino)
+        for page in range(60, 68):
+            made.add_event(JOB, "add", page, 1, ino)
+        for event in made.events[-9:]:
+            event["ts"] = made.now
+    found = answered(made, tmp_path, read_ahead=8)
+    assert totals(found, "two-lists") == {"job": 9 * 8}
+
+
 def test_windows_of_any_length_are_followed(tmp_path):
     """Two targets map 200 pages by turns, of which each second one is cached: 100 runs a window."""
     made = PageEvents()

@@ -96,6 +96,23 @@ def test_a_page_that_is_removed_and_comes_back_does_not_stay(answered):
     assert read(found) == [50, 100, 50] and found.staying_pages == 150
 
 
+def test_pages_beside_one_that_is_removed_stay(answered):
+    """The recording has folios of several pages; no event tells which folios stayed."""
+    made = PageEvents()
+    made.add_event(JOB, "read_ahead", 0, 4, DATA)
+    made.add_event(JOB, "add", 0, 4, DATA)
+    made.cached |= {(LIBRARY, page) for page in range(16)}
+    made.evict([], by=OTHER)
+    for page in range(16):
+        made.read(page, 1, LIBRARY)
+    made.add_event(OTHER, "delete", 5, 1, LIBRARY)
+    for page in (0, 4, 6, 7, 8):
+        made.read(page, 1, LIBRARY)
+    found = answered(made, 100, warm=True)
+    assert found.staying_pages == 16
+    assert read(found) == [0]
+
+
 def test_targets_find_warm_pages_of_each_other(answered):
     made = training(epochs=1)
     for page in range(200):

@@ -1,0 +1,98 @@
+"""`tracer predict --warm` reads as much as naive caches for recordings of the whole machine."""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from tests.oracles.own_memory import drawn_rows, drawn_times, samples_of
+from tests.oracles.warm_answers import ROOMY, TIGHT, agree, containers, predicted, recording
+from tests.oracles.warm_caches import Limits, OwnMemory
+from tests.oracles.warm_pages import PIDS, SECOND, WarmJobs, warm_pages
+
+pytestmark = pytest.mark.slow
+
+SEED = 4
+HOST = {"name": "machine", "role": "target", "kind": "machine", "pid": 0}
+MACHINE = Limits({"machine": 0, None: 1}, (0, 1))
+BESIDE = Limits({"a": 0, "machine": 1, None: 2}, (0, 1, 2))
+TOGETHER = Limits({"machine": 0, "a": 1, None: 2}, (0, 0, 1))
+IN_ONE_CGROUP = Limits({"machine": 0, "a": 1, "b": 1, None: 2}, (0, 0, 1))
+
+
+class Machine(WarmJobs):
+    """The whole machine: all processes are its own, but for those of named targets."""
+
+    def __init__(self, named: str, **options):
+        super().__init__(SEED, **options)
+        for row in self.tables["processes"]:
+            row["cgroup"] = "/jobs"
+            if row["target"] not in [*named]:
+                row |= {"target": None, "role": "other"}
+
+        def owner(target):
+            return target if target and target in named else "machine"
+
+        self.calls = [replace(call, target=owner(call.target)) for call in self.calls]
+        recorded = Counter()
+        for (target, epoch), pages in self.recorded.items():
+            recorded[owner(target), epoch] += pages
+        self.recorded = recorded
+        self.warm = warm_pages(self.calls, self.came)
+
+
+@pytest.mark.parametrize(
+    ("named", "options", "below"),
+    [
+        ("", [], MACHINE),
+        ("a", [], BESIDE),
+        ("a", ["--shared"], TOGETHER),
+    ],
+)
+def test_epochs_of_all_processes_read_as_much_as_in_the_oracle(tmp_path, named, options, below):
+    """Two processes mark epochs of the same numbers. One of them may be a container."""
+    jobs = Machine(named)
+    folder = recording(tmp_path / "t", jobs.tables, [*containers(named), HOST])
+    answer = predicted(folder, "--warm", *options, pages=ROOMY, ahead=8)
+    assert answer["staying_pages"] == len(jobs.warm)
+    assert answer["marked_together"] == ({} if named else {"machine": 2})
+    agree(answer, jobs, below, jobs.warm, ROOMY, 8)
+    agree(predicted(folder, *options, pages=TIGHT), jobs, below, (), TIGHT)
+
+
+def test_processes_of_one_cgroup_have_its_lists_beside_those_of_the_machine(tmp_path):
+    jobs = Machine("ab", library="some")
+    processes = [
+        {"name": name, "role": "target", "kind": "pid", "pid": PIDS[name]} for name in "ab"
+    ]
+    folder = recording(tmp_path / "t", jobs.tables, [*processes, HOST])
+    answer = predicted(folder, "--warm", "--shared", pages=TIGHT)
+    assert answer["staying_pages"] == len(jobs.warm)
+    agree(answer, jobs, IN_ONE_CGROUP, jobs.warm, TIGHT)
+
+
+def test_a_machine_without_marks_reads_as_much_as_in_the_oracle(tmp_path):
+    jobs = Machine("", takes=0.2)
+    jobs.tables["phases"].clear()
+    jobs.calls = [replace(call, epoch=None) for call in jobs.calls]
+    jobs.recorded = Counter({("machine", None): jobs.recorded.total()})
+    folder = recording(tmp_path / "t", jobs.tables, [HOST])
+    answer = predicted(folder, "--warm", pages=ROOMY, ahead=8)
+    assert answer["staying_pages"] == len(jobs.warm)
+    agree(answer, jobs, MACHINE, jobs.warm, ROOMY, 8)
+
+
+def machine_rows(samples):
+    row = {"target": None, "name": "memory_used", "unit": "bytes"}
+    return [row | {"ts": ts, "value": float(own)} for ts, own in samples.items()]
+
+
+def test_the_memory_of_all_processes_leaves_warm_pages_where_they_are(tmp_path):
+    jobs = Machine("", pause_ns=40 * SECOND)
+    rows = drawn_rows(jobs.draw, "a", drawn_times(jobs.draw, jobs.times), 40)
+    own = samples_of(rows, "a")
+    assert len(set(own.values())) > 2
+    tables = jobs.tables | {"samples": machine_rows(own)}
+    folder = recording(tmp_path / "t", tables, [HOST])
+    answer = predicted(folder, "--warm", pages=TIGHT)
+    agree(answer, jobs, MACHINE, jobs.warm, TIGHT, own=OwnMemory({"machine": own}, max(own)))

@@ -17,7 +17,7 @@ from tracer.store.trace import Trace
 T = TypeVar("T")
 
 FACTOR = float(os.environ.get("TRACER_ORACLE_FACTOR", "1"))
-"""How many times its usual number of cases a test draws."""
+"""Tests draw their usual number of cases times this."""
 SEED = int(os.environ.get("TRACER_ORACLE_SEED", "1"))
 """The first case's number; each case is drawn from its own."""
 

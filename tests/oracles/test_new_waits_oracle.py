@@ -42,7 +42,7 @@ TARGETS = [{"name": n, "role": "target", "kind": "pid", "pid": 1} for n in ("a",
 def cases() -> list[tuple[Case, list[tuple[Sleep, list[Row]]]]]:
     """Returns each case, its sleeps, and the view's rows of each sleep in order."""
     found = []
-    for each in batches(CASES_OF_A_TRACE):
+    for each in batches(CASES_OF_A_TRACE, 200):
         drawn = [Case(number, numbers) for number, numbers in enumerate(each)]
         for case in drawn:
             case.run()

@@ -107,11 +107,17 @@ class Account:
         self.unused: Counter[tuple[str, int]] = Counter()
         self.evictions = 0
         self.sole: Process | None = None
-        """The only process that marks phases, and so everybody's."""
+        """The only process that marks phases: also those of its target, and of nobody known."""
+        self.strangers = 0
+        """Counts of other programs and other targets amid its epochs: they are in none."""
 
     def add(self, file: File, thread: Thread | None, **counts: int) -> None:
         target = thread.process.target if thread else None
-        marks = self.sole or (thread.process if thread else None)
+        marks = thread.process if thread else None
+        if self.sole and (thread is None or target == self.sole.target):
+            marks = self.sole
+        elif self.sole:
+            self.strangers += self.sole.epoch is not None
         epoch = marks.epoch if marks else None
         number = marks.passes[epoch] if marks and epoch is not None else None
         self.counts[(file.dev, file.ino, target, epoch, number)].update(counts)

@@ -33,7 +33,7 @@ FILES = {"a": (11, 13), "b": (12, 13)}
 SIZE_MIB = 64
 TARGETS = [{"name": one, "role": "target", "kind": "pid", "pid": pid} for one, pid in PIDS.items()]
 MEMORY = "40M"
-TABLES = ("page_cache", "phases", "processes")
+TABLES = ("page_cache", "phases", "processes", "files")
 COLUMNS = ("used", "recorded", "two-lists", "lru", "min", "resident")
 DISKS = [{"dev": "8:0", "name": "sda"}]
 
@@ -92,6 +92,7 @@ class Recording:
         self.jobs = {target: self._job(target) for target in PIDS}
         self.begin, self.end = self._window()
         self.tables: dict[str, list[Row]] = {name: [] for name in TABLES}
+        self._files()
         self._processes()
         self._mark()
         self.epochs = {target: self._cut(job) for target, job in self.jobs.items()}
@@ -163,6 +164,12 @@ class Recording:
                     row = mark | {"name": name, "start": start, "epoch": epoch}
                     row["end"] = end if end <= self.end else None
                     self.tables["phases"].append(row)
+
+    def _files(self) -> None:
+        """Lists the files: an access of a file of unknown length tells of its first page only."""
+        for ino in sorted({*FILES["a"], *FILES["b"]}):
+            row = {"dev": "8:0", "ino": ino, "path": f"/data/{ino}", "size": SIZE_MIB * MIB}
+            self.tables["files"].append(row)
 
     def _processes(self) -> None:
         for pid, ppid, target, role in (

@@ -112,8 +112,12 @@ class Job:
                 call.lengths |= {call.end - call.begin}
 
     def lost_after(self, ts: int) -> bool:
-        """Returns whether events of the targets' threads may be lost after a time."""
-        gaps = [row for row in self.tables["loss"] if "machine" not in row["stream"]]
+        """Returns whether events of the targets' threads may be lost after a time.
+
+        A loss of names of files is none of events.
+        """
+        others = ("machine", "files")
+        gaps = [row for row in self.tables["loss"] if not any(o in row["stream"] for o in others)]
         return any(row["to"] is None or row["to"] > ts for row in gaps)
 
     def lost(self, begin: int, end: int) -> bool:

@@ -13,6 +13,7 @@ import re
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,8 @@ KTHREADD = 2
 KERNEL_ROLES = ("flusher", "journal")
 MS = 10**6
 CASES = 8
+COMMIT_CASES = 40
+"""Cases of commits: in many of them no wait for a journal has an owner of its data."""
 
 Row = dict[str, Any]
 Tables = dict[str, list[Row]]
@@ -134,8 +137,8 @@ def answers(drawn: Drawn, by: Iterable[str] = ()) -> dict[str, Any]:
 
 
 def world(seed: int) -> Drawn:
-    """Jobs that wait for their workers, and a stranger."""
-    made = World(seed)
+    """Jobs that wait for their workers, and a stranger; worlds without recorded sleeps are none."""
+    made = next(one for one in map(World, count(seed)) if one.tables.get("off_cpu"))
     return made.tables | {"loss": made.gap}, made.manifest
 
 
@@ -151,7 +154,7 @@ def commits(seed: int) -> Drawn:
     clock = {"name": "mono", "start_ns": SECOND // 2, "end_ns": 1000 * SECOND}
     tables: Tables = {name: [] for name in (*TABLES, "phases")}
     manifest: dict[str, Any] = {"disks": [], "mounts": [], "btrfs": [], "clock": clock}
-    for number in range(CASES):
+    for number in range(COMMIT_CASES):
         case = Case(number, random.Random(seed + number))
         case.run()
         for name in case.manifest:

@@ -8,7 +8,7 @@ next event of its own.
 
 Another CPU can wake a thread that has gone to sleep before its switch is logged. Such a wake-up
 looks like one of a thread that runs. It counts if the thread then sleeps, and runs again without
-another wake-up.
+another wake-up. If events were lost before the switch, it may have ended an earlier sleep.
 
 A thread that was there before the recording may run at its start. Only a wake-up, or a switch to
 the thread, shows that it was off the CPU. If events were lost during an interval, the switch that
@@ -246,10 +246,11 @@ class OffCpuRows:
         )
 
     def _in_no_gap(self, rows: NDArray[Any], until: str) -> NDArray[np.bool_]:
-        """Returns which rows have such a time, and no events may be lost before it."""
+        """Returns which rows have such a time, and no events may be lost between it and `ts`."""
         told = rows[until] != UNTOLD
-        ends = np.where(told, rows[until], rows["ts"])
-        found: NDArray[np.bool_] = told & ~overlaps_gaps(rows["ts"], ends, self._gaps)
+        times = np.where(told, rows[until], rows["ts"])
+        begins, ends = np.minimum(rows["ts"], times), np.maximum(rows["ts"], times)
+        found: NDArray[np.bool_] = told & ~overlaps_gaps(begins, ends, self._gaps)
         return found
 
 

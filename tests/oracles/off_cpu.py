@@ -360,7 +360,7 @@ def told(rows: Iterable[Row], gaps: Iterable[tuple[int, int]]) -> list[Row]:
     """Returns the rows as the table has them, with null for what a loss of events leaves unknown.
 
     A wake-up before the interval is one at its beginning. The end of the interval shows that the
-    thread slept on.
+    thread slept on. If events are lost between the two, the wake-up may be that of a sleep before.
     """
     gaps = list(gaps)
 
@@ -374,8 +374,11 @@ def told(rows: Iterable[Row], gaps: Iterable[tuple[int, int]]) -> list[Row]:
             row |= dict.fromkeys(("dur_ns", "run_delay_ns", "ran_cpu", "ran_tid"))
         if row["wake_ns"] is not None:
             early = row["wake_ns"] < row["ts"]
-            if (early and row["dur_ns"] is None) or lost(row["ts"], row["wake_ns"]):
+            begin, end = sorted((row["ts"], row["wake_ns"]))
+            if (early and row["dur_ns"] is None) or lost(begin, end):
                 row |= dict.fromkeys(("wake_ns", "waker_pid", "waker_tid", "interrupt"))
+                if row["state"] not in RUNNABLE:
+                    row["run_delay_ns"] = None
             elif early:
                 row["wake_ns"] = row["ts"]
         found.append(row)

@@ -28,7 +28,8 @@ def stalls_of(tables: dict[str, list[Row]]) -> list[Row]:
     """Returns the rows of `stalls`: ts, dur_ns, tid, kind, call, certainty, whose, and the
     phase."""
     lives = lives_of(tables["processes"])
-    phases = Phases([ending_with_its_thread(row, lives) for row in tables["phases"]], lives)
+    marked = [ending_with_its_thread(row, lives) for row in tables["phases"]]
+    phases = Phases(marked, lives, tables["processes"])
     found = waits_outside_of_calls(tables)
     for call, end in calls_with_ends(tables["syscalls"]):
         kind = kind_of_call(call, end, tables, lives)
@@ -100,7 +101,7 @@ def lives_of(processes: list[Row]) -> Lives:
     """The threads that had each number, in order. What two of one start differ in is not known."""
     rows: dict[int, dict[int, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for row in processes:
-        rows[row["tid"]][-1 if row["start_ns"] is None else row["start_ns"]].append(row)
+        rows[row["tid"]][first_ns(row)].append(row)
     return {
         tid: [
             {"start": start} | {one: alike([row[of] for row in same]) for one, of in WHOSE.items()}
@@ -108,6 +109,11 @@ def lives_of(processes: list[Row]) -> Lives:
         ]
         for tid, by_start in rows.items()
     }
+
+
+def first_ns(row: Row) -> int:
+    """The time at which the thread of a row began; before the recording: -1."""
+    return -1 if row["start_ns"] is None else row["start_ns"]
 
 
 def owner_of(lives: Lives, event: Row) -> Row:
@@ -135,8 +141,11 @@ def ending_with_its_thread(phase: Row, lives: Lives) -> Row:
 class Phases:
     """The phases that threads have marked. Each of those that had one number has its own."""
 
-    def __init__(self, rows: list[Row], lives: Lives) -> None:
+    def __init__(self, rows: list[Row], lives: Lives, processes: list[Row]) -> None:
         self.lives = lives
+        self.rows_of: dict[Thread, list[Row]] = defaultdict(list)
+        for row in processes:
+            self.rows_of[self.process(row, first_ns(row))].append(row)
         self.of_thread: dict[Thread, list[Row]] = defaultdict(list)
         for row in sorted(rows, key=lambda row: row["start"]):
             self.of_thread[self.thread(row, row["start"])].append(row)
@@ -144,10 +153,10 @@ class Phases:
             thread: self.process(mine[0], mine[0]["start"])
             for thread, mine in self.of_thread.items()
         }
-        jobs = {
+        self.jobs = {
             self.process(row, row["start"]) for row in rows if row["name"] != "fetch"
         } & {*self.process_of.values()}  # fmt: skip
-        self.only_job = jobs.pop() if len(jobs) == 1 else None
+        self.only_job = next(iter(self.jobs)) if len(self.jobs) == 1 else None
 
     def thread(self, row: Row, ts: int) -> Thread:
         """The process and the thread that had a row's numbers at a time."""
@@ -162,11 +171,53 @@ class Phases:
         thread = self.thread(event, event["ts"])
         if thread in self.of_thread:
             return thread
-        for process in (self.process(event, event["ts"]), self.only_job):
-            threads = [one for one, of in self.process_of.items() if of == process]
-            if threads:
-                return max(threads, key=self.marked_ns)
-        return None
+        process = self.process(event, event["ts"])
+        found = self.longest(process)
+        return found if found or self.is_stranger(process) else self.longest(self.only_job)
+
+    def longest(self, process: Thread | None) -> Thread | None:
+        """The thread of a process whose phases last longest."""
+        threads = [one for one, of in self.process_of.items() if of == process]
+        return max(threads, key=self.marked_ns, default=None)
+
+    def is_stranger(self, process: Thread) -> bool:
+        """True for a process that is known, and neither of the only job's target nor its child."""
+        job = self.only_job
+        if job is None or process not in self.rows_of:
+            return False
+        threads, of_job = self.threads_of(process), self.threads_of(job)
+        targets = {life["target"] for life in of_job} - {None}
+        return not (
+            any(life["role"] == "flusher" or life["target"] in targets for life in threads)
+            or any(self.parent(row, first_ns(row)) == job for row in self.rows_of[process])
+        )
+
+    def threads_of(self, process: Thread) -> list[Row]:
+        """The lives of the threads of a process."""
+        mine = [(row["tid"], first_ns(row)) for row in self.rows_of[process]]
+        return [life for tid, start in mine for life in self.lives[tid] if life["start"] == start]
+
+    def parent(self, row: Row, ts: int) -> Thread | None:
+        return None if row["ppid"] is None else self.process({"pid": row["ppid"]}, ts)
+
+    def job_of(self, process: Thread) -> Thread | None:
+        """The job of a loader's worker, which is a process that only marks `fetch`."""
+        if process in self.jobs or process not in self.process_of.values():
+            return None
+        rows = self.rows_of[process]
+        parent = self.parent(rows[0], min(map(first_ns, rows)))
+        if parent in self.jobs:
+            return parent
+        target = self.target_of(process)
+        if target is None:
+            return self.only_job
+        same = [job for job in self.jobs if self.target_of(job) == target]
+        return same[0] if len(same) == 1 else None
+
+    def target_of(self, process: Thread) -> str | None:
+        """The target that the rows of a process name; None: no target, or several."""
+        named = {row["target"] for row in self.rows_of[process]} - {None}
+        return named.pop() if len(named) == 1 else None
 
     def marked_ns(self, thread: Thread) -> int:
         """Returns the time in ns that the thread spent in phases."""
@@ -178,12 +229,21 @@ class Phases:
         return marked
 
     def around(self, event: Row) -> Row:
-        thread = self.whose(event)
+        own = self.at(self.whose(event), event["ts"])
+        job = self.job_of(self.process(event, event["ts"]))
+        if job is None:
+            return own
+        of_job = self.at(self.longest(job), event["ts"])
+        numbers = of_job if own["epoch"] is None and own["step"] is None else own
+        stage = own["stage"] or of_job["stage"]
+        return own | {"stage": stage, "epoch": numbers["epoch"], "step": numbers["step"]}
+
+    def at(self, thread: Thread | None, ts: int) -> Row:
+        """The phase that a thread is in at a time."""
         inside = [
             phase
             for phase in (self.of_thread[thread] if thread else ())
-            if phase["start"] <= event["ts"]
-            and (phase["end"] is None or event["ts"] < phase["end"])
+            if phase["start"] <= ts and (phase["end"] is None or ts < phase["end"])
         ]
         if not inside:
             return NO_PHASE

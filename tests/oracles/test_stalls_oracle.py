@@ -35,16 +35,20 @@ class Case:
         self.now, self.last = 1000 * self.base, ""
         self.marks = marks
         self.process(0, "target", numbers.choice("ab"), threads=2)
-        self.process(4, "child", "a", threads=2)
+        parent = numbers.choice([None, self.base])
+        self.process(4, "child", "a", threads=2, ppid=parent)
         self.process(8, "daemon", "d", threads=1)
         self.process(10, "flusher", None, threads=1)
         self.process(11, "other", None, threads=2)
 
-    def process(self, at: int, role: str, target: str | None, threads: int) -> None:
+    def process(
+        self, at: int, role: str, target: str | None, threads: int, ppid: int | None = None
+    ) -> None:
         container = self.numbers.choice([None, "c1", "c2"])
         for thread in range(threads):
             row = {"pid": self.base + at, "tid": self.base + at + thread, "comm": role}
             row |= {"role": role, "target": target, "container_id": container, "start_ns": None}
+            row |= {"ppid": ppid}
             self.tables["processes"].append(row)
             if self.numbers.random() < 0.2:  # another thread gets its number, or had it
                 other = {"role": "other", "target": None, "comm": "sh"}
@@ -160,5 +164,11 @@ def case_of(row: dict[str, Any]) -> int:
 
 def test_the_stalls_of_threads_are_those_of_the_oracle():
     for cases in batches(CASES_OF_A_TRACE):
+        found, expected, _ = compared(cases)
+        assert found == expected
+
+
+def test_a_job_that_is_alone_shares_its_phases_with_no_stranger():
+    for cases in batches(1, usual=25):
         found, expected, _ = compared(cases)
         assert found == expected

@@ -72,6 +72,27 @@ def test_the_interval_after_a_loss_that_is_not_over_has_no_waker(tmp_path):
     assert after_start(rows) == [("S", None, None, 100)]
 
 
+def test_a_wake_up_before_a_loss_wakes_nobody_that_leaves_its_cpu_after_it(tmp_path):
+    """It ended a sleep whose begin and end are lost, and so is the wake-up of the next one."""
+    told_of = "state, dur_ns, run_delay_ns, wake_ns, waker_tid, interrupt, ts"
+    events = (
+        START,
+        (50, enter(JOB, GETPID)),
+        (100, K.waking(OTHER, JOB), 1),
+        (200, K.switch(JOB, "S", IDLE)),
+        (270, K.switch(IDLE, "R", JOB)),
+    )
+    whole = ("S", 70, 70, 200, OTHER, False, 200)
+    for number, (lost, row) in enumerate(
+        [
+            ([], whole),
+            ([Lost(1, 60, 90)], whole),
+            ([Lost(0, 110, 190), Lost(1, 110, 190)], ("S", 70, None, None, None, None, 200)),
+        ]
+    ):
+        assert after_start(told(tmp_path / str(number), told_of, *events, lost=lost)) == [row]
+
+
 def test_a_loss_that_ends_in_a_later_batch_is_known(tmp_path, monkeypatch):
     monkeypatch.setattr(timeline, "_BATCH_BYTES", 4096)
     calls = [(n, enter(OTHER, GETPID)) for n in range(200, 600)]

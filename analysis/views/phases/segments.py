@@ -88,10 +88,10 @@ _STATEMENTS = (
     """
     CREATE OR REPLACE TEMP TABLE job_lanes AS
     WITH known AS (
-        SELECT pid, begun, any_value(ppid) AS ppid, any_value(target) AS target,
+        SELECT pid, begun, CASE WHEN min(ppid) = max(ppid) THEN min(ppid) END AS ppid,
+            CASE WHEN min(target) = max(target) THEN min(target) END AS target,
             min(start) AS start
         FROM process_lives SEMI JOIN marking USING (pid, begun) GROUP BY pid, begun
-        HAVING count(DISTINCT ppid) <= 1 AND count(DISTINCT target) <= 1
     ), jobs AS (
         SELECT pid, begun, last, lane, target FROM marking LEFT JOIN known USING (pid, begun)
         WHERE of_job

@@ -66,6 +66,16 @@ def test_a_worker_belongs_to_its_parent_of_several_jobs(tmp_path):
     assert found == [("fetch", "train", 0, 0), ("fetch", "train", 1, 1)]
 
 
+def test_a_worker_whose_threads_are_of_two_targets_still_has_its_parent(tmp_path):
+    phases = job(JOB) + job(OTHER, -100) + fetches(WORKER, 20)
+    worker = process(WORKER, OTHER, target="a")
+    processes = [
+        process(JOB, target="a"), process(OTHER, target="b"),
+        worker, worker | {"tid": 21, "target": "c"},
+    ]  # fmt: skip
+    assert placed(tmp_path, phases, processes, (WORKER, 25)) == [("fetch", "train", 1, 1)]
+
+
 def test_a_worker_whose_parent_is_not_known_belongs_to_the_job_of_its_target(tmp_path):
     phases = job(JOB) + job(OTHER, -100) + fetches(WORKER, 20) + fetches(21, 20) + fetches(22, 20)
     processes = [

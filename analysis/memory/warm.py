@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tracer.analysis.memory.page_runs import FAULT, READ, REMOVE, WRITE, PageRuns
 from tracer.analysis.memory.recorded import Recorded
-from tracer.analysis.views.stretches import Stretches, in_both, joined
+from tracer.analysis.views.stretches import Stretches, joined
 from tracer.probes.compiled import compiled, read_only
 from tracer.store.trace import Trace
 
@@ -55,9 +55,8 @@ def held_by_others(taken: Recorded, warm: Stretches) -> Recorded:
     base = runs.base[files]
     removed = runs.kind == REMOVE
     first = runs.first[removed]
-    gone = in_both(warm, joined(first, first + runs.pages[removed]))
-    # A removal takes a page of them out, but none beside it that came in with it.
-    parts = _cut_at(warm, np.union1d(base, _each(gone)))
+    # A removal takes its pages out, but none beside them that came in with them.
+    parts = _cut_at(warm, np.unique(np.concatenate((base, first, first + runs.pages[removed]))))
     count = len(parts)
     targets = taken.targets if None in taken.targets else [*taken.targets, None]
     before = {
@@ -139,15 +138,6 @@ def _cut_out(first: Any, pages: Any, kinds: Any, inside: Any, found: Any) -> int
                     found[0, count], found[1, count], found[2, count] = row, begin, at - begin
                 count += 1
     return count
-
-
-def _each(pages: Stretches) -> NDArray[np.int64]:
-    """Returns each page of stretches, and the page after each of them."""
-    counts = pages[:, 1] - pages[:, 0] + 1
-    found: NDArray[np.int64] = np.arange(counts.sum()) - np.repeat(
-        counts.cumsum() - counts - pages[:, 0], counts
-    )
-    return found
 
 
 def _cut_at(pages: Stretches, places: NDArray[np.int64]) -> Stretches:

@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 MINUTES ?= 1
 
 # The cases of `make oracles`: times those of `make test`, and the number of the first one.
-FACTOR ?= 10
+FACTOR ?= 4
 SEED   ?= $(shell date +%Y%m%d)
 
 .DEFAULT_GOAL := help
@@ -55,7 +55,7 @@ cover: setup ## every test, with coverage of lines and branches
 fuzz: setup ## fuzz every reader with damaged input, MINUTES=1 each (FUZZ_ARGS="--seed 5 packs")
 	@$(BIN)/python -m tests.fuzz --minutes $(MINUTES) $(FUZZ_ARGS)
 
-oracles: setup ## the oracles with FACTOR=10 times the cases, other ones each day: 15 min
+oracles: setup ## the oracles with FACTOR=4 times the cases, other ones each day: 6 min
 	@echo "FACTOR=$(FACTOR) SEED=$(SEED)"
 	@TRACER_ORACLE_FACTOR=$(FACTOR) TRACER_ORACLE_SEED=$(SEED) $(PYTEST) tests/oracles $(PYTEST_ARGS)
 

@@ -16,6 +16,7 @@ from scripts.privileges.reach import reachable
 from tests.conftest import Ran, tracer_command
 from tests.support import loads
 from tests.support.attacker import attack, place, victim  # noqa: F401 fixtures
+from tests.support.cgroups import mounted, own_cgroup
 from tests.support.file_systems import file_system  # noqa: F401 a fixture
 from tests.support.found_names import names  # noqa: F401 a fixture
 from tests.support.kernel_settings import short_grace_periods  # noqa: F401 a fixture
@@ -164,3 +165,12 @@ def cgroup(request):
     yield folder
     wait_for(lambda: not (folder / "cgroup.procs").read_text(), f"{folder} to empty")
     folder.rmdir()
+
+
+@pytest.fixture
+def joined():
+    """A cgroup of a test's own, in any hierarchy, for jobs that join it: its folder."""
+    if not mounted():
+        pytest.skip("this machine has no cgroups")
+    with own_cgroup(mounted()[-1]) as folder:
+        yield folder

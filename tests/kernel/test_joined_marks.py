@@ -10,7 +10,6 @@ import sys
 import pytest
 
 from tests.conftest import ROOT
-from tests.support.cgroups import mounted, own_cgroup
 from tests.support.waiting import wait_for
 from tracer.phases import MARKS_ENV
 from tracer.store.trace import Trace
@@ -42,14 +41,6 @@ sys.stdin.read()
 PIPES = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
 MARKS = ("-e", "syscalls")
 """A recording of marks, and hardly anything else."""
-
-pytestmark = pytest.mark.skipif(not mounted(), reason="this machine has no cgroups")
-
-
-@pytest.fixture
-def cgroup():
-    with own_cgroup(mounted()[-1]) as folder:
-        yield folder
 
 
 @pytest.fixture
@@ -94,21 +85,21 @@ MARK = f"export {MARKS_ENV}=$1; shift"
     ],
     ids=["it joins with its environment", "its child has another", "it gets another later"],
 )
-def test_a_job_that_joins_has_all_of_its_marks(recorder, start, cgroup, tmp_path, script):
-    recording = recorder(*MARKS, "--cgroup", cgroup)
-    start(script, tmp_path / "marks", cgroup)
+def test_a_job_that_joins_has_all_of_its_marks(recorder, start, joined, tmp_path, script):
+    recording = recorder(*MARKS, "--cgroup", joined)
+    start(script, tmp_path / "marks", joined)
     wait_for((tmp_path / "done").exists, "the marks")
     assert sorted(steps(recording, tmp_path)) == list(range(STEPS))
 
 
-def test_a_job_that_is_moved_into_the_cgroup_has_its_later_marks(recorder, cgroup, tmp_path):
+def test_a_job_that_is_moved_into_the_cgroup_has_its_later_marks(recorder, joined, tmp_path):
     """It has marked before the recording, and goes on in the same file."""
     (tmp_path / "marks").mkdir()
     environment = {**os.environ, "PYTHONPATH": str(ROOT), MARKS_ENV: str(tmp_path / "marks")}
     with subprocess.Popen([sys.executable, "-c", MOVED], env=environment, **PIPES) as job:
         assert job.stdout.readline() == "before\n"
-        recording = recorder(*MARKS, "--cgroup", cgroup)
-        (cgroup / "cgroup.procs").write_text(str(job.pid))
+        recording = recorder(*MARKS, "--cgroup", joined)
+        (joined / "cgroup.procs").write_text(str(job.pid))
         job.stdin.write("\n")
         job.stdin.flush()
         assert job.stdout.readline() == "after\n"
@@ -116,12 +107,12 @@ def test_a_job_that_is_moved_into_the_cgroup_has_its_later_marks(recorder, cgrou
         job.kill()
 
 
-def test_a_command_in_the_recorded_cgroup_has_its_marks_once(tracer, cgroup, tmp_path):
+def test_a_command_in_the_recorded_cgroup_has_its_marks_once(tracer, joined, tmp_path):
     enter = 'echo $$ > "$1/cgroup.procs"; shift; exec "$@"'
     job = [sys.executable, "-c", JOB, tmp_path / "done"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = ["--", "sh", "-c", enter, "sh", cgroup, *job]
-    tracer("record", *MARKS, "--cgroup", cgroup, *command, env=environment)
+    command = ["--", "sh", "-c", enter, "sh", joined, *job]
+    tracer("record", *MARKS, "--cgroup", joined, *command, env=environment)
     (trace,) = tmp_path.glob("*.trace")
     with Trace(trace) as opened:
         assert not opened.rows("SELECT * FROM loss WHERE stream = 'marks'")
@@ -129,17 +120,17 @@ def test_a_command_in_the_recorded_cgroup_has_its_marks_once(tracer, cgroup, tmp
     assert found == [(step,) for step in range(STEPS)]
 
 
-def test_folders_beyond_a_number_are_left_out_and_counted(recorder, cgroup, tmp_path):
+def test_folders_beyond_a_number_are_left_out_and_counted(recorder, joined, tmp_path):
     """Processes that each name another folder: the first ones' are opened."""
-    recording = recorder(*MARKS, "--cgroup", cgroup)
+    recording = recorder(*MARKS, "--cgroup", joined)
     names = 'echo $$ > "$1/cgroup.procs"; for n in $(seq 90); do A=$n sleep 30 & done; wait'
     script = names.replace("A=$n", f"{MARKS_ENV}=$2/$n")
-    with subprocess.Popen(["sh", "-c", script, "sh", cgroup, tmp_path / "many"]) as shell:
+    with subprocess.Popen(["sh", "-c", script, "sh", joined, tmp_path / "many"]) as shell:
         listed = tmp_path / "x.trace/raw/members.jsonl"
         wait_for(lambda: len(listed.read_text().splitlines()) > 91, "the processes")
         recording.terminate()
         _, err = recording.communicate(timeout=120)
-        for pid in (cgroup / "cgroup.procs").read_text().split():
+        for pid in (joined / "cgroup.procs").read_text().split():
             os.kill(int(pid), signal.SIGKILL)
         shell.wait()
     assert recording.returncode == 0, err

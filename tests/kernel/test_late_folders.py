@@ -12,7 +12,6 @@ import psutil
 import pytest
 
 from tests.conftest import ROOT
-from tests.support.cgroups import mounted, own_cgroup
 from tests.support.recorder import guardian_of, kill
 from tests.support.waiting import wait_for, wait_for_rounds
 from tests.support.warm import Tracer
@@ -55,23 +54,16 @@ JOBS = {
 """Jobs that join the cgroup: the folder of its marks, PLACE, and the script of each."""
 CHILD = f'read line; mkdir "$PLACE"; {MARKS_ENV}=$PLACE "$@"; :'
 """The script of a shell that is recorded itself: the job is its child."""
-pytestmark = pytest.mark.skipif(not mounted(), reason="this machine has no cgroups")
 
 
 @pytest.fixture
-def cgroup():
-    with own_cgroup(mounted()[-1]) as folder:
-        yield folder
-
-
-@pytest.fixture
-def start(tmp_path, cgroup):
+def start(tmp_path, joined):
     """Starts a job, which ends with the test; returns its first process."""
     started = []
 
     def run(name, place, script):
         job = [sys.executable, "-S", "-c", JOB, name, tmp_path / name]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "CGROUP": str(cgroup)}
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "CGROUP": str(joined)}
         environment["PLACE"] = str(tmp_path / place)
         command = ["bash", "-c", script, "bash", *job]
         started.append(subprocess.Popen(command, stdin=subprocess.PIPE, env=environment))
@@ -110,10 +102,10 @@ def plant(folder, secret):
 
 
 @pytest.mark.parametrize("killed", [False, True], ids=["ended", "killed"])
-def test_jobs_have_their_marks(start, cgroup, tmp_path, killed):
+def test_jobs_have_their_marks(start, joined, tmp_path, killed):
     secret = tmp_path / "secret"
     shell = start("of a child", "8", CHILD)
-    options = ("--backend", "none", "--sample-hz", "0", "--cgroup", cgroup, "-p", shell.pid)
+    options = ("--backend", "none", "--sample-hz", "0", "--cgroup", joined, "-p", shell.pid)
     recorder = Tracer("record", "-o", "x.trace", *options, cwd=tmp_path)
     try:
         wait_for((tmp_path / "x.trace/raw/threads.json").exists, "the recording")

@@ -86,6 +86,16 @@ def test_a_worker_whose_parent_is_not_known_belongs_to_the_job_of_its_target(tmp
     assert [row[2] for row in found] == [0, 1, None]
 
 
+def test_a_worker_with_contradicting_parents_belongs_to_the_job_of_its_target(tmp_path):
+    phases = job(JOB) + job(OTHER, -100) + fetches(WORKER, 20)
+    worker = process(WORKER, JOB, target="b")
+    processes = [
+        process(JOB, target="a"), process(OTHER, target="b"),
+        worker, worker | {"tid": 21, "ppid": OTHER},
+    ]  # fmt: skip
+    assert placed(tmp_path, phases, processes, (WORKER, 25)) == [("fetch", "train", 1, 1)]
+
+
 def test_a_worker_of_one_of_several_jobs_of_a_target_is_in_no_epoch(tmp_path):
     phases = job(JOB) + job(OTHER, -100) + fetches(WORKER, 20)
     processes = [process(JOB), process(OTHER), process(WORKER)]

@@ -6,7 +6,7 @@ It logs the rows that probes/events/page_cache.py documents, and keeps the true 
 from __future__ import annotations
 
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Any
 
@@ -162,7 +162,10 @@ class Kernel:
             if mark in file.marks:
                 file.marks.discard(mark)
                 self.event(thread, file, "async_read_ahead", mark, last - mark + 1)
+                held = Counter(batch)  # nobody takes the folios of a batch
+                file.busy += held
                 yield from self.ahead(access, mark + 1, self.numbers.choice([4, 16, 32]))
+                file.busy -= held
             elif whole and len(batch) > 1 and known and self.chance(0.1):
                 batch.pop()  # still being read: the kernel logs nothing of the batch
                 user = file.user

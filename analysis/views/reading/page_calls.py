@@ -86,14 +86,12 @@ def end_call(
     """
     if thread["asked"] < event["ts"]:
         thread["asked"] = 0  # the call that asked has returned
+    accessed, thread["returned"] = thread["event"] > thread["returned"], now
+    thread["event"] = now
     if event["pages"] < 0:
-        thread["event"] = thread["returned"] = now
         return 0  # it would have had to wait for pages that it has brought in
-    if thread["last"] != ACCESS or thread["event"] <= thread["returned"]:
-        return 0  # a call that read none of these files
-    if thread["call_ts"] < event["index"]:
-        return 0  # the access was of another call
-    thread["event"] = thread["returned"] = now
+    if thread["last"] != ACCESS or not accessed or thread["call_ts"] < event["index"]:
+        return 0  # a call that read none of these files; the last access was of another call
     file, tid = thread["file"], event["tid"]
     hidden = _not_logged(event, ends, page_bytes, thread)
     end = _end_of_read(event, page_bytes, thread, hidden)

@@ -199,9 +199,8 @@ def access(
     if goes_on:
         # A batch before this one may not have been logged.
         begin = thread["counted"]
-        # Others may have brought in pages since they were counted.
-        for place in range(base + thread["first"], base + min(first + BATCH_FOLIOS, begin)):
-            pages[place]["flags"] = (pages[place]["flags"] | FRESH) ^ FRESH
+        use_again(pages, base + thread["first"], base + min(first, begin), thread["event"])
+        use_again(pages, base + first, base + min(first + BATCH_FOLIOS, begin), now)
     else:
         thread["began"] = thread["event"]
         thread["call_first"] = first
@@ -274,6 +273,18 @@ def use_pages(
         if own and page["flags"] & ASKED and page["added"] > began:
             use["missed"] += 1
         use_page(page, own)
+
+
+@compiled
+def use_again(pages: NDArray[np.void], begin: int, end: int, access: int) -> None:
+    """Marks pages of a batch as used: others may have brought them in since they were counted.
+
+    `access` is the number of the batch's event: pages that came later are not of the batch.
+    """
+    for place in range(begin, end):
+        page = pages[place]
+        if page["added"] < access:
+            page["flags"] = (page["flags"] | FRESH) ^ FRESH
 
 
 @compiled

@@ -66,6 +66,22 @@ def test_pages_evicted_before_their_call_reaches_them_are_missed(tmp_path):
     assert counts(tmp_path, events, "accessed", "missed", "unused") == (80, 1, 0)
 
 
+def test_a_page_that_leaves_and_is_read_ahead_after_its_batch_is_unused(tmp_path):
+    events = [
+        row(1, JOB, "access", 0, 40), row(2, 50, "delete", 5), row(3, OTHER, "read_ahead", 5),
+        row(4, OTHER, "add", 5), row(5, JOB, "access", 31, 9, **CONTINUES),
+    ]  # fmt: skip
+    assert counts(tmp_path, events, "accessed", "read", "unused") == (40, 1, 1)
+
+
+def test_a_page_that_is_read_ahead_anew_before_its_batch_is_used(tmp_path):
+    events = [
+        row(1, JOB, "access", 0, 40), row(2, 50, "delete", 35), row(3, OTHER, "read_ahead", 35),
+        row(4, OTHER, "add", 35), row(5, JOB, "access", 31, 9, **CONTINUES),
+    ]  # fmt: skip
+    assert counts(tmp_path, events, "accessed", "read", "unused") == (40, 1, 0)
+
+
 def test_a_batch_in_the_middle_that_is_not_logged_counts(tmp_path):
     events = [
         row(1, 50, "delete", 3), row(2, JOB, "access", 0, 20),
@@ -192,14 +208,26 @@ def test_a_call_or_fault_belongs_to_the_epoch_in_which_it_began_to_read(tmp_path
     ]  # fmt: skip
 
 
-def by_epoch(folder, events, *names):
+def by_epoch(folder, events, *names, **others):
     """Sums of `reads` by epoch. The job has three; they begin at 0, 100 and 200."""
     phases = [
         {"name": "epoch", "pid": JOB, "tid": JOB, "epoch": n, "start": 100 * n, "end": 100 * n + 99}
         for n in range(3)
     ]
-    tables = {"page_cache": events, "phases": phases}
+    tables = {"page_cache": events, "phases": phases, **others}
     return by_file(folder, tables, *names, keys="epoch")
+
+
+def test_pages_read_ahead_later_in_a_call_belong_to_its_epoch_after_a_read_of_no_file(tmp_path):
+    """The first read of the thread goes past the cache; it tells that its calls are recorded."""
+    events = [
+        row(90, JOB, "access", 0, 40), row(101, JOB, "async_read_ahead", 31, 9),
+        row(102, JOB, "read_ahead", 40, 4), row(103, JOB, "add", 40, 4),
+        row(104, JOB, "access", 31, 9, **CONTINUES),
+    ]  # fmt: skip
+    calls = [call(10, 10, "pread64"), {**call(80, 30), "ret": 40 * 4096}]
+    found = by_epoch(tmp_path, events, "accessed", "read", "unused", syscalls=calls)
+    assert found == [(0, 40, 4, 0), (1, 0, 0, 4)]
 
 
 PAGES_USED = ("accessed", "mapped", "missed", "hit", "read")

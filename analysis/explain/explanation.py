@@ -17,6 +17,7 @@ from tracer.analysis.explain.losses import lossy_steps, lost, lost_in
 from tracer.analysis.explain.segments import longest_segments
 from tracer.analysis.findings.cpu_holders import holder_or_waker
 from tracer.analysis.findings.finding import Finding
+from tracer.analysis.findings.processors import steal
 from tracer.analysis.findings.waits import waits
 from tracer.analysis.views.phases.epoch_passes import has_passes, with_passes
 from tracer.analysis.views.waiting.critical_path import main_steps, path_sums
@@ -179,7 +180,7 @@ class Explanation:
     """True if events were lost during the recording."""
     lossy_steps: int
     findings: list[Finding]
-    """Sentences about the waits that take much of the steps' time, the greatest first."""
+    """Sentences about waits that take much of the steps' time, and about steal, greatest first."""
     parts: list[Part]
     """Parts of the time of all steps, the longest first."""
     slowest: list[SlowStep]
@@ -244,7 +245,7 @@ def explain(
         inferred_share=certainty.get("inferred", 0.0) / float(told["total"]),
         lossy=lost(trace),
         lossy_steps=lossy_steps(trace),
-        findings=sorted(waits(trace), key=lambda one: -one.weight),
+        findings=sorted([*waits(trace), *steal(trace)], key=lambda one: -one.weight),
         parts=_parts(trace, columns, float(told["total"]), means, main),
         slowest=[
             SlowStep(

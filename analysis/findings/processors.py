@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from tracer.analysis.findings.finding import ELSEWHERE, Finding, ask, finding, percent
 from tracer.analysis.findings.pressure import Mends, waiting
-from tracer.analysis.findings.window import Window, whole
+from tracer.analysis.findings.window import Window, whole, window
 from tracer.store.trace import Trace
 
 _SHORT = 80.0
 _LEAST_NS = 10**9
 """The kernel counts CPU time in ticks of some milliseconds: less time says little."""
+_LEAST_STEAL = 2.0
+"""Smallest percentage of steal that is told."""
 _MENDS = Mends(
     "raise the CPU limit, add CPUs, or use fewer threads and workers",
     "add CPUs, or run less at a time; the samples do not tell which program waits",
@@ -17,7 +19,7 @@ _MENDS = Mends(
 
 
 def processors(trace: Trace) -> list[Finding]:
-    """Returns the share of time in which a task of a target waits for a CPU, and the CPU use.
+    """Returns the share of time in which a task of a target waits for a CPU, CPU use and steal.
 
     Throttling by a cgroup's CPU limit also counts as such waiting. The kernel's own count of
     throttled periods is not sampled. Needs the table samples.
@@ -25,7 +27,35 @@ def processors(trace: Trace) -> list[Finding]:
     over = whole(trace)
     if over is None:
         return []
-    return [*waiting(trace, over, "cpu", _MENDS, ELSEWHERE), *_use(trace, over)]
+    return [*waiting(trace, over, "cpu", _MENDS, ELSEWHERE), *_use(trace, over), *steal(trace)]
+
+
+def steal(trace: Trace) -> list[Finding]:
+    """Returns the share of time that the host of a virtual machine took from its CPUs (steal).
+
+    It is that of the time in which the CPUs had work, during training. There is none if it is not
+    known, or small.
+    """
+    over = window(trace)
+    if over is None or "samples" not in trace.tables:
+        return []
+    grown = "max(value) FILTER (name = '{0}') - min(value) FILTER (name = '{0}') AS {0}"
+    answer = ask(
+        trace,
+        "SELECT 100 * steal_time / (steal_time + cpu_time) AS value FROM (SELECT"
+        f" {grown.format('steal_time')}, {grown.format('cpu_time')} FROM samples"
+        f" WHERE target IS NULL AND isfinite(value) AND {over.holds()})"
+        f" WHERE steal_time + cpu_time >= {_LEAST_NS / 1e9:g}",
+    )
+    if answer is None or answer.value < _LEAST_STEAL:
+        return []
+    sentence = (
+        f"for {percent(answer.value)} of the time in which the CPUs of this virtual machine had"
+        " work, the host ran something else on them; it counts as time on a CPU (use CPUs that are"
+        " not shared, or compare with a run on another host)"
+    )
+    weight = ELSEWHERE * answer.value / 100
+    return [finding(trace, over, (), "steal", answer, sentence, "%", weight)]
 
 
 def _use(trace: Trace, over: Window) -> list[Finding]:

@@ -37,7 +37,7 @@ _TOPICS = (
     ),
     _Topic("Dirty page cache of cgroups", "MiB", 1 / _MIB, ("cgroup_dirty", "cgroup_writeback"),
            "Write-back"),
-    _Topic("CPU use (100 % is one CPU)", "%", 1, ("cpu_use", "cgroup_cpu_use", "iowait")),
+    _Topic("CPU use (100 % is one CPU)", "%", 1, ("cpu_use", "cgroup_cpu_use", "iowait", "steal")),
     _Topic(
         "Memory", "MiB", 1 / _MIB,
         ("rss", "memory_used", "page_cache", "buffers", "cgroup_memory", "cgroup_anon",

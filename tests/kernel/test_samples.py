@@ -100,6 +100,16 @@ def test_a_process_with_an_ended_child_is_what_proc_says_of_both(sampled, load):
     assert values(trace, "rss")[-1] == pytest.approx(resident, rel=0.02)
 
 
+def test_the_time_that_the_host_took_is_what_proc_says(sampled):
+    def taken():
+        return int(Path("/proc/stat").read_text().split(maxsplit=9)[8]) / TICKS
+
+    before = taken()
+    seen = values(sampled("--sample-hz", "10", "--", "sleep", "0.3"), "steal_time", None)
+    assert len(seen) > 2
+    assert before <= seen[0] <= seen[-1] <= taken()
+
+
 def test_the_cpu_time_of_orphans_is_kept_when_they_end(sampled, load):
     """A child whose parent has ended is the init process's: /proc forgets what it used."""
     source = """

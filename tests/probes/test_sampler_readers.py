@@ -109,7 +109,11 @@ def test_the_cpu_time_of_the_machine_is_all_but_idle_iowait_and_what_others_took
     seconds = (user, nice, system, idle, iowait, irq, softirq, steal, guest)
     ticks = " ".join(str(s * os.sysconf("SC_CLK_TCK")) for s in seconds)
     write(tmp_path / "proc/stat", f"cpu  {ticks} 0\ncpu0 1 1 1 1 1 1 1 1 1 1\n")
-    assert Cpu(tmp_path).read() == [("cpu_time", None, 15.0), ("iowait_time", None, 7.0)]
+    assert Cpu(tmp_path).read() == [
+        ("cpu_time", None, 15.0),
+        ("iowait_time", None, 7.0),
+        ("steal_time", None, 90.0),
+    ]
 
 
 def test_frequency_is_the_mean_of_the_policies_with_their_governor():

@@ -276,7 +276,7 @@ def use_pages(
 
 
 @compiled
-def use_again(pages: NDArray[np.void], begin: int, end: int, access: int) -> None:
+def use_again(pages: NDArray[np.void], begin: Any, end: Any, access: Any) -> None:
     """Marks pages of a batch as used: others may have brought them in since they were counted.
 
     `access` is the number of the batch's event: pages that came later are not of the batch.

@@ -78,3 +78,16 @@ def test_steps_of_a_thread_that_start_at_once_have_their_own_parts(tmp_path):
         assert [(one.step, one.total_ns) for one in found.slowest] == [
             (0, 60 * MS), (2, 60 * MS), (1, 30 * MS),
         ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("taken", "told"), [(1.0, True), (0.1, False)])
+def test_time_that_the_host_took_from_the_cpus_is_told_if_it_matters(tmp_path, tracer, taken, told):
+    tables = steps_of([2, 40, 2])
+    tables["samples"] = [
+        {"ts": ts, "name": name, "value": number * value}
+        for number, ts in enumerate((200 * MS, 900 * MS))
+        for name, value in (("cpu_time", 9.0), ("steal_time", taken))
+    ]
+    make_trace(tmp_path / "t", tables, targets=TARGETS).close()
+    said = " ".join(tracer("explain", "t").out.split())
+    assert ("for 10 % of the time in which the CPUs of this virtual machine" in said) == told

@@ -97,3 +97,23 @@ def test_the_use_of_the_cpus_is_not_told_of_a_moment_and_is_never_above_all_of_t
     assert "CPU use" not in found({"samples": short})
     longer = [sample(t, "cpu_time", 2.01 * t) for t in (0, 100)]
     assert found({"samples": longer})["CPU use"].value == 100
+
+
+def test_time_that_the_host_took_during_the_training_is_a_share_of_that_with_work(found):
+    """100 s of training on 2 CPUs: 120 s of work, and 30 s taken; before it, much more is taken."""
+    taken = [sample(t, "steal_time", 50 + 0.3 * t) for t in range(100)]
+    used = [sample(t, "cpu_time", 1.2 * t) for t in range(100)]
+    rows = [sample(-1, "steal_time", 0.0), sample(-1, "cpu_time", -1.0), *taken, *used]
+    steal = found({"samples": rows, "phases": [phase("train", 0, 99)]})["steal"]
+    assert steal.value == pytest.approx(20)
+    assert steal.sentence.startswith(
+        "for 20 % of the time in which the CPUs of this virtual machine"
+    )
+
+
+def test_a_host_that_takes_nothing_is_not_named(found):
+    rows = [sample(t, name, 0.0) for t in (0, 100) for name in ("steal_time", "iowait_time")]
+    rows += [sample(t, "cpu_time", float(t)) for t in (0, 100)]
+    assert "steal" not in found({"samples": rows})
+    before = [row for row in rows if row["name"] != "steal_time"]  # of an earlier version
+    assert "steal" not in found({"samples": before})

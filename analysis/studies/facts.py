@@ -154,6 +154,7 @@ class RunFacts(TypedDict, total=False):
     ended: Number | None
     others_cpu_s: Number | None
     others_over_s: Number | None
+    steal_s: Number | None
 
 
 @with_config(STRICT)

@@ -1,10 +1,15 @@
 """The CPU time of processes beside a study's run, in a PID namespace that has no others."""
 
 import json
+import os
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
+
+from tracer.workloads.studies.others import others_cpu
 
 pytestmark = pytest.mark.quiet
 
@@ -127,3 +132,17 @@ def test_a_container_that_was_there_before_the_run_counts_and_its_own_does_not(b
     found = in_a_namespace(A_CONTAINER, begins)
     assert (found["others_cpu_s"] >= 0.75) == counted
     assert found["others_over_s"] > 0.75
+
+
+def test_the_time_that_the_host_took_is_what_proc_says():
+    def taken():
+        ticks = int(Path("/proc/stat").read_text().split(maxsplit=9)[8])
+        return ticks / os.sysconf("SC_CLK_TCK")
+
+    before = taken()
+    with others_cpu() as found:
+        began = taken()
+        time.sleep(0.2)
+        ended = taken()
+    least, most = ended - began, taken() - before
+    assert least - 0.005 <= found["steal_s"] <= most + 0.005  # times are sums of ticks of 0.01 s

@@ -1,4 +1,4 @@
-"""The CPU time that processes beside a study use while one of its runs goes on.
+"""The CPU time that others use while a run of a study goes on: processes, or other machines.
 
 A study compares runs, so nothing else should run. This tells how far that was so.
 """
@@ -28,9 +28,11 @@ _Key = tuple[int, float]
 
 @contextmanager
 def others_cpu() -> Iterator[dict[str, float]]:
-    """Yields a dict that gets two numbers at the block's end.
+    """Yields a dict that gets three numbers at the block's end.
 
     `others_cpu_s`: the CPU seconds of others in the block. `others_over_s`: the block's duration.
+    `steal_s`: the CPU seconds that the host of a virtual machine took from it in the block; 0 if
+    the host does not tell.
 
     Others are all processes but this one, the engines', the descendants of both, and the kernel's
     threads. A container that was there before the block, and all in it, are others, too; one that
@@ -39,10 +41,12 @@ def others_cpu() -> Iterator[dict[str, float]]:
     counted, so the number may be too low.
     """
     before = _others()
+    taken = psutil.cpu_times().steal
     began = time.monotonic()
     found: dict[str, float] = {}
     yield found
     found["others_over_s"] = round(time.monotonic() - began, 2)
+    found["steal_s"] = round(psutil.cpu_times().steal - taken, 2)
     after = _others(before)
     used = sum(one.seconds for one in after.values())
     earlier = {pid: (pid, start) for pid, start in before}

@@ -154,19 +154,26 @@ def _command(study: StudyFacts) -> str:
 
 
 def _others(folder: Path, runs: pd.DataFrame, extracts: Extracts) -> list[tuple[str, str]]:
-    """Returns the share of the CPUs that processes beside the study used during its runs."""
+    """Returns the shares of the CPUs that others used during the runs: processes, and the host."""
     cpus = extracts.facts["cpus"].max() if "cpus" in extracts.facts else float("nan")
+    if pd.isna(cpus):
+        return []
     budget = Budget()
-    shares = []
+    shares: dict[str, list[float]] = {"use by other processes": [], "taken by the host (steal)": []}
     for id in runs["id"]:
         facts = read_run(place_of(folder, str(id)), budget) or RunFacts()
-        used, over = facts.get("others_cpu_s"), _others_over(facts)
-        if used is not None and over is not None and over > 0:
-            shares.append(used / over / cpus)
-    if not shares or pd.isna(cpus):
-        return []
-    told = f"{sum(shares) / len(shares):.1%} of the CPUs on average, {max(shares):.1%} at most"
-    return [("use by other processes", f"{told} ({len(shares)} runs)")]
+        over = _others_over(facts)
+        used = (facts.get("others_cpu_s"), facts.get("steal_s"))
+        for one, seconds in zip(shares.values(), used, strict=True):
+            if seconds is not None and over is not None and over > 0:
+                one.append(seconds / over / cpus)
+    return [
+        (name, f"{_of_cpus(found)} ({len(found)} runs)") for name, found in shares.items() if found
+    ]
+
+
+def _of_cpus(shares: list[float]) -> str:
+    return f"{sum(shares) / len(shares):.1%} of the CPUs on average, {max(shares):.1%} at most"
 
 
 def _others_over(facts: RunFacts) -> float | None:

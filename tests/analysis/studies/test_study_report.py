@@ -104,14 +104,20 @@ def test_the_machine_is_that_of_the_runs(found):
     # 4 runs of 1 s and 2 of 4 s, in 50 s on 2 CPUs
     others = "2.0% of the CPUs on average, 4.0% at most (6 runs)"
     assert machine["use by other processes"] == others
+    assert "taken by the host (steal)" not in machine  # these runs do not tell
 
 
 def test_the_use_by_others_is_a_share_of_the_time_in_which_it_was_counted(tmp_path):
     folder = make_study(tmp_path / "s", places=("host",), reported=True)
-    for path in folder.glob("runs/host-*/run.json"):
-        path.write_text(json.dumps(json.loads(path.read_text()) | {"others_over_s": 10.0}))
-    told = dict(contents(folder, drawn=False).machine)["use by other processes"]
-    assert told == "5.0% of the CPUs on average, 5.0% at most (2 runs)"  # 1 s, in 10 s on 2 CPUs
+    for path, taken in zip(sorted(folder.glob("runs/host-*/run.json")), (0.0, 4.0), strict=True):
+        more = {"others_over_s": 10.0, "steal_s": taken}
+        path.write_text(json.dumps(json.loads(path.read_text()) | more))
+    told = dict(contents(folder, drawn=False).machine)
+    # 1 s, in 10 s on 2 CPUs
+    others = "5.0% of the CPUs on average, 5.0% at most (2 runs)"
+    assert told["use by other processes"] == others
+    host = "10.0% of the CPUs on average, 20.0% at most (2 runs)"
+    assert told["taken by the host (steal)"] == host
 
 
 @pytest.mark.parametrize(

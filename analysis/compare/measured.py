@@ -352,6 +352,7 @@ _OF_STUDIES: dict[str, tuple[tuple[str, str, str], ...]] = {
     "CPU": (
         ("cpu_s", "CPU time of a job", "s"),
         ("cpu_use_percent", "median use of the machine's CPUs", "%"),
+        ("steal_percent", "share of the CPUs' work time that the host took (steal)", "%"),
     ),
     "GPU": (("gpu_use_percent", "median use of the GPU", "%"),),
     "memory": (("memory_used_bytes", "most memory of the machine in use", "bytes"),),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tracer.analysis.findings.finding import ELSEWHERE, Finding, ask, finding, percent
+from tracer.analysis.findings.finding import ELSEWHERE, Answer, Finding, ask, finding, percent
 from tracer.analysis.findings.pressure import Mends, waiting
 from tracer.analysis.findings.window import Window, whole, window
 from tracer.store.trace import Trace
@@ -33,21 +33,10 @@ def processors(trace: Trace) -> list[Finding]:
 def steal(trace: Trace) -> list[Finding]:
     """Returns the share of time that the host of a virtual machine took from its CPUs (steal).
 
-    It is that of the time in which the CPUs had work, during training. There is none if it is not
-    known, or small.
+    There is none if it is small, or not known. Its time is that of `steal_share`.
     """
-    over = window(trace)
-    if over is None or "samples" not in trace.tables:
-        return []
-    grown = "max(value) FILTER (name = '{0}') - min(value) FILTER (name = '{0}') AS {0}"
-    answer = ask(
-        trace,
-        "SELECT 100 * steal_time / (steal_time + cpu_time) AS value FROM (SELECT"
-        f" {grown.format('steal_time')}, {grown.format('cpu_time')} FROM samples"
-        f" WHERE target IS NULL AND isfinite(value) AND {over.holds()})"
-        f" WHERE steal_time + cpu_time >= {_LEAST_NS / 1e9:g}",
-    )
-    if answer is None or answer.value < _LEAST_STEAL:
+    over, answer = window(trace), steal_share(trace)
+    if over is None or answer is None or answer.value < _LEAST_STEAL:
         return []
     sentence = (
         f"for {percent(answer.value)} of the time in which the CPUs of this virtual machine had"
@@ -56,6 +45,25 @@ def steal(trace: Trace) -> list[Finding]:
     )
     weight = ELSEWHERE * answer.value / 100
     return [finding(trace, over, (), "steal", answer, sentence, "%", weight)]
+
+
+def steal_share(trace: Trace) -> Answer | None:
+    """Returns the percentage of the time with work of all CPUs that the host took from them.
+
+    It is that of the training time, or else of the recording. None: the samples do not tell, or
+    CPUs had less than 1 s of work.
+    """
+    over = window(trace)
+    if over is None or "samples" not in trace.tables:
+        return None
+    grown = "max(value) FILTER (name = '{0}') - min(value) FILTER (name = '{0}') AS {0}"
+    return ask(
+        trace,
+        "SELECT 100 * steal_time / (steal_time + cpu_time) AS value FROM (SELECT"
+        f" {grown.format('steal_time')}, {grown.format('cpu_time')} FROM samples"
+        f" WHERE target IS NULL AND isfinite(value) AND {over.holds()})"
+        f" WHERE steal_time + cpu_time >= {_LEAST_NS / 1e9:g}",
+    )
 
 
 def _use(trace: Trace, over: Window) -> list[Finding]:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
+from tracer.analysis.findings.processors import steal_share
 from tracer.analysis.report.calls import syscalls_of_jobs
 from tracer.analysis.report.faults import fault_causes
 from tracer.analysis.report.step_times import step_times
@@ -201,14 +202,19 @@ def _memory(trace: Trace, dev: str | None) -> dict[str, Any]:
 
 
 def _use(trace: Trace, dev: str | None) -> dict[str, Any]:
-    """Returns medians of the samples during training or inference; CPU use is of all CPUs."""
+    """Returns medians of the samples during training or inference; CPU use is of all CPUs.
+
+    Steal is its share of the time in which CPUs had work.
+    """
     frame = usage(trace)
     medians = frame[frame["share"] == 0.5].groupby("name")["value"].mean()
     missing = trace.manifest.get("samples", {}).get("not_available", {})
     readers = [f"{name}: {missing[name]}" for name in ("gpu", "jetson") if name in missing]
     gpu = medians.get("gpu_use", medians.get("jetson_gpu_use"))
+    steal = steal_share(trace)
     return {
         "cpu_use_percent": medians.get("cpu_use"),
+        "steal_percent": steal and steal.value,
         "gpu_use_percent": gpu,
         "memory_median_bytes": medians.get("memory_used"),
         "gpu_use_percent_why": "; ".join(readers) if gpu is None and readers else None,
@@ -312,7 +318,10 @@ _MAKERS: _Makers = {
     ("stage_faults",): _stage_faults,
     MEASURES_OF_CPU: _cpu,
     ("memory_used_bytes",): _memory,
-    ("cpu_use_percent", "gpu_use_percent", "gpu_use_percent_why", "memory_median_bytes"): _use,
+    (
+        *("cpu_use_percent", "steal_percent", "gpu_use_percent", "gpu_use_percent_why"),
+        "memory_median_bytes",
+    ): _use,
     ("energy_j", "energy_s", "energy_j_why"): _energy,
     ("syscalls",): _calls,
     (

@@ -154,3 +154,16 @@ def test_the_use_of_the_cpus_is_named_a_median_of_the_samples(tmp_path):
         frame = measured(trace).frame
     row = frame[frame["topic"] == "CPU"].iloc[0]
     assert (row["measure"], row["value"]) == ("median use of the machine's CPUs", 20)
+
+
+def test_the_time_that_the_host_took_is_a_share_of_the_time_with_work(tmp_path):
+    ends = [("cpu_time", 5.0), ("cpu_time", 14.0), ("steal_time", 7.0), ("steal_time", 8.0)]
+    samples = [
+        {"ts": n % 2 * S // 2, "name": name, "value": value, "unit": "s"}
+        for n, (name, value) in enumerate(ends)
+    ]
+    called = "share of the CPUs' work time that the host took (steal)"
+    for folder, rows, told in (("t", samples, [10.0]), ("before", samples[:2], [])):
+        with make_trace(tmp_path / folder, {"samples": rows}, host={"cpus": 2}) as trace:
+            frame = measured(trace).frame
+        assert list(frame[frame["measure"] == called]["value"]) == told

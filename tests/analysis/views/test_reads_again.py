@@ -35,7 +35,7 @@ def test_pages_that_left_are_read_in_the_epoch_of_the_next_call(tmp_path, pages)
 
 
 def test_the_last_pages_of_a_call_that_returned_are_read_by_the_next_one(tmp_path):
-    """Both calls read up to the same page, of which the first one had all."""
+    """The first call had read all pages up to the end of the second one."""
     made = PageEvents()
     calls = []
     for epoch, (first, pages) in enumerate([(0, 9), (5, 4)]):

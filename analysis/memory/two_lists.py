@@ -26,7 +26,15 @@ from tracer.analysis.memory.cache import (
     remove,
     touch,
 )
-from tracer.analysis.memory.page_runs import FAULT, REMOVE, WRITE, OwnPages, PageRuns, limits_of
+from tracer.analysis.memory.page_runs import (
+    FAULT,
+    HOLD,
+    REMOVE,
+    WRITE,
+    OwnPages,
+    PageRuns,
+    limits_of,
+)
 from tracer.analysis.memory.read_ahead import (
     Opened,
     fault,
@@ -325,6 +333,9 @@ def _run(
         cache.setting[0].read = 0
         if kinds[i] == WRITE:
             _write(cache, opened, index, pages[i])
+        elif kinds[i] == HOLD:
+            for at in range(index, index + pages[i]):
+                _write(cache, opened, at, 1)
         elif kinds[i] == REMOVE:
             _remove(cache, opened, index, pages[i])
         elif kinds[i] == FAULT:

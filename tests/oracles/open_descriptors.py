@@ -33,6 +33,8 @@ class Open:
     file: File
     flags: int = 0
     position: int = 0
+    known: bool = True
+    """False after a write at the end of the file: no call tells where that is, until a seek."""
     begun: bool = False
     """It was open when the recording began."""
 
@@ -58,7 +60,8 @@ class System:
     """Processes that open, read, seek, duplicate, fork and close.
 
     `accessed`: pages that calls read, by target and file, each time. `uses`: the same one by one,
-    with the time of the call, the first page, and the number of pages.
+    with the time of the call, the first page, and the number of pages. `unplaced`: bytes that calls
+    read at positions that are not known, which are in neither.
     """
 
     def __init__(self, seed: int = 0) -> None:
@@ -68,6 +71,7 @@ class System:
         self.files: list[File] = []
         self.accessed: Counter[tuple[str | None, str, int]] = Counter()
         self.uses: list[tuple[str | None, int, str, int, int, int]] = []
+        self.unplaced = 0
 
     # The world
 
@@ -110,7 +114,10 @@ class System:
         got = max(0, min(length, what.file.size - what.position))
         asked = {"length": length} if name == "read" else {}
         begun = self.call(process, name, got, fd=number, **asked)
-        self.use(process, what, begun, what.position, got)
+        if what.known:
+            self.use(process, what, begun, what.position, got)
+        elif process.target is not None:
+            self.unplaced += got
         what.position += got
         return got
 
@@ -133,7 +140,7 @@ class System:
         """Writes; a file that is open for appending is written at its end."""
         what = process.table[number]
         if what.flags & os.O_APPEND:
-            what.position = what.file.size
+            what.position, what.known = what.file.size, False
         self.call(process, "write", length, fd=number, length=length)
         what.position += length
         what.file.size = max(what.file.size, what.position)
@@ -141,7 +148,7 @@ class System:
     def lseek(self, process: Process, number: int, offset: int, whence: int) -> None:
         what = process.table[number]
         base = {os.SEEK_SET: 0, os.SEEK_CUR: what.position, os.SEEK_END: what.file.size}[whence]
-        what.position = base + offset
+        what.position, what.known = base + offset, True
         self.call(process, "lseek", what.position, fd=number)
 
     def dup(self, process: Process, number: int, to: int | None = None) -> int:

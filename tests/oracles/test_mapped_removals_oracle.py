@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.oracles.called_jobs import NO_LIMIT, TENANTS, JobCall, removal
+from tests.oracles.drawing import seeds
 from tests.oracles.removed_pages import FILES, PIDS, SIZES, Story, place, together
 from tests.oracles.removing_caches import MODELS, counts, enough, steps_of
 from tests.oracles.test_removed_pages_oracle import ALL, DISKS, PAGE, READING, rows_of
@@ -196,8 +197,8 @@ def used_calls(calls: list[JobCall]) -> list[JobCall]:
 
 
 def test_each_model_reads_as_much_of_mapped_files_as_in_the_oracle(tmp_path, tracer):
-    stories = [Mapped(drawn_story(seed, 80, touches=14)) for seed in range(8)]
-    shared = [seed % 2 == 1 for seed in range(8)]
+    stories = [Mapped(drawn_story(seed, 80, touches=14)) for seed in seeds(8)]
+    shared = [number % 2 == 1 for number in range(len(stories))]
     answer = answered(tracer, tmp_path / "t", stories, CAPACITIES, shared)
     assert not answer["lossy"]
     for number, story in enumerate(stories):

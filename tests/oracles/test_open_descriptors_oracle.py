@@ -5,6 +5,7 @@ from collections import Counter
 
 import pytest
 
+from tests.oracles.drawing import seeds
 from tests.oracles.open_descriptors import PAGE, Open, System, drawn
 from tests.support.traces import make_trace
 from tracer.analysis.views.catalogue import VIEWS
@@ -37,10 +38,10 @@ def found(folder, system, **tables):
     return +accessed, unplaced
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_random_programs_use_the_pages_of_the_oracle(tmp_path, seed):
     system = drawn(seed)
-    assert found(tmp_path / "t", system) == (system.accessed, 0)
+    assert found(tmp_path / "t", system) == (system.accessed, system.unplaced)
 
 
 def one_file(pages=20):
@@ -99,6 +100,20 @@ def test_an_append_moves_the_position_to_the_end(tmp_path):
     system.read(job, 3, PAGE)  # from byte PAGE + 5 on: two pages
     assert system.accessed == {("a", "8:1", 7): 3}
     assert found(tmp_path / "t", system) == (system.accessed, 0)
+
+
+def test_a_position_after_an_append_is_not_known_until_a_seek(tmp_path):
+    """Another program has appended more, so that there is something to read."""
+    system, job, file = one_file(pages=2)
+    system.has_open(job, 3, Open(file, os.O_APPEND | os.O_RDWR))
+    system.look()
+    system.write(job, 3, 10)
+    file.size += PAGE
+    system.read(job, 3, 100)
+    assert system.unplaced == 100
+    system.lseek(job, 3, PAGE, os.SEEK_SET)
+    system.read(job, 3, 100)
+    assert found(tmp_path / "t", system) == ({("a", "8:1", 7): 1}, 100)
 
 
 def test_a_number_used_again_has_files_of_its_own(tmp_path):

@@ -38,11 +38,14 @@ def together(draw: Callable[[Random, int], T], start_ns: int = 0) -> list[tuple[
     found = []
     numbers = seeds(50)
     for at in range(0, len(numbers), 25):
-        drawn = {seed: draw(Random(seed), 1000 + seed) for seed in numbers[at : at + 25]}
-        scripts = [one[0] if isinstance(one, tuple) else one for one in drawn.values()]
+        drawn = {
+            pid: (seed, draw(Random(seed), pid))
+            for pid, seed in enumerate(numbers[at : at + 25], start=1000 + at)
+        }
+        scripts = [one[0] if isinstance(one, tuple) else one for _, one in drawn.values()]
         rows = phases_of(*scripts, start_ns=start_ns)
-        for seed, one in drawn.items():
-            found.append((seed, one, [row for row in rows if row["pid"] == 1000 + seed]))
+        for pid, (seed, one) in drawn.items():
+            found.append((seed, one, [row for row in rows if row["pid"] == pid]))
     return found
 
 
@@ -369,7 +372,10 @@ def test_workers_fetches_have_the_numbers_of_the_steps_that_use_their_batches():
     """Many jobs have passes of the same numbers; a worker's mark names its job."""
     numbers = seeds(100)
     for at in range(0, len(numbers), 25):
-        jobs = [with_workers(Random(seed), 100 + seed) for seed in numbers[at : at + 25]]
+        jobs = [
+            with_workers(Random(seed), pid)
+            for pid, seed in enumerate(numbers[at : at + 25], start=100)
+        ]
         workers = [worker for _, found in jobs for worker in found]
         scripts = [script for script, _ in jobs] + [worker.script for worker in workers]
         rows = phases_of(*scripts)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.oracles.called_jobs import CalledJobs, kernel_reads
+from tests.oracles.drawing import seeds
 from tests.oracles.drawn_calls import SIZES, Drawn, as_runs
 from tests.oracles.own_memory import memory_rows
 from tests.oracles.shared_cache import FILES, MODELS, counts, lru
@@ -24,7 +25,7 @@ CAPACITIES = (1, 2, 31, 33, 60, 100, 170, 260, sum(SIZES.values()))
 """Pages: one, about one batch of reclaim and several, and all."""
 ROOMY = tuple(pages for pages in CAPACITIES if pages >= 100)
 """Those with room for what a call reads ahead."""
-SEEDS = range(3)
+SEEDS = seeds(3)
 
 
 def naive(calls, limits, capacity, sizes=SIZES, **options):

@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 
 from tests.oracles.called_jobs import JobCall, removal
+from tests.oracles.drawing import seeds
 from tests.oracles.open_descriptors import PAGE, System, run
 from tests.oracles.two_lists import READ, WRITE
 from tests.oracles.warm_answers import agree, predicted, recording
@@ -109,7 +110,9 @@ class Played(CachedSystem):
         self.warm = warm_pages(self.calls, self.came)
 
 
-@pytest.mark.parametrize(("seed", "sharing"), [(9, "--shared"), (10, "--apart")])
+@pytest.mark.parametrize(
+    ("seed", "sharing"), [*zip(seeds(2), SHARING, strict=False), (7109, "--shared")]
+)
 def test_programs_read_as_much_as_in_the_oracle(tmp_path, seed, sharing):
     jobs, below = Played(seed), SHARING[sharing]
     folder = recording(tmp_path / "t", jobs.recorded_tables(), TARGETS)

@@ -37,12 +37,7 @@ def case_of(tables: dict, case: int, numbers: random.Random) -> None:
              "role": "target" if target else "other",
              "start_ns": numbers.choice([None, 0]), "end_ns": None}
         )  # fmt: skip
-        if numbers.random() < 0.2:  # another thread gets its number
-            other = {"target": f"job{case}" if target is None else None, "end_ns": None}
-            other |= {"start_ns": numbers.randrange(1, LENGTH) * TICK, "comm": "sh"}
-            other |= {"role": "other" if target else "target"}
-            tables["processes"].append(tables["processes"][-1] | other)
-        now = numbers.randrange(LENGTH // 4)
+        now, free = numbers.randrange(LENGTH // 4), set(range(1, LENGTH))
         for _ in range(numbers.choice([0, 1, 3, 8])):
             now += numbers.choice([0, 1, 3, 40])
             took = numbers.choice([0, 1, 5, 9, 10, 11, 60, None])
@@ -50,7 +45,13 @@ def case_of(tables: dict, case: int, numbers: random.Random) -> None:
                 {"ts": now * TICK, "pid": tid, "tid": tid, "nr": 1, "ret": 0,
                  "name": numbers.choice(NAMES), "dur_ns": None if took is None else took * TICK}
             )  # fmt: skip
+            free -= set(range(now + 1, now + (took or 0)))
             now += (numbers.choice([1, 5]) if took is None else took) + 1
+        if numbers.random() < 0.2:  # another thread gets its number, in none of its calls
+            other = {"target": f"job{case}" if target is None else None, "end_ns": None}
+            other |= {"start_ns": numbers.choice(sorted(free)) * TICK, "comm": "sh"}
+            other |= {"role": "other" if target else "target"}
+            tables["processes"].append(tables["processes"][-1] | other)
         if numbers.random() < 0.2:
             tables["processes"][-1]["end_ns"] = (now + 3 + LENGTH) * TICK
         for _ in range(numbers.choice([0, 0, 1, 4])):

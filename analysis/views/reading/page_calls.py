@@ -41,7 +41,7 @@ def begin_read(event: Any, end: int, file_end: int, thread: Any) -> None:
     # What a fault reads, no call has asked for.
     faults = thread["last"] == FAULT and thread["file"] == file and first <= thread["first"]
     thread["asks"] = np.uint8(not faults)
-    thread["asks_to"] = first + event["pages"]
+    thread["asks_from"], thread["asks_to"] = first, first + event["pages"]
     thread["marked"] = np.uint8(kind == ASYNC and not faults)
     if thread["asked"] == 0 and not faults:
         # If no call has returned since the last access, this is the same call.

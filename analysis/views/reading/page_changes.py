@@ -89,7 +89,14 @@ def add(
     waited_for = thread["missing"] - 1 if thread["file"] == file else -1
     faults = first <= waited_for < end
     in_call = thread["last"] == ACCESS and thread["file"] == file
-    goes_on = in_call and thread["asks"] and thread["asks_to"] == thread["end"]
+    # The same call reads the same end. It has got the first page of its last batch.
+    goes_on = (
+        in_call
+        and thread["returned"] < thread["event"]
+        and thread["asks"]
+        and thread["asks_to"] == thread["end"]
+        and thread["asks_from"] > thread["first"]
+    )
     reads = (
         faults
         or (not told and not thread["writes"])

@@ -123,6 +123,7 @@ THREAD = np.dtype(
         ("reads_from", "i8"),
         ("reads_to", "i8"),
         ("asks", "u1"),  # 1: its call has begun to read pages, since its last access
+        ("asks_from", "i8"),  # the first page that it lacked
         ("asks_to", "i8"),  # end of the call's pages
         ("asked", "i8"),  # ns, time at which that began; 0: not known
         ("marked", "u1"),  # 1: it has reached the mark of pages read ahead, where its batch ends

@@ -20,13 +20,22 @@ from tracer.analysis.memory.cache import (
     PRESENT,
     UNUSED,
     Cache,
+    admit,
     new_cache,
     pages_of,
     publish,
     remove,
     touch,
 )
-from tracer.analysis.memory.page_runs import FAULT, REMOVE, WRITE, OwnPages, PageRuns, limits_of
+from tracer.analysis.memory.page_runs import (
+    BEFORE,
+    FAULT,
+    REMOVE,
+    WRITE,
+    OwnPages,
+    PageRuns,
+    limits_of,
+)
 from tracer.analysis.memory.read_ahead import (
     Opened,
     fault,
@@ -38,7 +47,7 @@ from tracer.analysis.memory.read_ahead import (
     read_one,
     write_folio,
 )
-from tracer.analysis.memory.reclaim import set_capacity
+from tracer.analysis.memory.reclaim import make_room, set_capacity
 from tracer.probes.compiled import compiled, compiled_lean
 from tracer.probes.errors import UsageError
 
@@ -271,6 +280,13 @@ def _write(cache: Cache, opened: Opened, index: int, pages: int) -> None:
 
 
 @compiled_lean
+def _begin_with(cache: Cache, opened: Opened, index: int, pages: int) -> None:
+    for at in range(index, index + pages):
+        if not is_cached(cache, opened, at) and make_room(cache, opened.tenant, 1):
+            admit(cache, opened.base + at, 0, opened.tenant, False)
+
+
+@compiled_lean
 def _remove(cache: Cache, opened: Opened, index: int, pages: int) -> None:
     for at in range(index, index + pages):
         if is_cached(cache, opened, at):
@@ -327,6 +343,8 @@ def _run(
             _write(cache, opened, index, pages[i])
         elif kinds[i] == REMOVE:
             _remove(cache, opened, index, pages[i])
+        elif kinds[i] == BEFORE:
+            _begin_with(cache, opened, index, pages[i])
         elif kinds[i] == FAULT:
             missed[i] = _fault(cache, opened, index, pages[i])
         else:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tracer.analysis.memory.page_runs import FAULT, READ, REMOVE, WRITE, PageRuns
+from tracer.analysis.memory.page_runs import BEFORE, FAULT, READ, REMOVE, PageRuns
 from tracer.analysis.memory.recorded import Recorded
 from tracer.analysis.views.stretches import Stretches, joined
 from tracer.probes.compiled import compiled, read_only
@@ -53,10 +53,7 @@ def held_by_others(taken: Recorded, warm: Stretches) -> Recorded:
     files = np.flatnonzero(runs.size_pages > 0)
     files = files[np.argsort(runs.base[files])]
     base = runs.base[files]
-    removed = runs.kind == REMOVE
-    first = runs.first[removed]
-    # A removal takes its pages out, but none beside them that came in with them.
-    parts = _cut_at(warm, np.unique(np.concatenate((base, first, first + runs.pages[removed]))))
+    parts = _cut_at(warm, base)
     count = len(parts)
     targets = taken.targets if None in taken.targets else [*taken.targets, None]
     before = {
@@ -65,7 +62,7 @@ def held_by_others(taken: Recorded, warm: Stretches) -> Recorded:
         "file": files[np.searchsorted(base, parts[:, 0], side="right") - 1],
         "reader": np.zeros(count),
         "tenant": np.full(count, targets.index(None)),
-        "kind": np.full(count, WRITE),
+        "kind": np.full(count, BEFORE),
         "group": np.zeros(count),
         "ts": np.full(count, runs.ts[0]),
     }

@@ -75,7 +75,7 @@ def test_no_accesses_are_a_stream():
         {"reader": np.array([-1], np.int32)},
         {"tenant": np.array([2**16], np.int32)},
         {"group": np.array([2**31 - 1], np.int32)},
-        {"kind": np.array([4], np.int8)},
+        {"kind": np.array([5], np.int8)},
         {"kind": np.array([-1], np.int8)},
         {"base": np.array([2**62], np.int64)},
         {"base": np.array([-1], np.int64)},

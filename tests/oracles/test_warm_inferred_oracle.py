@@ -23,16 +23,18 @@ PAGES = (7, 33, 60, 100)
 
 
 class CachedSystem(System):
-    """Processes read through a page cache in which half of all pages were before.
+    """Processes read through a page cache in which a share of all pages were before.
 
     The kernel logs the pages that come and go, and no uses of them. The processes write nothing.
     `takes`: the share of reads after which reclaim or a program takes pages. `loses`: the share of
     arrivals that no event tells.
     """
 
-    def __init__(self, seed: int, takes: float = 0.15, loses: float = 0) -> None:
+    def __init__(
+        self, seed: int, takes: float = 0.15, loses: float = 0, cached: float = 0.5
+    ) -> None:
         super().__init__(seed)
-        self.takes, self.loses = takes, loses
+        self.takes, self.loses, self.share = takes, loses, cached
         self.calls, self.recorded = [], Counter()
         self.came, self.cached, self.sizes = set(), set(), {}
         self._openings = Counter()
@@ -41,7 +43,8 @@ class CachedSystem(System):
     def file(self, dev, ino, size, path):
         file, pages = (dev, ino), -(-size // PAGE)
         self.sizes[file] = pages
-        self.cached |= {(file, page) for page in range(pages) if self.numbers.random() < 0.5}
+        share = self.share
+        self.cached |= {(file, page) for page in range(pages) if self.numbers.random() < share}
         return super().file(dev, ino, size, path)
 
     def write(self, process, number, length):

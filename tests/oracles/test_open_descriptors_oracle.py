@@ -5,6 +5,7 @@ from collections import Counter
 
 import pytest
 
+from tests.oracles.drawing import seeds
 from tests.oracles.open_descriptors import PAGE, Open, System, drawn
 from tests.support.traces import make_trace
 from tracer.analysis.views.catalogue import VIEWS
@@ -37,7 +38,7 @@ def found(folder, system, **tables):
     return +accessed, unplaced
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_random_programs_use_the_pages_of_the_oracle(tmp_path, seed):
     system = drawn(seed)
     assert found(tmp_path / "t", system) == (system.accessed, 0)

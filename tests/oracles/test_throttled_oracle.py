@@ -4,6 +4,7 @@ from collections import Counter
 
 import pytest
 
+from tests.oracles.drawing import seeds
 from tests.oracles.throttled import (
     MAIN,
     MS,
@@ -64,7 +65,7 @@ def by_kind(rows):
     return found
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6))
 def test_the_throttled_time_is_that_of_the_quota(tmp_path, seed):
     job = Job(seed)
     with made(tmp_path / "t", job.off_cpu, job.samples) as trace:

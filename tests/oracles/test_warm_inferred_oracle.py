@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 
 from tests.oracles.called_jobs import JobCall, removal
+from tests.oracles.drawing import seeds
 from tests.oracles.open_descriptors import PAGE, System, run
 from tests.oracles.two_lists import READ, WRITE
 from tests.oracles.warm_answers import agree, predicted, recording
@@ -112,7 +113,8 @@ class Played(CachedSystem):
         self.warm = warm_pages(self.calls, self.came)
 
 
-@pytest.mark.parametrize(("seed", "sharing"), [(9, "--shared"), (10, "--apart")])
+@pytest.mark.parametrize("seed", seeds(1))
+@pytest.mark.parametrize("sharing", SHARING)
 def test_programs_read_as_much_as_in_the_oracle(tmp_path, seed, sharing):
     jobs, below = Played(seed), SHARING[sharing]
     folder = recording(tmp_path / "t", jobs.recorded_tables(), TARGETS)
@@ -123,8 +125,9 @@ def test_programs_read_as_much_as_in_the_oracle(tmp_path, seed, sharing):
     agree(predicted(folder, sharing, pages=PAGES), jobs, below, (), PAGES)
 
 
-def test_a_page_whose_arrival_was_lost_stays(tmp_path):
-    jobs = Played(16, loses=0.3)
+@pytest.mark.parametrize("seed", seeds(1))
+def test_a_page_whose_arrival_was_lost_stays(tmp_path, seed):
+    jobs = Played(seed, loses=0.3)
     tables = jobs.recorded_tables()
     tables["loss"] = [{"stream": "ftrace", "cpu": 0, "from": 1000, "to": 2000, "count": 5}]
     lost = {"events": 5, "windows": 1, "unknown": 0, "others": 0}

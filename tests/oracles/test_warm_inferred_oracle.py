@@ -8,7 +8,7 @@ import pytest
 from tests.oracles.called_jobs import JobCall, removal
 from tests.oracles.drawing import seeds
 from tests.oracles.open_descriptors import PAGE, System, run
-from tests.oracles.two_lists import READ, WRITE
+from tests.oracles.two_lists import READ, UPDATE_NS, WRITE
 from tests.oracles.warm_answers import agree, predicted, recording
 from tests.oracles.warm_caches import APART, SHARED
 from tests.oracles.warm_pages import warm_pages
@@ -69,6 +69,8 @@ class CachedSystem(System):
             reader = *key, self._openings[key]
             place = process.target, None, reader, file, first, len(pages), begun
             self.calls.append(JobCall(*place, READ))
+            if not self.recorded:
+                self.now += UPDATE_NS  # The clocks of shorter recordings are others.
             self.recorded[process.target, None] += len(new)
         else:
             self.calls += [JobCall(None, None, None, *page, 1, begun, WRITE) for page in new]

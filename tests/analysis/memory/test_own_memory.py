@@ -72,7 +72,7 @@ def test_targets_of_a_limit_add_up_and_one_that_ends_has_none(sampled):
 
 @pytest.mark.parametrize("nested", [False, True])
 def test_the_memory_of_the_machine_is_without_that_of_containers_beside_it(tmp_path, nested):
-    """Of a container in the cgroup of another one, the outer one's memory has the inner one's."""
+    """The memory of a container's cgroup has that of the cgroups below it."""
     machine = {"name": "machine", "role": "target", "kind": "machine", "pid": 0}
     paths = ("/pod", "/pod/inner") if nested else ("/a", "/b")
     targets = [

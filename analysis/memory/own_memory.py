@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from tracer.analysis.memory.page_runs import OwnPages
@@ -111,22 +112,21 @@ def given_memory(names: Iterable[str], size: int) -> OwnMemory:
 def sampled_memory(trace: Trace, names: Sequence[str]) -> OwnMemory:
     """Returns the memory of targets as the samples of a trace have it.
 
-    The samples of the machine count if all of its processes are one target. The kernel counts the
-    memory of a cgroup for those above it, too; that of a target below another one is its alone.
+    The kernel counts the memory of a cgroup for those above it, too; that of a target below another
+    one is its alone. That of the machine has those of all cgroups.
     """
     found = trace.sql(_OWN)
     without_shared = sorted(set(found["target"][found["without_shared"]]) & set(names))
-    if of_everybody(trace) and list(names) == [name_of_others(trace)]:
-        machine = trace.sql(_OF_MACHINE)
-        found = machine.assign(target=names[0]) if len(machine) else found
-    sampled = {
-        str(name): Sizes(mine["ts"].to_numpy(np.int64), mine["own"].to_numpy(np.int64))
-        for name, mine in found.groupby("target")
-        if name in names
-    }
+    sampled = {str(name): _sizes(mine) for name, mine in found.groupby("target") if name in names}
+    inner = targets_around(trace, names)
+    if of_everybody(trace) and (machine := name_of_others(trace)) in names:
+        of_machine = trace.sql(_OF_MACHINE)
+        if len(of_machine):
+            sampled[machine] = _sizes(of_machine)
+            inner = dict.fromkeys(set(sampled) - {machine}, machine) | inner
     ((until,),) = trace.rows(_LAST)
     alone = {name: Sizes(ts, sizes.copy()) for name, (ts, sizes) in sampled.items()}
-    for name, around in targets_around(trace, names).items():
+    for name, around in inner.items():
         if name in sampled and around in sampled:
             ts, wanted = sampled[name].ts, sampled[around].ts
             end = _end(ts, until)
@@ -135,6 +135,10 @@ def sampled_memory(trace: Trace, names: Sequence[str]) -> OwnMemory:
     for _, sizes in alone.values():
         sizes.clip(min=0, out=sizes)
     return OwnMemory(alone, without_shared, until)
+
+
+def _sizes(samples: pd.DataFrame) -> Sizes:
+    return Sizes(samples["ts"].to_numpy(np.int64), samples["own"].to_numpy(np.int64))
 
 
 def _end(ts: NDArray[np.int64], until: int | None) -> int | None:

@@ -23,8 +23,9 @@ WRITE = 2
 REMOVE = 3
 """The page leaves the cache, whoever has cached it: the file is truncated or removed, or a program
 asks for it."""
-HOLD = 4
-"""Somebody holds the page in memory: it becomes cached by itself, in no folio with others."""
+BEFORE = 4
+"""The page was cached before the first access. No event tells its folio, so it has one of its own.
+Only the models of the kernel's lists have such runs."""
 
 MOST_PAGES = 2**29
 """The most pages of all files together (2 TiB)."""
@@ -100,7 +101,7 @@ class PageRuns:
     tenant: NDArray[np.int32]
     """A memory cgroup: the owner of lists of pages, and by default of a memory limit."""
     kind: NDArray[np.int8]
-    """READ, FAULT, WRITE, REMOVE or HOLD."""
+    """READ, FAULT, WRITE, REMOVE or BEFORE."""
     group: NDArray[np.int32]
     """Results are added up by it, e.g. by epoch and tenant."""
     base: NDArray[np.int64]
@@ -281,8 +282,8 @@ def _check_rows(runs: PageRuns) -> None:
     # In this order, so that no sum overflows.
     if runs.pages.min() < 1 or np.any(runs.first < start) or np.any(runs.first > end - runs.pages):
         raise BadTrace("a run does not lie in its file", "check `first`, `pages` and `size_pages`")
-    if runs.kind.min() < READ or runs.kind.max() > HOLD:
-        raise BadTrace("a run has an unknown kind", "give READ, FAULT, WRITE, REMOVE or HOLD")
+    if runs.kind.min() < READ or runs.kind.max() > BEFORE:
+        raise BadTrace("a run has an unknown kind", "give READ, FAULT, WRITE, REMOVE or BEFORE")
     rows = len(runs.first)
     for name, most in (("reader", rows), ("tenant", MOST_TENANTS), ("group", MOST_GROUPS)):
         code = getattr(runs, name)

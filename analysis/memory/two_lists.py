@@ -20,6 +20,7 @@ from tracer.analysis.memory.cache import (
     PRESENT,
     UNUSED,
     Cache,
+    admit,
     new_cache,
     pages_of,
     publish,
@@ -27,8 +28,8 @@ from tracer.analysis.memory.cache import (
     touch,
 )
 from tracer.analysis.memory.page_runs import (
+    BEFORE,
     FAULT,
-    HOLD,
     REMOVE,
     WRITE,
     OwnPages,
@@ -46,7 +47,7 @@ from tracer.analysis.memory.read_ahead import (
     read_one,
     write_folio,
 )
-from tracer.analysis.memory.reclaim import set_capacity
+from tracer.analysis.memory.reclaim import make_room, set_capacity
 from tracer.probes.compiled import compiled, compiled_lean
 from tracer.probes.errors import UsageError
 
@@ -279,6 +280,13 @@ def _write(cache: Cache, opened: Opened, index: int, pages: int) -> None:
 
 
 @compiled_lean
+def _begin_with(cache: Cache, opened: Opened, index: int, pages: int) -> None:
+    for at in range(index, index + pages):
+        if not is_cached(cache, opened, at) and make_room(cache, opened.tenant, 1):
+            admit(cache, opened.base + at, 0, opened.tenant, False)
+
+
+@compiled_lean
 def _remove(cache: Cache, opened: Opened, index: int, pages: int) -> None:
     for at in range(index, index + pages):
         if is_cached(cache, opened, at):
@@ -333,11 +341,10 @@ def _run(
         cache.setting[0].read = 0
         if kinds[i] == WRITE:
             _write(cache, opened, index, pages[i])
-        elif kinds[i] == HOLD:
-            for at in range(index, index + pages[i]):
-                _write(cache, opened, at, 1)
         elif kinds[i] == REMOVE:
             _remove(cache, opened, index, pages[i])
+        elif kinds[i] == BEFORE:
+            _begin_with(cache, opened, index, pages[i])
         elif kinds[i] == FAULT:
             missed[i] = _fault(cache, opened, index, pages[i])
         else:

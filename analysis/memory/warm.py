@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tracer.analysis.memory.page_runs import FAULT, HOLD, READ, REMOVE, PageRuns
+from tracer.analysis.memory.page_runs import BEFORE, FAULT, READ, REMOVE, PageRuns
 from tracer.analysis.memory.recorded import Recorded
 from tracer.analysis.views.stretches import Stretches, joined
 from tracer.probes.compiled import compiled, read_only
@@ -62,7 +62,7 @@ def held_by_others(taken: Recorded, warm: Stretches) -> Recorded:
         "file": files[np.searchsorted(base, parts[:, 0], side="right") - 1],
         "reader": np.zeros(count),
         "tenant": np.full(count, targets.index(None)),
-        "kind": np.full(count, HOLD),
+        "kind": np.full(count, BEFORE),
         "group": np.zeros(count),
         "ts": np.full(count, runs.ts[0]),
     }

@@ -7,6 +7,7 @@ import pytest
 
 from tests.oracles.cpu_turns import MOST_PARTS, Charged
 from tests.oracles.cpu_world import CPUS, IDLE, Thread
+from tests.oracles.drawing import seeds
 from tests.support.traces import make_trace
 from tracer.analysis.views.waiting.waits import waits
 
@@ -94,7 +95,11 @@ def left_to(world, tid):
 
 @pytest.mark.parametrize(
     ("seed", "unit"),
-    [*((seed, 1) for seed in range(4)), *((seed, TICK) for seed in range(4, 7)), (7, SECONDS)],
+    [
+        *((seed, 1) for seed in seeds(4)),
+        *((100 + seed, TICK) for seed in seeds(3)),
+        *((200 + seed, SECONDS) for seed in seeds(1)),
+    ],
 )
 def test_parts_are_those_of_the_turns(tmp_path, seed, unit):
     worlds = drawn(seed, unit)

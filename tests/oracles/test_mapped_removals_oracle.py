@@ -27,7 +27,6 @@ CAPACITIES = (1, 3, 5, 8, 12, ALL)
 MOST_DOUBTFUL = 4
 WINDOW = 16
 """Pages that a fault maps, at multiples of this number."""
-TEN_LOST = {"events": 10, "windows": 10, "unknown": 0, "others": 0}
 
 Row = dict[str, Any]
 
@@ -273,16 +272,17 @@ def readings(story: Mapped, doubtful: list[Taking]) -> Iterator[list[JobCall]]:
 def test_a_lost_event_of_reclaim_leaves_only_its_own_threads_pages_in_doubt(tmp_path, tracer):
     """The numbers are those of one way to read what is in doubt."""
     stories, lost, doubts = [], [], []
-    for seed in range(100):
+    for seed in seeds(100):
         story = Mapped(drawn_story(seed, 70, touches=4))
         found = lose(story, random.Random(seed))
-        if found and len(stories) < 10:
+        if found and len(stories) < len(seeds(10)):
             stories.append(story)
             lost.append(found[0])
             doubts.append(found[1])
-    shared = [number % 2 == 1 for number in range(10)]
+    shared = [number % 2 == 1 for number in range(len(stories))]
     pages = (2, 8, ALL)
-    answer = answered(tracer, tmp_path / "t", stories, pages, shared, lost, loss=TEN_LOST)
+    summary = {"events": len(lost), "windows": len(lost), "unknown": 0, "others": 0}
+    answer = answered(tracer, tmp_path / "t", stories, pages, shared, lost, loss=summary)
     assert answer["lossy"]
     differ = 0
     for number, (story, doubtful) in enumerate(zip(stories, doubts, strict=True)):
@@ -292,4 +292,4 @@ def test_a_lost_event_of_reclaim_leaves_only_its_own_threads_pages_in_doubt(tmp_
         ]
         assert used_rows(answer, number) in possible, story.text
         differ += any(one != possible[0] for one in possible)
-    assert differ > 5
+    assert differ > len(stories) // 2

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.oracles.cached_files import Access
-from tests.oracles.drawing import SEED, answer_of
+from tests.oracles.drawing import SEED, answer_of, seeds
 from tests.oracles.page_cache import TABLES
 from tests.oracles.page_programs import Programs
 from tracer.analysis.memory.recorded import Recorded, recorded
@@ -182,7 +182,7 @@ def bytes_of(trace: Trace) -> dict[str, int]:
 
 
 def drawn() -> list[Story]:
-    return [Story(Random(SEED + number)) for number in range(STORIES)]
+    return [Story(Random(seed)) for seed in seeds(STORIES)]
 
 
 def test_the_share_of_each_target_is_that_of_the_oracle():
@@ -240,7 +240,7 @@ def test_the_share_of_programs_of_several_threads_is_that_of_the_oracle():
     """Calls and faults are interrupted by those of others; no page leaves the cache."""
     stay = {"evict": 0, "remove": 0, "drop": 0, "truncate": 0}
     programs = Told(Random(SEED), {"named": 1, "reclaims": 0, "weights": stay})
-    for number in range(STORIES):
+    for number in range(len(seeds(STORIES))):
         programs.case(number)
     programs.tables["phases"].sort(key=lambda row: row["start"])
     tables = {name: programs.tables[name] for name in TABLES}

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.fuzz.verbs import called
-from tests.oracles.drawing import SEED
+from tests.oracles.drawing import seeds
 from tests.support.traces import make_trace
 
 pytestmark = pytest.mark.slow
@@ -239,7 +239,7 @@ def _within(job: Job, epoch: Epoch) -> int:
 def recordings(tmp_path_factory):
     """Recordings, each with its folder and the rows of the prediction."""
     found = []
-    for seed in range(SEED, SEED + RECORDINGS):
+    for seed in seeds(RECORDINGS):
         made, folder = Recording(seed), tmp_path_factory.mktemp("epochs") / "t"
         clock = {"name": "mono", "start_ns": made.begin, "end_ns": made.end}
         make_trace(folder, made.tables, targets=TARGETS, clock=clock, disks=DISKS).close()

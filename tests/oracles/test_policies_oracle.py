@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from tests.oracles.drawing import seeds
 from tests.oracles.layer import improvement, pages_of
 from tests.oracles.policies import LEAST, POLICIES, disk_writes
 from tests.support.traces import make_trace
@@ -38,10 +39,10 @@ def bios(seed, count):
     return rows
 
 
-@pytest.fixture(scope="module")
-def written(tmp_path_factory):
+@pytest.fixture(scope="module", params=seeds(1))
+def written(tmp_path_factory, request):
     """The page accesses of a trace of some thousand writes, and the same pages by the oracle."""
-    block = bios(1, 2500)
+    block = bios(request.param, 2500)
     with make_trace(
         tmp_path_factory.mktemp("policies") / "t", {"block": block}, disks=list(DISKS)
     ) as trace:
@@ -64,8 +65,9 @@ def test_a_policy_hands_on_as_many_pages_as_the_oracle(policy, written):
         assert found.improvement == pytest.approx(gain, abs=1e-12)
 
 
-def test_the_command_gives_the_answer_of_the_oracle(tmp_path, tracer):
-    block = bios(2, 300)
+@pytest.mark.parametrize("seed", seeds(1))
+def test_the_command_gives_the_answer_of_the_oracle(tmp_path, tracer, seed):
+    block = bios(1000 + seed, 300)
     make_trace(tmp_path / "t", {"block": block}, disks=list(DISKS)).close()
     options = "--policy", "arc", "--capacity-pages", 40, "--identity", "block", "--json"
     found = tracer("simulate", tmp_path / "t", *options).json

@@ -5,6 +5,7 @@ import random
 
 import pytest
 
+from tests.oracles.drawing import seeds
 from tests.oracles.nested_cgroups import (
     DISKS,
     PAGE,
@@ -74,7 +75,7 @@ def agrees(jobs, turns, found, others=()):
 def test_the_cgroups_of_a_tree_take_turns_each_before_those_below_it(made, kinds):
     """`idle` is a target that uses no file."""
     told_apart = nested = 0
-    for seed in range(8):
+    for seed in seeds(8):
         draw = random.Random(seed)
         tree = Tree(draw, draw.randrange(4, 10))
         *own, idle = draw.sample(tree.cgroups, draw.choice([3, 4]))

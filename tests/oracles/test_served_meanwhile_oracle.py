@@ -13,10 +13,12 @@ from typing import Any
 import pytest
 
 from tests.fuzz.verbs import called
-from tests.oracles.drawing import SEED
+from tests.oracles.drawing import seeds
 from tests.support.traces import make_trace
 
 pytestmark = pytest.mark.slow
+
+ONE_SEED = pytest.mark.parametrize("seed", seeds(1))
 
 STEPS, MOST = 24, 5
 TABLES = ("processes", "phases", "syscalls", "off_cpu", "block", "dirty", "inode_writeback")
@@ -275,9 +277,10 @@ def served_by(said: list[Row]) -> Served:
     }
 
 
-def test_the_disks_below_served_what_the_oracle_sums_up(tmp_path):
+@ONE_SEED
+def test_the_disks_below_served_what_the_oracle_sums_up(tmp_path, seed):
     """The explanation has the five largest parts."""
-    made, many = Steps(SEED, STEPS), 0
+    made, many = Steps(seed, STEPS), 0
     found = {ts: served_by(said) for ts, said in meanwhile(tmp_path / "t", made).items()}
     assert found.keys() == made.waits.keys()
     for begin, served in made.waits.items():
@@ -289,14 +292,16 @@ def test_the_disks_below_served_what_the_oracle_sums_up(tmp_path):
     assert many > 0
 
 
-def test_a_request_that_overlaps_a_wait_counts_as_a_whole(tmp_path):
-    made = Edges(SEED, 6)
+@ONE_SEED
+def test_a_request_that_overlaps_a_wait_counts_as_a_whole(tmp_path, seed):
+    made = Edges(seed, 6)
     found = meanwhile(tmp_path / "t", made)
     assert {ts: served_by(said) for ts, said in found.items()} == made.waits
 
 
-def test_requests_that_kblockd_issues_are_those_of_the_threads_that_queued_them(tmp_path):
-    made = Handed(SEED, STEPS)
+@ONE_SEED
+def test_requests_that_kblockd_issues_are_those_of_the_threads_that_queued_them(tmp_path, seed):
+    made = Handed(seed, STEPS)
     found = meanwhile(tmp_path / "t", made)
     assert found.keys() == made.waits.keys()
     for begin, said in found.items():
@@ -306,8 +311,9 @@ def test_requests_that_kblockd_issues_are_those_of_the_threads_that_queued_them(
         assert all(one["own"] == (one["comm"] == COMMS[JOB]) for one in said)
 
 
-def test_the_writes_of_the_flusher_are_for_the_one_who_dirtied_the_file(tmp_path):
-    made = Owned(SEED, len(OWNERS) + 3)
+@ONE_SEED
+def test_the_writes_of_the_flusher_are_for_the_one_who_dirtied_the_file(tmp_path, seed):
+    made = Owned(seed, len(OWNERS) + 3)
     found = meanwhile(tmp_path / "t", made)
     assert {ts: served_by(said) for ts, said in found.items()} == made.waits
     whom = {

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.oracles.drawing import seeds
 from tests.oracles.shared_cache import MODELS, Jobs, counts, enough
 from tests.support.traces import make_trace
 
@@ -45,12 +46,13 @@ def pages_read(answer, target, pages):
     return {model: sum(row[f"{model}_pages"] for row in rows) for model in MODELS}
 
 
+@pytest.mark.parametrize("seed", seeds(1))
 @pytest.mark.parametrize("common", [True, False])
 @pytest.mark.parametrize("sharing", ["--shared", "--apart"])
 def test_each_epoch_of_each_target_reads_as_much_as_in_the_oracle(
-    tmp_path, tracer, common, sharing
+    tmp_path, tracer, common, sharing, seed
 ):
-    jobs = Jobs(7 + common, common)
+    jobs = Jobs(seed, common)
     made(tmp_path / "t", jobs).close()
     answer = predicted(tracer, tmp_path / "t", sharing)
     for target in "ab":

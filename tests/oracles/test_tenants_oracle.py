@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.oracles.drawing import SEED, answer_of
+from tests.oracles.drawing import answer_of, seeds
 from tests.support.findings import (
     CONTAINERS,
     JBD2,
@@ -48,8 +48,8 @@ def share_of_other(waiter: str, writes: list[Write], syncs: list[tuple[str, int,
 
 def test_the_shares_of_tenants_and_writers_are_those_of_the_oracle():
     seen = 0
-    for number in range(STREAMS):
-        numbers = Random(SEED + number)
+    for seed in seeds(STREAMS):
+        numbers = Random(seed)
         writes: list[Write] = []
         parts: list[dict[str, Any]] = []
         calls, syncs = [], []

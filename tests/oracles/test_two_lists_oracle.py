@@ -250,10 +250,11 @@ def assert_reads_are_those_of_the_oracle(folder, jobs):
             assert found == expected_reads(jobs, pages, shared, ahead)
 
 
+@pytest.mark.parametrize("seed", seeds(1))
 @pytest.mark.parametrize("common", [True, False])
 @pytest.mark.parametrize("pause_ns", [0, 6_000_000_000])
-def test_each_epoch_of_each_target_reads_as_much_as_in_the_oracle(tmp_path, common, pause_ns):
-    jobs = CalledJobs(17 + common, common, pause_ns)
+def test_each_epoch_of_each_target_reads_as_much_as_in_the_oracle(tmp_path, common, pause_ns, seed):
+    jobs = CalledJobs(seed, common, pause_ns)
     made(tmp_path / "t", jobs)
     assert_reads_are_those_of_the_oracle(tmp_path / "t", jobs)
 
@@ -308,10 +309,13 @@ def test_pages_that_reclaim_took_in_the_recording_stay_in_the_model(tmp_path, tr
     assert found == expected_reads(jobs, RECORDED, True)
 
 
+@pytest.mark.parametrize("seed", seeds(1))
 @pytest.mark.parametrize("evicts", [0, 0.2])
 @pytest.mark.parametrize("pause_ns", [0, 6_000_000_000])
-def test_pages_that_programs_took_in_the_recording_leave_the_model(tmp_path, evicts, pause_ns):
-    jobs = CalledJobs(23, pause_ns=pause_ns, evicts=evicts, drops=0.2)
+def test_pages_that_programs_took_in_the_recording_leave_the_model(
+    tmp_path, evicts, pause_ns, seed
+):
+    jobs = CalledJobs(seed, pause_ns=pause_ns, evicts=evicts, drops=0.2)
     assert removals(jobs) > 0
     assert (deletions(jobs) > removals(jobs)) == (evicts > 0)
     made(tmp_path / "t", jobs)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.oracles.drawing import SEED, answer_of
+from tests.oracles.drawing import answer_of, seeds
 from tracer.analysis.report.reads import EVICTIONS
 from tracer.analysis.views.reading.reads import READS
 from tracer.store.trace import Trace
@@ -249,8 +249,8 @@ def both(trace: Trace) -> tuple[dict[Any, Row], dict[Any, int]]:
 
 
 def test_pages_of_an_unmount_are_removed_and_those_of_reclaim_evicted():
-    for number in range(STREAMS):
-        machine = Machine(Random(SEED + number), exits=number % 2 == 1)
+    for seed in seeds(STREAMS):
+        machine = Machine(Random(seed), exits=seed % 2 == 0)
         counted = Counted(machine.events)
         assert any(one["removed"] and one["evicted"] for one in counted.rows.values())
         reads, evictions = told(machine, [])
@@ -259,8 +259,8 @@ def test_pages_of_an_unmount_are_removed_and_those_of_reclaim_evicted():
 
 
 def test_an_unmount_whose_reclaim_was_recorded_in_part_is_told_as_documented():
-    for number in range(STREAMS):
-        machine = Machine(Random(SEED + 100 + number), exits=False)
+    for seed in seeds(STREAMS):
+        machine = Machine(Random(100 + seed), exits=False)
         loss = machine.lose(0.15)
         counted = Counted(machine.events)
         reads, evictions = told(machine, loss)

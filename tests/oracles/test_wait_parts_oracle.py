@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.oracles.drawing import batches, rows_of_view
+from tests.oracles.drawing import batches, rows_of_view, seeds
 from tests.oracles.drawn_commits import SECOND
 from tests.oracles.drawn_commits import TABLES as OF_COMMITS
 from tests.oracles.drawn_commits import Case as Commits
@@ -123,7 +123,9 @@ def decorated(worlds: list[Any], unit: int, numbers: random.Random) -> dict[str,
     return {name: [in_ns(row, unit) for row in rows] for name, rows in tables.items()}
 
 
-@pytest.mark.parametrize(("seed", "unit"), [(11, 1), (12, TICK)])
+@pytest.mark.parametrize(
+    ("seed", "unit"), [(seed, unit) for seed in seeds(1) for unit in (1, TICK)]
+)
 def test_parts_for_a_journal_a_cpu_and_a_quota_add_up(seed, unit):
     worlds = drawn(seed, unit)
     tables = decorated(worlds, unit, random.Random(seed))

@@ -8,7 +8,7 @@ import pytest
 from tests.oracles.called_jobs import JobCall, removal
 from tests.oracles.drawing import seeds
 from tests.oracles.open_descriptors import PAGE, System, run
-from tests.oracles.two_lists import READ, WRITE
+from tests.oracles.two_lists import READ, UPDATE_NS, WRITE
 from tests.oracles.warm_answers import agree, predicted, recording
 from tests.oracles.warm_caches import APART, SHARED
 from tests.oracles.warm_pages import warm_pages
@@ -24,16 +24,18 @@ PAGES = (7, 33, 60, 100)
 
 
 class CachedSystem(System):
-    """Processes read through a page cache in which half of all pages were before.
+    """Processes read through a page cache in which a share of all pages were before.
 
     The kernel logs the pages that come and go, and no uses of them. The processes write nothing.
     `takes`: the share of reads after which reclaim or a program takes pages. `loses`: the share of
     arrivals that no event tells.
     """
 
-    def __init__(self, seed: int, takes: float = 0.15, loses: float = 0) -> None:
+    def __init__(
+        self, seed: int, takes: float = 0.15, loses: float = 0, cached: float = 0.5
+    ) -> None:
         super().__init__(seed)
-        self.takes, self.loses = takes, loses
+        self.takes, self.loses, self.share = takes, loses, cached
         self.calls, self.recorded = [], Counter()
         self.came, self.cached, self.sizes = set(), set(), {}
         self._openings = Counter()
@@ -42,7 +44,8 @@ class CachedSystem(System):
     def file(self, dev, ino, size, path):
         file, pages = (dev, ino), -(-size // PAGE)
         self.sizes[file] = pages
-        self.cached |= {(file, page) for page in range(pages) if self.numbers.random() < 0.5}
+        share = self.share
+        self.cached |= {(file, page) for page in range(pages) if self.numbers.random() < share}
         return super().file(dev, ino, size, path)
 
     def write(self, process, number, length):
@@ -66,6 +69,8 @@ class CachedSystem(System):
             reader = *key, self._openings[key]
             place = process.target, None, reader, file, first, len(pages), begun
             self.calls.append(JobCall(*place, READ))
+            if not self.recorded:
+                self.now += UPDATE_NS  # The clocks of shorter recordings are others.
             self.recorded[process.target, None] += len(new)
         else:
             self.calls += [JobCall(None, None, None, *page, 1, begun, WRITE) for page in new]
@@ -110,9 +115,8 @@ class Played(CachedSystem):
         self.warm = warm_pages(self.calls, self.came)
 
 
-@pytest.mark.parametrize(
-    ("seed", "sharing"), [*zip(seeds(2), SHARING, strict=False), (7109, "--shared")]
-)
+@pytest.mark.parametrize("seed", seeds(1))
+@pytest.mark.parametrize("sharing", SHARING)
 def test_programs_read_as_much_as_in_the_oracle(tmp_path, seed, sharing):
     jobs, below = Played(seed), SHARING[sharing]
     folder = recording(tmp_path / "t", jobs.recorded_tables(), TARGETS)
@@ -123,8 +127,9 @@ def test_programs_read_as_much_as_in_the_oracle(tmp_path, seed, sharing):
     agree(predicted(folder, sharing, pages=PAGES), jobs, below, (), PAGES)
 
 
-def test_a_page_whose_arrival_was_lost_stays(tmp_path):
-    jobs = Played(16, loses=0.3)
+@pytest.mark.parametrize("seed", seeds(1))
+def test_a_page_whose_arrival_was_lost_stays(tmp_path, seed):
+    jobs = Played(seed, loses=0.3)
     tables = jobs.recorded_tables()
     tables["loss"] = [{"stream": "ftrace", "cpu": 0, "from": 1000, "to": 2000, "count": 5}]
     lost = {"events": 5, "windows": 1, "unknown": 0, "others": 0}

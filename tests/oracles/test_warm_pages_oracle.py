@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.oracles.drawing import seeds
 from tests.oracles.nested_cgroups import PAGE
 from tests.oracles.removed_pages import Story, together
 from tests.oracles.removing_caches import MODELS, Step
@@ -28,6 +29,7 @@ pytestmark = pytest.mark.slow
 
 SEED = 21
 SHARING = {"--shared": SHARED, "--apart": APART}
+ONE_SEED = pytest.mark.parametrize("seed", seeds(1))
 
 
 @pytest.fixture
@@ -51,8 +53,9 @@ def removes(call):
 
 @pytest.mark.parametrize("sharing", SHARING)
 @pytest.mark.parametrize("library", [None, "some"])
-def test_targets_read_as_much_as_in_the_oracle(trace, sharing, library):
-    jobs, below = WarmJobs(SEED, library=library), SHARING[sharing]
+@ONE_SEED
+def test_targets_read_as_much_as_in_the_oracle(trace, sharing, library, seed):
+    jobs, below = WarmJobs(seed, library=library), SHARING[sharing]
     folder, warm = trace(jobs.tables), warm_pages(jobs.calls, jobs.came)
     cold = predicted(folder, sharing, pages=TIGHT)
     answer = predicted(folder, sharing, "--warm")
@@ -63,9 +66,10 @@ def test_targets_read_as_much_as_in_the_oracle(trace, sharing, library):
 
 @pytest.mark.parametrize("sharing", SHARING)
 @pytest.mark.parametrize("library", [None, "all"])
-def test_read_ahead_passes_over_pages_that_stay(trace, sharing, library):
+@ONE_SEED
+def test_read_ahead_passes_over_pages_that_stay(trace, sharing, library, seed):
     """The oracle has no read-ahead around faults: all pages of the library stay."""
-    jobs = WarmJobs(SEED, library=library)
+    jobs = WarmJobs(seed, library=library)
     folder, warm = trace(jobs.tables), warm_pages(jobs.calls, jobs.came)
     answer = predicted(folder, sharing, "--warm", pages=ROOMY, ahead=8)
     assert answer["staying_pages"] == len(warm)

@@ -21,7 +21,7 @@ import pytest
 
 from tests.fuzz.verbs import called
 from tests.oracles.data_waits import World
-from tests.oracles.drawing import SEED
+from tests.oracles.drawing import seeds
 from tests.oracles.drawn_commits import SECOND, TABLES, Case
 from tests.oracles.drawn_looks import drawn
 from tests.support.in_memory import PLACE
@@ -30,6 +30,8 @@ from tracer.analysis.views.catalogue import VIEWS
 from tracer.store.trace import Trace
 
 pytestmark = pytest.mark.slow
+
+ONE_SEED = pytest.mark.parametrize("seed", seeds(1))
 
 ALL, TENANT = "everybody", "tenant"
 MACHINE = {"name": "machine", "role": "target", "kind": "machine", "pid": 0}
@@ -191,40 +193,45 @@ def with_kernel_threads(drawn: Drawn, numbers: random.Random) -> Drawn:
     return tables | {"processes": processes, "off_cpu": off_cpu}, manifest
 
 
-def test_steps_of_the_whole_machine_are_explained_as_those_of_a_target_of_everybody():
-    told = world(SEED)
+@ONE_SEED
+def test_steps_of_the_whole_machine_are_explained_as_those_of_a_target_of_everybody(seed):
+    told = world(seed)
     found = answers(as_machine(told), ["kind"])
     assert found == answers(as_members(told), ["kind"])
     assert found["kind"]["slowest"]
 
 
-def test_waits_and_paths_of_the_whole_machine_are_those_of_a_target_of_everybody():
-    told = looks(SEED)
+@ONE_SEED
+def test_waits_and_paths_of_the_whole_machine_are_those_of_a_target_of_everybody(seed):
+    told = looks(seed)
     found = answers(as_machine(told))
     assert found == answers(as_members(told))
     assert found["waits"].total() > 100
     assert found["critical_path"].total() > 20
 
 
-def test_waits_of_the_whole_machine_for_a_journal_name_the_owners_of_the_data():
-    told = commits(SEED)
+@ONE_SEED
+def test_waits_of_the_whole_machine_for_a_journal_name_the_owners_of_the_data(seed):
+    told = commits(seed)
     found = answers(as_machine(told))
     assert found == answers(as_members(told))
     assert sum(dict(row)["for_pid"] is not None for row in found["waits"]) > 10
 
 
+@ONE_SEED
 @pytest.mark.parametrize("make", [looks, commits])
-def test_a_target_beside_the_machine_changes_no_wait(make):
-    told = make(SEED)
+def test_a_target_beside_the_machine_changes_no_wait(make, seed):
+    told = make(seed)
     pids = {row["pid"] for row in told[0]["processes"] if row.get("target")}
     some = set(sorted(pids)[: len(pids) // 2])
     assert some
     assert answers(as_machine(told, some)) == answers(as_machine(told))
 
 
-def test_threads_of_the_kernel_have_waits_but_no_path_goes_on_in_them():
+@ONE_SEED
+def test_threads_of_the_kernel_have_waits_but_no_path_goes_on_in_them(seed):
     """A path ends in the wait for a thread of the kernel, as if it were no target's."""
-    told = with_kernel_threads(looks(SEED), random.Random(SEED))
+    told = with_kernel_threads(looks(seed), random.Random(seed))
     found = answers(as_machine(told))
     assert found["waits"] == answers(as_members(told, kernel=True))["waits"]
     assert found["critical_path"] == answers(as_members(told))["critical_path"]

@@ -53,6 +53,7 @@ class WarmJobs:
     """
 
     sizes: Mapping[File, int] = SIZES
+    folio_sizes: Sequence[int] = (4, 2, 1)
 
     def __init__(
         self,
@@ -66,6 +67,7 @@ class WarmJobs:
     ) -> None:
         self.draw, self.now = random.Random(seed), SECOND
         self.takes, self.loses, self.library = takes, loses, library
+        self.lengths = (1,) if loses else (1, 1, 2, 4, 11)
         self.pause_ns, self.folios = pause_ns, folios
         self.tables: dict[str, list[Row]] = {
             name: [] for name in ("page_cache", "reclaim", "phases", "processes", "files")
@@ -136,7 +138,7 @@ class WarmJobs:
             self._touch(self.draw.randrange(SIZES[LIBRARY]))
         goes_on, size = self.draw.random() < 0.4, SIZES[file]
         first = self._places[actor, file] % size if goes_on else self.draw.randrange(size)
-        pages = 1 if self.loses else min(self.draw.choice([1, 1, 2, 4, 11]), size - first)
+        pages = min(self.draw.choice(self.lengths), size - first)
         self._places[actor, file] = first + pages
         self._read(actor, file, first, pages)
 
@@ -146,7 +148,8 @@ class WarmJobs:
         events = len(self.tables["page_cache"])
         new = [index for index in range(first, first + pages) if self._comes(file, index)]
         for folio in self._make_folios(file, new):
-            for event in ("sync_read_ahead", "read_ahead", "add"):
+            self._event(actor, "sync_read_ahead", file, folio[0], first + pages - folio[0])
+            for event in ("read_ahead", "add"):
                 self._event(actor, event, file, *folio)
         self._event(actor, "access", file, first, pages, continues=False)
         self._openings[actor, file] += first == 0
@@ -162,7 +165,7 @@ class WarmJobs:
         while pages:
             size = next(
                 size
-                for size in ((4, 2, 1) if self.folios else (1,))
+                for size in (self.folio_sizes if self.folios else (1,))
                 if pages[0] % size == 0 and [*pages[:size]] == [*range(pages[0], pages[0] + size)]
             )
             made.append((pages[0], size))

@@ -70,6 +70,26 @@ def test_targets_of_a_limit_add_up_and_one_that_ends_has_none(sampled):
     assert (30, 0, 0) not in below(sampled(*jobs, ("peer", 1, 40)), ["job"])
 
 
+@pytest.mark.parametrize("nested", [False, True])
+def test_the_memory_of_the_machine_is_without_that_of_containers_beside_it(tmp_path, nested):
+    """The memory of a container's cgroup has that of the cgroups below it."""
+    machine = {"name": "machine", "role": "target", "kind": "machine", "pid": 0}
+    paths = ("/pod", "/pod/inner") if nested else ("/a", "/b")
+    targets = [
+        one | {"cgroups": [{"hierarchy": 0, "controllers": "", "path": path}]}
+        for one, path in zip(TWO, paths, strict=True)
+    ]
+    rows = [*of("job", 30, 1), *of("peer", 12, 1)]
+    rows.append({"ts": S, "target": None, "name": "memory_used", "value": 100.0 * PAGE})
+    given = {"samples": rows, "processes": []}
+    with make_trace(tmp_path / "t.trace", given, targets=[*targets, machine]) as trace:
+        memory = sampled_memory(trace, ["job", "peer", "machine"])
+    found = {name: memory.most(name) // PAGE for name in ("machine", "job", "peer")}
+    assert found == (
+        {"machine": 70, "job": 18, "peer": 12} if nested else {"machine": 58, "job": 30, "peer": 12}
+    )
+
+
 def test_given_memory_never_changes():
     memory = given_memory(["job"], 3 * PAGE + 1)
     assert below(memory, ["job"], ["peer"]) == [(None, 0, 4)]

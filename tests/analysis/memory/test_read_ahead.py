@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.support.page_runs import made
-from tracer.analysis.memory.page_runs import FAULT, HOLD, READ
+from tracer.analysis.memory.page_runs import BEFORE, FAULT, READ
 from tracer.analysis.memory.two_lists import two_lists
 
 PLENTY = 10**6
@@ -47,9 +47,9 @@ def test_a_whole_file_is_read_once_and_no_further():
         assert windows([(0, 0, size)], size) == [(0, size)]
 
 
-def test_each_page_that_somebody_holds_counts_before_a_missing_one():
+def test_each_page_cached_before_counts_before_a_missing_one():
     """Four cached pages are before it, more than the one that the call still needs."""
-    rows = [(0, 0, 4, HOLD, 1), (0, 0, 1, READ, 2), (0, 1, 4, READ, 2)]
+    rows = [(0, 0, 4, BEFORE, 1), (0, 0, 1, READ, 2), (0, 1, 4, READ, 2)]
     assert windows(rows, 100, ra_pages=8) == [(2, 8)]
 
 

@@ -34,10 +34,10 @@ def training(epochs=3, pages=100, library=200, cold=False):
 
 @pytest.fixture
 def answered(tmp_path):
-    def answer(made, pages, targets=ONE, **options):
+    def answer(made, pages, targets=ONE, read_ahead=0, **options):
         folder = tmp_path / f"{random.random()}.trace"
         with make_trace(folder, made.tables, clock=made.clock, targets=targets) as trace:
-            return answer_memory(trace, [pages * PAGE], own=0, read_ahead=0, **options)
+            return answer_memory(trace, [pages * PAGE], own=0, read_ahead=read_ahead, **options)
 
     return answer
 
@@ -111,6 +111,22 @@ def test_pages_beside_one_that_is_removed_stay(answered):
     found = answered(made, 100, warm=True)
     assert found.staying_pages == 16
     assert read(found) == [0]
+
+
+def test_read_ahead_finds_pages_that_stay_one_by_one(answered):
+    """A window of eight pages follows: nine pages before them are more than the two asked for.
+
+    The kernel's walk would count a folio of eight pages as one. No event tells of such a folio.
+    """
+    made = PageEvents()
+    made.add_event(JOB, "read_ahead", 0, 4, DATA)
+    made.add_event(JOB, "add", 0, 4, DATA)
+    made.cached |= {(LIBRARY, page) for page in range(7, 16)}
+    made.read(30, 1, LIBRARY)
+    made.read(7, 11, LIBRARY)
+    found = answered(made, 100, read_ahead=8 * PAGE, warm=True)
+    assert found.staying_pages == 9
+    assert read(found) == [1 + 8]
 
 
 def test_targets_find_warm_pages_of_each_other(answered):

@@ -40,36 +40,52 @@ os.wait()
 """)
 
 CHILD = load(f"""
+once_waited_for = '''
+import os, sys, time
+def state():
+    with open(f"/proc/{{os.getppid()}}/stat") as stat: return stat.read().split()[2]
+while state() != "S": time.sleep(0.001)
+os.execvp("sleep", ["sleep", sys.argv[1]])
+'''
+
 def sleep(ms):
-    subprocess.run(["sleep", str(ms / 1000)], check=True)
+    subprocess.run([sys.executable, "-S", "-c", once_waited_for, str(ms / 1000)], check=True)
 
 steps([*(lambda ms=ms: sleep(ms) for ms in {SIZES}), nothing])
 """)
+"""The child sleeps only once its parent waits for it, however late that is on a busy machine."""
 
 LOCK = load(f"""
 lock, held = threading.Lock(), threading.Event()
+begin, wanted = os.pipe(), os.pipe()
 
 def hold():
-    for ms in ({", ".join(map(str, SIZES))}, 0):
+    for ms in {SIZES}:
+        os.read(begin[0], 1)
         with lock:
             held.set()
+            os.read(wanted[0], 1)
             time.sleep(ms / 1000)
-        time.sleep(0.05)
 
 holder = threading.Thread(target=hold)
 holder.start()
 
 def prepare():
+    os.write(begin[1], b"x")
     held.wait()
     held.clear()
 
 def take():
+    os.write(wanted[1], b"x")
     with lock:
         pass
 
-steps([*[take] * 3, nothing], prepare)
+steps([take] * 3, prepare)
 holder.join()
+with phases.phase("train"):
+    step(3, nothing, lambda: None)
 """)
+"""The holder sleeps only once its lock is wanted."""
 
 TCP = load(f"""
 import socket
@@ -225,7 +241,7 @@ def test_a_lock_of_a_file_that_another_process_holds(recorded):
 
 def test_a_child_that_sleeps(recorded):
     *planted, control = windows(recorded, "child")
-    for window, ms in zip(planted, SIZES, strict=True):  # it also takes time to be made
+    for window, ms in zip(planted, SIZES, strict=True):
         slept = during(recorded, "child", window, "kind = 'timer' AND comm = 'sleep'")
         assert CHARGED * ms * MS <= slept <= window[1] - window[0]
     assert during(recorded, "child", control, "kind = 'timer'") == 0

@@ -10,7 +10,6 @@ from tests.support.warm import Tracer
 from tracer.session import aside
 from tracer.store.trace import Trace
 
-
 IN_PIECES = """
 import glob, os, time
 

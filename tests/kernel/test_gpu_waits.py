@@ -221,13 +221,13 @@ def test_a_process_that_has_begun_already(driver, tmp_path):
     try:
         wait_for(lambda: log.stat().st_size, "the job")
         command = ("record", "-o", "x.trace", "-p", job.pid)
-        with Tracer(*command, cwd=tmp_path, env=without()) as recorder:
-            said = recorder.stderr.readline()
-            enough = log.stat().st_size + 24
-            wait_for(lambda: log.stat().st_size >= enough, "more waits")
-            recorder.send_signal(signal.SIGINT)
-            _, err = recorder.communicate(timeout=120)
-            assert recorder.returncode == 0, said + err
+        recorder = Tracer(*command, cwd=tmp_path, env=without())
+        said = recorder.stderr.readline()
+        enough = log.stat().st_size + 24
+        wait_for(lambda: log.stat().st_size >= enough, "more waits")
+        recorder.send_signal(signal.SIGINT)
+        _, err = recorder.communicate(timeout=120)
+        assert recorder.returncode == 0, said + err
     finally:
         job.kill()
         job.wait()

@@ -28,7 +28,7 @@ from tracer.store.trace import Trace
 
 pytestmark = [pytest.mark.quiet, needs_binutils]
 
-SIZES = (50, 100, 200)
+SIZES = (100, 150, 200)
 
 CALLS = """
 driver = ctypes.CDLL("libcuda.so.1")

@@ -17,9 +17,9 @@ from tracer.analysis.views.waiting.waits import waits
 
 pytestmark = pytest.mark.quiet
 
-SIZES = (20, 100, 200)
+SIZES = (100, 150, 200)
 REQUEST_MS = 30
-REQUESTS = (1, 3, 9)
+REQUESTS = (3, 5, 9)
 
 WORKER = load(f"""
 requests, replies = os.pipe(), os.pipe()

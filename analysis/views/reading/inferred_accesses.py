@@ -158,8 +158,8 @@ WITH adding AS (SELECT DISTINCT tid, ts FROM call_additions), placed AS (
     LEFT JOIN adding a ON t.tid = a.tid AND t.ts = a.ts
 ), faults AS (
     SELECT p.ts, p.pid, p.tid, n.dev, n.ino, file_offset // $page AS page, kind, access,
-        -- The window is aligned in memory, and ends with its page table, which has 8 bytes per page.
-        -- Kernel: do_fault_around() in mm/memory.c.
+        -- The window is aligned in memory, and ends with its page table, which has 8 bytes for each
+        -- page. Kernel: do_fault_around() in mm/memory.c.
         greatest(0, page - (address // $page % $around)::BIGINT) AS around,
         least($around, $page // 8 - (address // $page % ($page // 8))::BIGINT + page - around)
             AS pages,

@@ -8,13 +8,15 @@ import threading
 
 def sleep_in_a_thread():
     time.sleep(1.5)
-    say(name + "-is-done")
 
 def sleep_in_main():
     time.sleep(1.5)
 
-threading.Thread(target=sleep_in_a_thread).start()
+thread = threading.Thread(target=sleep_in_a_thread)
+thread.start()
 sleep_in_main()
+thread.join()
+say(name + "-is-done")
 time.sleep(1000)
 """
 

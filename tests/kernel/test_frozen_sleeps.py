@@ -16,7 +16,8 @@ from tracer.analysis.views.waiting.critical_path import critical_path
 from tracer.probes.cgroups import UNIFIED
 from tracer.targets.cgroups import hierarchies
 
-SLEEP_MS, FROZEN_MS = 20, (60, 90)
+SLEEP_MS, FROZEN_MS = 200, (300, 450)
+"""A sleep lasts until the freeze has begun, however busy the machine is."""
 
 
 def freezers() -> list:
@@ -30,6 +31,9 @@ folder, state, frozen, thawed = {names}
 def write(name, what):
     with open(folder + "/" + name, "w") as file: file.write(what)
 
+def state_of(pid):
+    with open(f"/proc/{{pid}}/stat") as file: return file.read().rpartition(")")[2].split()[0]
+
 def freeze(ms, wait):
     job = os.getpid()
     told = os.pipe()
@@ -38,7 +42,7 @@ def freeze(ms, wait):
         write("../cgroup.procs", str(os.getpid()))
         write("cgroup.procs", str(job))
         os.write(told[1], b"x")
-        time.sleep({sleep} / 2000)
+        while state_of(job) != "S": time.sleep(0.001)
         write(state, frozen)
         time.sleep(ms / 1000)
         write(state, thawed)

@@ -56,11 +56,16 @@ os.close(told[0])
 
 for _ in range({TIMES}): time.sleep(0.003)
 
+def asleep(pid):
+    while open(f"/proc/{{pid}}/stat").read().rpartition(")")[2].split()[0] != "S":
+        time.sleep(0.0005)
+
 there, back = os.pipe(), os.pipe()
 if os.fork() == 0:
     os.close(told[1])
     for _ in range({TIMES}):
         os.read(there[0], 1)
+        asleep(os.getppid())
         time.sleep(0.003)
         os.write(back[1], b"x")
     os._exit(0)
@@ -68,16 +73,18 @@ for _ in range({TIMES}):
     os.write(there[1], b"x")
     os.read(back[0], 1)
 
-lock, held = threading.Lock(), threading.Event()
+lock, held, wanted = threading.Lock(), threading.Event(), os.pipe()
 
 def hold():
     with lock:
         held.set()
+        os.read(wanted[0], 1)
         time.sleep(0.1)
 
 holder = threading.Thread(target=hold)
 holder.start()
 held.wait()
+os.write(wanted[1], b"x")
 with lock: pass
 holder.join()
 

@@ -35,11 +35,12 @@ def pages_of(folder, dev):
 def test_writes_of_the_flusher_after_the_commands_end_are_recorded(
     file_system, tracer, load, sysctls, tmp_path
 ):
-    sysctls(dirty_expire_centisecs=100, dirty_writeback_centisecs=20)
+    sysctls(dirty_expire_centisecs=100_000, dirty_writeback_centisecs=20)
     mount, dev = file_system(kind="ext4")
     ran = ("--", *load(LEFT_DIRTY), mount)
     tracer("record", "-o", "without.trace", *ran)
     (mount / "left").unlink()
+    sysctls(dirty_expire_centisecs=100)
     tracer("record", "-o", "with.trace", "--linger", "2", *ran)
     assert pages_of(tmp_path / "without.trace", dev) == {}
     assert pages_of(tmp_path / "with.trace", dev) == {"periodic": 37}

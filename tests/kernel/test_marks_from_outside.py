@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -181,12 +180,13 @@ def test_without_uprobes_the_rest_is_recorded_and_that_is_said(job, hidden, tmp_
 
 
 def test_the_guardian_removes_the_probes_of_a_killed_recorder(job, tmp_path):
-    process, *_ = job
+    process, log, _ = job
     options = ("-e", "torch_calls", "-o", tmp_path / "x.trace", "-p", process.pid)
     with Tracer("record", *options) as recorder:
         assert "Tracing" in recorder.stderr.readline()
         assert [group.owner for group in events.ours()] == [recorder.pid]
-        time.sleep(0.3)
+        enough = len(backwards(log)) + 13
+        wait_for(lambda: len(backwards(log)) >= enough, "more steps")
         recorder.kill()
     wait_for(lambda: not list(events.ours()), "the guardian", 20)
     with Trace(tmp_path / "x.trace") as trace:

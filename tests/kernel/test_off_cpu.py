@@ -81,7 +81,8 @@ def test_a_sleep_ends_with_an_interrupt(recorded, backend):
 LOADS["rounds"] = f"""
 import os, time
 def asleep(pid):
-    while open(f"/proc/{{pid}}/stat").read().rpartition(")")[2].split()[0] != "S": pass
+    while open(f"/proc/{{pid}}/stat").read().rpartition(")")[2].split()[0] != "S":
+        time.sleep(0.0005)
     time.sleep(0.001)
 there, back, parent = os.pipe(), os.pipe(), os.getpid()
 child = os.fork()

@@ -23,10 +23,12 @@ from tracer.workloads.modes.cgroups import Memory, Share, entering
 pytestmark = pytest.mark.quiet
 
 MIB = 1 << 20
-QUOTA = 0.25
-QUOTA_MS, CROWDED_MS = (50, 100, 400), (50, 100, 200)
+QUOTA = 0.1
+"""A small one: it stops its processes for longer than the turns of many others on the CPU take, and
+they use it up beside them, too."""
+QUOTA_MS, CROWDED_MS = (25, 50, 200), (25, 50, 100)
 """CPU time that the steps take, alone and beside the helpers."""
-STRETCH_NS = 75 * MS
+STRETCH_NS = 90 * MS
 """Time for which the quota stops its processes in each period of 100 ms. The kernel counts it when
 it ends, which may be after the step."""
 HELPERS = 2

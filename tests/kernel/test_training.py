@@ -1,9 +1,16 @@
 """The recorded phases of a real training run are what the workload did."""
 
+import contextlib
 import json
+import os
+import signal
+import subprocess
 import sys
 
+from tests.support.waiting import wait_for
+from tests.support.warm import Tracer
 from tracer.analysis.views.in_phase import in_phase
+from tracer.phases import MARKS_ENV
 from tracer.store.trace import Trace
 
 
@@ -58,26 +65,45 @@ def test_phases_steps_and_epochs_equal_the_workloads_own(tracer, tmp_path):
     assert simulated["assumptions"]
 
 
-def test_marks_of_a_process_that_is_attached_to(tracer, tmp_path):
-    import os
-    import subprocess
+STEPS = """
+import itertools, os, time
+from tracer import phases
+for step in itertools.count():
+    with phases.phase("step", step=step): time.sleep(0.01)
+    os.write(1, b"x")
+"""
 
-    from tracer.phases import MARKS_ENV
 
-    marks = tmp_path / "marks"
+def test_marks_of_a_process_that_is_attached_to(tmp_path):
+    """Each step that it has made since the recording began is there, and none from before."""
+    marks, made = tmp_path / "marks", tmp_path / "made"
     marks.mkdir()
-    source = (
-        "import time; from tracer import phases\n"
-        "for step in range(100):\n"
-        "    with phases.phase('step', step=step): time.sleep(0.05)\n"
-    )
     environment = {**os.environ, MARKS_ENV: str(marks)}
-    with subprocess.Popen([sys.executable, "-c", source], env=environment) as job:
-        tracer("record", "-o", "x.trace", "-p", job.pid, "-d", "1")
-        job.kill()
+    with (
+        made.open("wb") as out,
+        subprocess.Popen([sys.executable, "-c", STEPS], env=environment, stdout=out) as job,
+        contextlib.ExitStack() as ends,
+    ):
+        ends.callback(job.kill)
+        wait_for(lambda: made.stat().st_size, "a step")
+        earlier = made.stat().st_size
+        recorder = ends.enter_context(
+            Tracer("record", "-o", "x.trace", "-p", job.pid, cwd=tmp_path)
+        )
+        ends.callback(job.kill)  # so that the recorder ends, too
+        said = recorder.stderr.readline()
+        begun = made.stat().st_size
+        wait_for(lambda: made.stat().st_size >= begun + 23, "more steps")
+        recorder.send_signal(signal.SIGINT)
+        _, err = recorder.communicate(timeout=120)
+        assert recorder.returncode == 0, said + err
     with Trace(tmp_path / "x.trace") as trace:
-        rows = trace.connection.execute(
-            "SELECT count(*), count(DISTINCT pid), any_value(pid) FROM phases WHERE name = 'step'"
-        ).fetchone()
-    assert 5 < rows[0] < 40
-    assert rows[1:] == (1, job.pid)
+        ((count, first, last, *of),) = trace.rows(
+            "SELECT count(*), min(step), max(step), count(DISTINCT pid), any_value(pid)"
+            " FROM phases WHERE name = 'step'"
+        )
+    assert count == last - first + 1
+    # The first one that ends in the recording may have begun before.
+    assert earlier <= first <= begun + 1
+    assert last >= begun + 22
+    assert of == [1, job.pid]

@@ -34,6 +34,8 @@ static int finished;
 static void *handle(void *ns) {
     struct itimerspec at = {.it_value = {(int64_t)ns / 1000000000, (int64_t)ns % 1000000000}};
     struct pollfd one = {timerfd_create(CLOCK_MONOTONIC, 0), POLLIN, 0};
+    pthread_mutex_lock(&lock);  /* until the other thread sleeps, however late that is */
+    pthread_mutex_unlock(&lock);
     timerfd_settime(one.fd, 0, &at, 0);
     while (poll(&one, 1, -1) != 1) ;
     close(one.fd);
@@ -47,8 +49,8 @@ static void *handle(void *ns) {
 static void sleep_until_woken(int64_t ns) {
     pthread_t thread;
     finished = 0;
-    if (pthread_create(&thread, 0, handle, (void *)ns)) abort();
     pthread_mutex_lock(&lock);
+    if (pthread_create(&thread, 0, handle, (void *)ns)) abort();
     while (!finished) pthread_cond_wait(&done, &lock);
     pthread_mutex_unlock(&lock);
     pthread_join(thread, 0);

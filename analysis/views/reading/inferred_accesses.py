@@ -158,8 +158,11 @@ WITH adding AS (SELECT DISTINCT tid, ts FROM call_additions), placed AS (
     LEFT JOIN adding a ON t.tid = a.tid AND t.ts = a.ts
 ), faults AS (
     SELECT p.ts, p.pid, p.tid, n.dev, n.ino, file_offset // $page AS page, kind, access,
-        -- The window is aligned in memory. Kernel: do_fault_around() in mm/memory.c.
+        -- The window is aligned in memory, and ends with its page table, which has 8 bytes for each
+        -- page. Kernel: do_fault_around() in mm/memory.c.
         greatest(0, page - (address // $page % $around)::BIGINT) AS around,
+        least($around, $page // 8 - (address // $page % ($page // 8))::BIGINT + page - around)
+            AS pages,
         lead(p.ts) OVER (PARTITION BY p.tid ORDER BY p.ts) AS next
     FROM page_faults p JOIN (
         SELECT path, any_value(dev) AS dev, any_value(ino) AS ino FROM files
@@ -181,7 +184,7 @@ WITH adding AS (SELECT DISTINCT tid, ts FROM call_additions), placed AS (
     UNION ALL
     -- The kernel maps the pages around a fault, and does so again after it has read one.
     SELECT if(kind = 'minor', ts, coalesce(next - 1, ts + 1)), pid, tid, 'map', dev, ino,
-        around, $around, NULL, 4
+        around, pages, NULL, 4
     FROM faults WHERE access IS DISTINCT FROM 'write'
 )
 SELECT ts, 0::SMALLINT AS cpu, pid, tid, event, dev, ino, "index"::UBIGINT AS "index",

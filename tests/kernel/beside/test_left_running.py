@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -12,6 +13,8 @@ import pytest
 from tests.support.cgroups import mounted, own_cgroup
 from tests.support.recorder import CALLS
 from tests.support.waiting import wait_for
+from tracer.cli import record
+from tracer.cli.recorded import say_left_running
 from tracer.probes.kernel import process_alive, process_start_time
 from tracer.store import manifest as manifests
 
@@ -104,12 +107,24 @@ def test_a_process_that_outlives_the_end_of_its_command_is_named(
     assert f"the end of the command has not ended them: kill {only['pid']}" in err
 
 
-def test_a_process_that_ends_meanwhile_is_not_named(tracer, tmp_path):
-    """The job ends its child once the recording has noted its end, and before the tables are."""
-    manifest = tmp_path / "x.trace/manifest.json"
-    job = f"""while grep -q '"state": "recording"' {manifest}; do sleep 0.01; done"""
-    ran = tracer("record", *CALLS, "-o", "x.trace", "--", "sh", "-c", f"({job}) >&- 2>&- &")
-    assert left(tmp_path / "x.trace")["count"] in (1, 2)  # the shell, and what it runs
+def _ended_before_they_are_named():
+    """Before a recorder begins: what its command leaves ends before the recorder names it."""
+
+    def end_and_say(manifest):
+        for process in manifest["left_running"]["processes"]:
+            ended = os.pidfd_open(process["pid"])
+            signal.pidfd_send_signal(ended, signal.SIGKILL)
+            select.select([ended], [], [])
+        say_left_running(manifest)
+
+    record.say_left_running = end_and_say
+
+
+def test_a_process_that_ends_meanwhile_is_not_named(tracer, daemon, tmp_path):
+    options = (*CALLS, "-o", "x.trace")
+    command = ("--", "sh", "-c", '"$0" 600 >&- 2>&- &', daemon)
+    ran = tracer("record", *options, *command, before=_ended_before_they_are_named)
+    assert left(tmp_path / "x.trace")["count"] == 1
     assert "still ran" not in ran.err
 
 

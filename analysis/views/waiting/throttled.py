@@ -32,7 +32,9 @@ WITH intervals AS (
     SEMI JOIN throttled_times q ON o.target = q.target
 ), runs AS (
     SELECT target, coalesce(upto, ts) AS begun,
-        coalesce(lead(ts) OVER (PARTITION BY life ORDER BY ts, row), ended, {LATEST}) AS until
+        -- An interval whose end is not logged may end after the exit of its thread.
+        greatest(begun, coalesce(
+            lead(ts) OVER (PARTITION BY life ORDER BY ts, row), ended, {LATEST})) AS until
     FROM intervals
     UNION ALL
     SELECT target, -{LATEST}, min(ts) FROM intervals WHERE was_there GROUP BY target, life

@@ -209,6 +209,26 @@ def test_the_parts_of_a_wait_that_are_not_throttled_have_their_turns(tmp_path):
     ]
 
 
+def test_a_wait_that_seems_to_end_after_the_exit_of_its_thread_is_throttled_once(tmp_path):
+    """The switch that ended it was not logged. The job waits from 10 ms on, and exits at 20 ms."""
+    ended = [PROCESSES[0] | {"end_ns": START + 20 * MS}, *PROCESSES[1:]]
+    intervals = (JOB, 0, 1, "S"), (PIN, 0, 2, "S"), (PIN, 8, 42, "S"), (JOB, 10, 30, "R")
+    off_cpu = [
+        {"ts": START + ts * MS, "dur_ns": ms * MS, "pid": JOB, "tid": tid, "state": state}
+        | {"run_delay_ns": ms * MS if state == "R" else 0, "cpu": 0, "ran_cpu": 0}
+        for tid, ts, ms, state in intervals
+    ]
+    tables = {"processes": ended, "off_cpu": off_cpu}
+    tables["samples"] = told((0, 0.0), (START + 100 * MS, 60.0))
+    with make_trace(tmp_path / "t", tables, targets=TARGETS) as trace:
+        waits(trace)
+        found = trace.rows(
+            f"SELECT (ts - {START}) // {MS}, dur_ns // {MS}, kind FROM waits"
+            f" WHERE tid = {JOB} AND ts > {START}"
+        )
+    assert found == [(10, 30, "throttled")]
+
+
 def moved(folder, wait, *before):
     """The length, thread and certainty of the job's waits for a CPU, from START on.
 

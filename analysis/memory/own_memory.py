@@ -113,17 +113,17 @@ def sampled_memory(trace: Trace, names: Sequence[str]) -> OwnMemory:
     """Returns the memory of targets as the samples of a trace have it.
 
     The kernel counts the memory of a cgroup for those above it, too; that of a target below another
-    one is its alone. That of the machine has those of all cgroups.
+    one is its alone. That of the machine has those of all others, and is known if theirs are.
     """
     found = trace.sql(_OWN)
     without_shared = sorted(set(found["target"][found["without_shared"]]) & set(names))
     sampled = {str(name): _sizes(mine) for name, mine in found.groupby("target") if name in names}
     inner = targets_around(trace, names)
     if of_everybody(trace) and (machine := name_of_others(trace)) in names:
-        of_machine = trace.sql(_OF_MACHINE)
-        if len(of_machine):
+        of_machine, named = trace.sql(_OF_MACHINE), set(names) - {machine}
+        if len(of_machine) and named <= sampled.keys():
             sampled[machine] = _sizes(of_machine)
-            inner = dict.fromkeys(set(sampled) - {machine}, machine) | inner
+            inner = dict.fromkeys(named, machine) | inner
     ((until,),) = trace.rows(_LAST)
     alone = {name: Sizes(ts, sizes.copy()) for name, (ts, sizes) in sampled.items()}
     for name, around in inner.items():

@@ -214,7 +214,7 @@ def _use(trace: Trace, dev: str | None) -> dict[str, Any]:
     steal = steal_share(trace)
     return {
         "cpu_use_percent": medians.get("cpu_use"),
-        "steal_percent": steal and steal.value,
+        "steal_percent": steal.value if steal else None,
         "gpu_use_percent": gpu,
         "memory_median_bytes": medians.get("memory_used"),
         "gpu_use_percent_why": "; ".join(readers) if gpu is None and readers else None,

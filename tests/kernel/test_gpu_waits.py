@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 from pathlib import Path
 
@@ -18,8 +17,8 @@ from tests.support.binaries import needs_binutils
 from tests.support.gpu import make_driver
 from tests.support.loads import PYTHON
 from tests.support.planted import CHARGED, assert_charged, during, load, windows
+from tests.support.recorder import record_until
 from tests.support.waiting import wait_for
-from tests.support.warm import Tracer
 from tracer.analysis.views.waiting.critical_path import critical_path
 from tracer.analysis.views.waiting.gpu_waits import gpu_waits
 from tracer.analysis.views.waiting.steps import steps
@@ -220,14 +219,8 @@ def test_a_process_that_has_begun_already(driver, tmp_path):
         job = subprocess.Popen([*PYTHON, path], stdout=out)
     try:
         wait_for(lambda: log.stat().st_size, "the job")
-        command = ("record", "-o", "x.trace", "-p", job.pid)
-        recorder = Tracer(*command, cwd=tmp_path, env=without())
-        said = recorder.stderr.readline()
-        enough = log.stat().st_size + 24
-        wait_for(lambda: log.stat().st_size >= enough, "more waits")
-        recorder.send_signal(signal.SIGINT)
-        _, err = recorder.communicate(timeout=120)
-        assert recorder.returncode == 0, said + err
+        options = ("-o", "x.trace", "-p", job.pid)
+        record_until(log, 24, *options, cwd=tmp_path, env=without())
     finally:
         job.kill()
         job.wait()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -18,6 +20,22 @@ from tests.support.warm import Tracer
 CALLS = ("-e", "syscalls")
 """Options for tests that need no other table: making all tables takes a second."""
 _OURS = re.compile(r"^tracer-(\d+)-")
+
+
+def record_until(log: Path, more: int, *options: object, **where: Any) -> None:
+    """Records until a job has written `more` bytes to its log, however long that takes.
+
+    `where`: the folder and the environment of the recorder, as for `Tracer`.
+    """
+    with Tracer("record", *options, **where) as recorder:
+        said = recorder.stderr.readline()
+        enough = log.stat().st_size + more
+        try:
+            wait_for(lambda: log.stat().st_size >= enough, f"{more} bytes more")
+        finally:
+            recorder.send_signal(signal.SIGINT)
+        _, err = recorder.communicate(timeout=120)
+    assert recorder.returncode == 0, said + err
 
 
 @pytest.fixture

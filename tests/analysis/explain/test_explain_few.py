@@ -91,3 +91,4 @@ def test_time_that_the_host_took_from_the_cpus_is_told_if_it_matters(tmp_path, t
     make_trace(tmp_path / "t", tables, targets=TARGETS).close()
     said = " ".join(tracer("explain", "t").out.split())
     assert ("for 10 % of the time in which the CPUs of this virtual machine" in said) == told
+    assert ("the host ran something else" in said) == told

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.support.traces import make_trace, split_table
 from tracer.analysis.views.reading.page_uses import PAGE_USES
 from tracer.analysis.views.reading.reads import READS
@@ -66,20 +68,17 @@ def test_pages_evicted_before_their_call_reaches_them_are_missed(tmp_path):
     assert counts(tmp_path, events, "accessed", "missed", "unused") == (80, 1, 0)
 
 
-def test_a_page_that_leaves_and_is_read_ahead_after_its_batch_is_unused(tmp_path):
+@pytest.mark.parametrize(("page", "unused"), [(5, 1), (35, 0)])
+def test_a_page_that_is_read_ahead_anew_amid_a_call_is_used_if_its_batch_comes(
+    tmp_path, page, unused
+):
+    """The first batch has 31 pages."""
     events = [
-        row(1, JOB, "access", 0, 40), row(2, 50, "delete", 5), row(3, OTHER, "read_ahead", 5),
-        row(4, OTHER, "add", 5), row(5, JOB, "access", 31, 9, **CONTINUES),
+        row(1, JOB, "access", 0, 40), row(2, 50, "delete", page),
+        row(3, OTHER, "read_ahead", page), row(4, OTHER, "add", page),
+        row(5, JOB, "access", 31, 9, **CONTINUES),
     ]  # fmt: skip
-    assert counts(tmp_path, events, "accessed", "read", "unused") == (40, 1, 1)
-
-
-def test_a_page_that_is_read_ahead_anew_before_its_batch_is_used(tmp_path):
-    events = [
-        row(1, JOB, "access", 0, 40), row(2, 50, "delete", 35), row(3, OTHER, "read_ahead", 35),
-        row(4, OTHER, "add", 35), row(5, JOB, "access", 31, 9, **CONTINUES),
-    ]  # fmt: skip
-    assert counts(tmp_path, events, "accessed", "read", "unused") == (40, 1, 0)
+    assert counts(tmp_path, events, "accessed", "read", "unused") == (40, 1, unused)
 
 
 def test_a_batch_in_the_middle_that_is_not_logged_counts(tmp_path):

@@ -8,8 +8,8 @@ R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, STACK = range(11)
 """Registers. R0 holds results, R1 to R5 the arguments of a helper, which calls do not keep."""
 EQUAL, ABOVE, NOT_EQUAL, BELOW = 0x10, 0x20, 0x50, 0xA0
 """Conditions of numbers without a sign."""
-LOOKUP, KTIME_GET_NS, PROCESSOR_ID, PID_TGID, PERF_EVENT_OUTPUT = 1, 5, 8, 14, 25
-PROBE_READ_KERNEL = 113
+LOOKUP, KTIME_GET_NS, PROCESSOR_ID, PERF_EVENT_OUTPUT = 1, 5, 8, 25
+PROBE_READ_KERNEL, CURRENT_TASK = 113, 158
 """Helpers."""
 
 _SIZES = {1: 0x10, 2: 0x08, 4: 0x00, 8: 0x18}

@@ -24,7 +24,6 @@ from tracer.probes.backends.own_bpf.instructions import (
     LOOKUP,
     NOT_EQUAL,
     PERF_EVENT_OUTPUT,
-    PID_TGID,
     PROBE_READ_KERNEL,
     PROCESSOR_ID,
     R0,
@@ -40,7 +39,7 @@ from tracer.probes.backends.own_bpf.instructions import (
     STACK,
     Code,
 )
-from tracer.probes.backends.own_bpf.marks import NOT_FOLLOWED, find
+from tracer.probes.backends.own_bpf.marks import NOT_FOLLOWED, find, running
 from tracer.probes.backends.own_bpf.records import BLOCK, ENTRY, EXIT, FAULT, HEAD, SIGNAL
 from tracer.probes.errors import FeatureMissing
 
@@ -66,11 +65,12 @@ _SEND_SIG_PRIV, _SI_KERNEL = 1, 0x80
 
 class Registers(NamedTuple):
     """Places in `pt_regs` (bytes): of a system call's number, of its arguments, and of the address
-    of the instruction."""
+    of the instruction. `tid`: the place of a thread's number in `task_struct`."""
 
     number: int
     arguments: Sequence[int]
     instruction: int
+    tid: int
 
 
 class SignalTypes(NamedTuple):
@@ -108,14 +108,15 @@ def registers(types: Types) -> Registers:
     def at(member: str) -> int:
         return types.offset("pt_regs", member)
 
+    tid = types.offset("task_struct", "pid")
     machine = platform.machine()
     if machine == "x86_64":
         arguments = [at(name) for name in ("di", "si", "dx", "r10", "r8", "r9")]
-        return Registers(at("orig_ax"), arguments, at("ip"))
+        return Registers(at("orig_ax"), arguments, at("ip"), tid)
     if machine == "aarch64":
         numbered = at("regs")
         others = [numbered + n * _WORD for n in range(1, 6)]
-        return Registers(at("syscallno"), [at("orig_x0"), *others], at("pc"))
+        return Registers(at("syscallno"), [at("orig_x0"), *others], at("pc"), tid)
     raise FeatureMissing(f"the registers of {machine} are not known", "use --backend ftrace")
 
 
@@ -132,7 +133,7 @@ def signal_types(types: Types) -> SignalTypes:
 def entry(memory: Memory, event: int, its: Registers) -> bytes:
     """Returns the program of `sys_enter`, whose arguments are (pt_regs, number)."""
     code = Code()
-    _begin(code, memory, event, ENTRY)
+    _begin(code, memory, event, ENTRY, its.tid)
     code.load(R1, R6, 0)
     code.load(R2, R6, _WORD)
     code.store(R8, _NUMBER_AT, R2)
@@ -145,7 +146,7 @@ def entry(memory: Memory, event: int, its: Registers) -> bytes:
 def exit_(memory: Memory, event: int, its: Registers) -> bytes:
     """Returns the program of `sys_exit`, whose arguments are (pt_regs, result)."""
     code = Code()
-    _begin(code, memory, event, EXIT)
+    _begin(code, memory, event, EXIT, its.tid)
     code.load(R1, R6, 0)
     code.load(R2, R1, its.number, 4)
     code.left(R2, 32)
@@ -159,7 +160,7 @@ def exit_(memory: Memory, event: int, its: Registers) -> bytes:
 def fault(memory: Memory, event: int, its: Registers) -> bytes:
     """Returns the program of a page fault, whose arguments are (address, pt_regs, error code)."""
     code = Code()
-    _begin(code, memory, event, FAULT)
+    _begin(code, memory, event, FAULT, its.tid)
     code.load(R1, R6, 0)
     code.store(R8, HEAD, R1)
     code.load(R1, R6, _WORD)
@@ -178,7 +179,7 @@ def signal(memory: Memory, event: int, its: SignalTypes) -> bytes:
     copies it writes zeros. Source: TP_STORE_SIGINFO in include/trace/events/signal.h.
     """
     code = Code()
-    _begin(code, memory, event, SIGNAL)
+    _begin(code, memory, event, SIGNAL, its.tid)
     code.load(R1, R6, 0)
     code.store(R8, _SIG_AT, R1, 4)
     _copy(code, _ERRNO_AT, 4, 1, its.errno)
@@ -209,14 +210,13 @@ def _copy(code: Code, to: int, size: int, argument: int, offset: int) -> None:
     code.call(PROBE_READ_KERNEL)
 
 
-def _begin(code: Code, memory: Memory, event: int, size: int) -> None:
+def _begin(code: Code, memory: Memory, event: int, size: int, tid_at: int) -> None:
     """Ends for threads that are not followed. R8 = room for a record, with its time written.
 
     R6 = the context, R7 = the first word of the record.
     """
     code.move(R6, R1)
-    code.call(PID_TGID)
-    code.low_half(R7, R0)
+    running(code, tid_at)
     find(code, memory.threads, R7)
     code.load(R1, R1, 0, 1)
     code.jump_if(R1, EQUAL, NOT_FOLLOWED, "end")

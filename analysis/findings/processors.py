@@ -67,7 +67,7 @@ def steal_share(trace: Trace) -> Answer | None:
 
 
 def no_time_left(trace: Trace) -> str | None:
-    """Returns the words for CPUs of the machine that have no time for one more worker during training.
+    """Returns the words for CPUs that have no time for one more worker during training.
 
     They are used for most of the time, and less than one CPU is left. None: they have time, or the
     trace does not tell.

@@ -122,7 +122,8 @@ def report(
             told = [{"trace": name, **asdict(found)} for name, found in chosen]
             _print_json(_of_many(every, sources), told, every.tables)
         else:
-            print_together(every, chosen[:_SHOWN] if findings is None else chosen)
+            shown = chosen[:_SHOWN] if findings is None else chosen
+            print_together(every, shown, len(chosen) - len(shown))
         return
     if scheduler is not None:
         (one,) = results(look, sources, scheduler)
@@ -137,8 +138,9 @@ def report(
         told = [asdict(found) for found in one.findings]
         _print_json(_of_one(one, sources[0].location), told, tables)
     elif html is None:
-        shown = one.findings[:_SHOWN] if findings is None else one.findings
-        print_report(sources[0].location, one.facts, tables, one.notes, shown)
+        listed = one.findings[:_SHOWN] if findings is None else one.findings
+        left_out = len(one.findings) - len(listed)
+        print_report(sources[0].location, one.facts, tables, one.notes, listed, left_out)
 
 
 def _page(trace: Trace, one: Gathered, tables: dict[str, pd.DataFrame]) -> str:

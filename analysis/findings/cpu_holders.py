@@ -44,17 +44,22 @@ def _held(most: str, share: float, rest: str, of_rest: float) -> str:
 
 
 def holder(trace: Trace) -> str:
-    """Returns SQL for the name of who had the CPU, which tells this recorder from its namesakes.
+    """Returns SQL for the name of who had the CPU, which tells namesakes apart.
 
+    These are processes that have the name of the waiting thread's own target, or of this recorder.
     Needs the table processes. The SQL is of columns of `waits` and `critical_path`.
     """
+    namesake = (
+        f"{FOREIGN} AND (target, by_comm) IN (SELECT (target, comm) FROM processes)"
+        " THEN concat(by_comm, ' (not the job''s)')"
+    )
     facts = trace.manifest.get("recorder") or {}
     guardian = facts.get("guardian") or ()
     pids = ", ".join(str(int(pid)) for pid in (facts.get("pid"), *guardian[:1]) if pid is not None)
     if not pids:
-        return "by_comm"
+        return f"CASE WHEN {namesake} ELSE by_comm END"
     return (
-        f"CASE WHEN by_pid IN ({pids}) THEN 'the recorder' WHEN by_comm IN"
+        f"CASE WHEN by_pid IN ({pids}) THEN 'the recorder' WHEN {namesake} WHEN by_comm IN"
         f" (SELECT comm FROM processes WHERE pid IN ({pids}))"
         " THEN concat(by_comm, ' (not the recorder)') ELSE by_comm END"
     )

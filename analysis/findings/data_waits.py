@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 
 from tracer.analysis.findings.cpu_holders import FOREIGN, OWN, mend_of_cpu_waits
 from tracer.analysis.findings.finding import FEW_EVENTS, Answer, ask, name, percent
+from tracer.analysis.findings.processors import no_time_left
 from tracer.analysis.findings.window import Window
-from tracer.analysis.findings.workers import more_workers
+from tracer.analysis.findings.workers import LESS_WORK, more_workers
 from tracer.analysis.views.calls_by_kind import LOOKUPS
 from tracer.analysis.views.disks.requests import OPERATION
 from tracer.analysis.views.disks.volumes import on_devices
@@ -125,16 +126,16 @@ def _cause(trace: Trace, over: Window, workers: int, answer: Answer) -> Cause:
 
 
 def _more_workers_or_less_work(trace: Trace, workers: int) -> str:
+    less = f"{LESS_WORK}, or keep its result, since"
+    if (busy := no_time_left(trace)) is not None:
+        return f"{less} {busy}"
     if not workers:
         return "set num_workers of the DataLoader"
     # The training thread needs a CPU, too.
     idle = int(trace.manifest["host"].get("cpus") or 0) - workers - 1
-    return (
-        _MORE_WORKERS
-        if idle > 0
-        else "do less work for each sample, or keep its result, since the machine has no CPUs "
-        "beyond those of workers and training"
-    )
+    if idle > 0:
+        return _MORE_WORKERS
+    return f"{less} the machine has no CPUs beyond those of workers and training"
 
 
 def _reads(trace: Trace, over: Window, said: str, device: object) -> Cause:

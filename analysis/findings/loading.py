@@ -12,8 +12,9 @@ from tracer.analysis.findings.finding import (
     percent,
     seconds,
 )
+from tracer.analysis.findings.processors import no_time_left
 from tracer.analysis.findings.window import Scope, Window, window
-from tracer.analysis.findings.workers import AT_ONCE
+from tracer.analysis.findings.workers import AT_ONCE, LESS_WORK
 from tracer.analysis.views.waiting.critical_path import critical_path, has_paths
 from tracer.analysis.views.waiting.steps import fetches_of_steps, steps
 from tracer.digits import show_digits
@@ -54,7 +55,7 @@ def stalls(trace: Trace) -> list[Finding]:
     if answer.value >= _MUCH:
         cause = cause_of_data_waits(trace, over, workers)
         if cause is None:
-            sentence += _without_events(workers)
+            sentence += _without_events(workers, no_time_left(trace))
         else:
             sentence += f", {cause.said}: {cause.mend}"
             scopes = tuple(Scope)
@@ -66,15 +67,19 @@ def stalls(trace: Trace) -> list[Finding]:
     ]
 
 
-def _without_events(workers: int) -> str:
+def _without_events(workers: int, busy: str | None) -> str:
+    """Returns who loads the data, and advice. `busy`: words for CPUs without time for workers."""
     if workers > 1:
-        return (
-            f": the {workers} processes that load data do not keep up (use more workers, or do less"
-            " work for each sample)"
-        )
-    if workers:
-        return ": the one process that loads data does not keep up (use more workers)"
-    return ": the training process loads its data itself (set num_workers of the DataLoader)"
+        who = f"the {workers} processes that load data do not keep up"
+        mend = f"use more workers, or {LESS_WORK}"
+    elif workers:
+        who, mend = "the one process that loads data does not keep up", "use more workers"
+    else:
+        who = "the training process loads its data itself"
+        mend = "set num_workers of the DataLoader"
+    if busy is not None:
+        return f": {who}, and {busy} ({LESS_WORK}, or give the job more CPUs)"
+    return f": {who} ({mend})"
 
 
 def _first_epoch(trace: Trace, over: Window) -> list[Finding]:

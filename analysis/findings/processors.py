@@ -66,19 +66,45 @@ def steal_share(trace: Trace) -> Answer | None:
     )
 
 
-def _use(trace: Trace, over: Window) -> list[Finding]:
-    cpus = trace.manifest["host"].get("cpus")
-    if not cpus:
-        return []
-    answer = ask(
+def no_time_left(trace: Trace) -> str | None:
+    """Returns the words for CPUs that have no time for one more worker during training.
+
+    They are used for most of the time, and less than one CPU is left. None: they have time, or the
+    trace does not tell.
+    """
+    over, cpus = window(trace), _cpus(trace)
+    if over is None or not cpus or "samples" not in trace.tables:
+        return None
+    answer = _cpu_use(trace, cpus, over.holds())
+    if answer is None or answer.value < _SHORT or cpus * (1 - answer.value / 100) >= 1:
+        return None
+    return _used(answer.value, cpus)
+
+
+def _cpus(trace: Trace) -> int:
+    return int(trace.manifest["host"].get("cpus") or 0)
+
+
+def _used(percentage: float, cpus: int) -> str:
+    return f"{percent(percentage)} of the time of the machine's {cpus} CPUs is used"
+
+
+def _cpu_use(trace: Trace, cpus: int, holds: str) -> Answer | None:
+    """Returns the percentage of the CPUs' time that is used in the samples for which `holds`."""
+    return ask(
         trace,
         "SELECT least(100, 100 * (max(value) - min(value)) / ((max(ts) - min(ts)) / 1e9 *"
         f" {cpus})) AS value FROM samples WHERE name = 'cpu_time' AND target IS NULL AND"
-        f" isfinite(value) HAVING max(ts)::HUGEINT - min(ts) >= {_LEAST_NS}",
+        f" isfinite(value) AND {holds} HAVING max(ts)::HUGEINT - min(ts) >= {_LEAST_NS}",
     )
+
+
+def _use(trace: Trace, over: Window) -> list[Finding]:
+    cpus = _cpus(trace)
+    answer = _cpu_use(trace, cpus, "true") if cpus else None
     if answer is None:
         return []
     short = ": little is left, whoever uses them" if answer.value >= _SHORT else ""
-    sentence = f"{percent(answer.value)} of the time of the machine's {cpus} CPUs is used{short}"
+    sentence = f"{_used(answer.value, cpus)}{short}"
     weight = ELSEWHERE * answer.value / 100
     return [finding(trace, over, (), "CPU use", answer, sentence, "%", weight)]

@@ -13,6 +13,9 @@ AT_ONCE = (
 )
 """SQL for the greatest number of workers that exist at once. Each epoch may have new workers."""
 
+LESS_WORK = "do less work for each sample"
+"""Words for the advice if more workers would find no CPU."""
+
 
 def workers_at_once(trace: Trace) -> int:
     """Returns the greatest number of workers that exist at once. Needs the table phases."""

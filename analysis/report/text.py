@@ -34,10 +34,11 @@ def print_report(
     tables: dict[str, pd.DataFrame],
     notes: list[str],
     findings: Sequence[Finding] = (),
+    left_out: int = 0,
 ) -> None:
     """Prints losses, notes, findings and every table.
 
-    `facts`: facts of the manifest (`Gathered.facts`).
+    `facts`: facts of the manifest (`Gathered.facts`). `left_out`: number of other findings.
     """
     out = console()
     out.print(safe(name), style="bold")
@@ -69,7 +70,7 @@ def print_report(
     for note in notes:
         out.print(safe(f"Note: {note}."))
     out.print()
-    print_findings([one.sentence for one in findings])
+    print_findings([one.sentence for one in findings], left_out)
     print_tables(tables)
 
 
@@ -127,8 +128,8 @@ def _shown(value: Any, column: Column) -> Any:
     return value if value is None or column.factor == 1 else value * column.factor
 
 
-def print_findings(sentences: Sequence[str]) -> None:
-    """Prints the findings as a numbered list, in the given order."""
+def print_findings(sentences: Sequence[str], left_out: int = 0) -> None:
+    """Prints the findings as a numbered list, in the given order, and how many are left out."""
     if not sentences:
         return
     out = console()
@@ -139,7 +140,8 @@ def print_findings(sentences: Sequence[str]) -> None:
     for number, sentence in enumerate(sentences, 1):
         made.add_row(f"{number}.", safe(sentence))
     out.print(made)
-    out.print("--json has the SQL query of each number.", style="italic")
+    more = f"{left_out} more with --findings {len(sentences) + left_out}. " if left_out else ""
+    out.print(f"{more}--json has the SQL query of each number.", style="italic")
     out.print()
 
 

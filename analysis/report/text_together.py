@@ -15,8 +15,13 @@ _LEFT_TO_JSON = ("samples",)
 """Tables that are too long for a report of many traces."""
 
 
-def print_together(found: Together, findings: Sequence[tuple[str, Finding]]) -> None:
-    """Prints the traces, losses, notes, findings, and the tables over all traces."""
+def print_together(
+    found: Together, findings: Sequence[tuple[str, Finding]], left_out: int = 0
+) -> None:
+    """Prints the traces, losses, notes, findings, and the tables over all traces.
+
+    `left_out`: number of other findings.
+    """
     out = console()
     lossy = _gaps(found)
     rows = []
@@ -51,7 +56,7 @@ def print_together(found: Together, findings: Sequence[tuple[str, Finding]]) -> 
     if any(key in found.tables for key in _LEFT_TO_JSON):
         out.print("--json has the samples of each trace.")
     out.print()
-    print_findings([f"{name}: {one.sentence}" for name, one in findings])
+    print_findings([f"{name}: {one.sentence}" for name, one in findings], left_out)
     print_tables({key: made for key, made in found.tables.items() if key not in _LEFT_TO_JSON})
 
 

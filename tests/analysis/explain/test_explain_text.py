@@ -100,3 +100,28 @@ def test_the_recorder_is_told_from_another_process_of_its_name(tmp_path, tracer)
     assert names == {"the recorder", "tracer (not the recorder)"}
     for part in told["parts"]:
         assert tracer("query", "t", part["query"], "--csv").out.split()[1] == str(part["ns"])
+
+
+def test_another_process_of_the_job_s_name_is_told_from_the_job(tmp_path, tracer):
+    """Most jobs, and many of their neighbours, are called python."""
+    tables = steps_of([0, 0])
+    (job,) = {row["comm"] for row in PROCESSES if row["tid"] == JOB}
+    tables["processes"] = [
+        *PROCESSES,
+        {"pid": JOB, "tid": 7, "role": "target", "comm": job, "ppid": 1, "target": "job"},
+        {"pid": 5, "tid": 5, "role": "other", "comm": job, "ppid": 1},
+    ]
+    tables["off_cpu"] = [
+        {"ts": begin * MS, "dur_ns": 4 * MS, "pid": JOB, "tid": JOB, "state": "R+",
+         "run_delay_ns": 4 * MS, "ran_tid": tid}
+        for begin, tid in ((102, 5), (112, 7))
+    ]  # fmt: skip
+    said = said_of(tracer, tmp_path, tables)
+    assert f"waits for a CPU ({job} has it)" in said
+    assert f"waits for a CPU ({job} (not the job's) has it)" in said
+    told = json.loads(tracer("explain", "t", "--json").out)
+    assert {part["by_comm"] for part in told["parts"] if part["kind"] == "cpu"} == {
+        job, f"{job} (not the job's)"
+    }  # fmt: skip
+    for part in told["parts"]:
+        assert tracer("query", "t", part["query"], "--csv").out.split()[1] == str(part["ns"])

@@ -179,6 +179,37 @@ def test_findings_come_first_in_the_report(tracer, of_lenet):
     assert "Findings" not in tracer("report", LENET, "--findings", 0).out
 
 
+def test_the_report_tells_how_many_findings_it_leaves_out(tracer, found):
+    """Else its reader takes those that are shown for all of them."""
+    steps = [
+        phase(name, at, at + length, epoch=at // 50, step=at // 10)
+        for at in range(0, 100, 10)
+        for name, length in (("step", 10), ("fetch", 6 if at < 50 else 2), ("forward", 3))
+    ]
+    tables = merged(
+        {"processes": PROCESSES, "phases": [*TRAIN, *steps], "loss": [GAP]},
+        {"syscalls": [call("fsync", 10, 10)], "dirty": [pause(5, 2)]},
+        {
+            "samples": [
+                sample(t, f"pressure_{of}_some_time", t)
+                for t in (0, 100)
+                for of in ("cpu", "memory", "io")
+            ]
+        },
+        {"samples": [sample(t, "cpu_time", t) for t in (0, 100)], "page_faults": faults(60)},
+        chain(JBD2, A, 200, 14, 1000, 63),
+    )
+    many = len(found(tables, own_cost={"capture_cpu_s": 4.0}))
+    assert many > 10
+    (folder,) = found.folders
+    said = f"{many - 10} more with --findings {many}. --json has the SQL query of each number."
+    assert said in " ".join(tracer("report", folder).out.split())
+    every = tracer("report", folder, "--findings", many).out
+    assert f"\n{many}. " in every and "more with --findings" not in every
+    together = " ".join(tracer("report", folder, folder).out.split())
+    assert f"{2 * many - 10} more with --findings {2 * many}." in together
+
+
 def test_a_topic_is_left_out_where_its_tables_are_not_there():
     for topic in TOPICS:
         assert set(topic.needs) <= {*TABLES, "loss"}

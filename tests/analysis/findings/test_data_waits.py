@@ -20,6 +20,7 @@ from tests.support.findings import (
     merged,
     off,
     phase,
+    sample,
     small,
 )
 
@@ -224,6 +225,33 @@ def test_a_cause_that_no_event_names_is_inferred(found, block, certainty):
 def test_without_the_scheduler_s_events_nothing_is_claimed(found):
     assert ": the one process that loads data does not keep up" in said(found)
     assert "spent" not in said(found)
+
+
+@pytest.mark.parametrize(
+    ("phases", "short"),
+    [
+        (FETCHED, "the one process that loads data does not keep up"),
+        (FETCHED[:-1], "the training process loads its data itself"),
+    ],
+)
+def test_no_workers_are_advised_if_the_cpus_have_no_time_for_them(found, phases, short):
+    """One of 8 CPUs is left, or less than one, in the training; all are idle after it."""
+
+    def used(seconds):
+        used = [sample(t, "cpu_time", n) for t, n in ((0, 0), (100, seconds), (200, seconds))]
+        return said(found, phases=phases, samples=used)
+
+    assert f"{short} (" in used(700) and "workers" in used(700).split(short)[1]
+    assert used(704).endswith(
+        f": {short}, and 88 % of the time of the machine's 8 CPUs is used (do less work for each"
+        " sample, or give the job more CPUs)"
+    )
+
+
+def test_a_worker_that_computes_beside_others_is_not_given_more_workers(found):
+    samples = [sample(t, "cpu_time", 8 * t) for t in (0, 100)]
+    sentence = said(found, off_cpu=[WAITS], samples=samples)
+    assert "100 % of it spent on work for the samples, such as decoding: do less work" in sentence
 
 
 def test_other_steps_do_not_count(found):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tracer.analysis.explain.explanation import Explanation, Part, SlowStep
@@ -80,7 +80,8 @@ def _print_step(out: Any, step: SlowStep, found: Explanation) -> None:
     called = step_called(step, found)
     times = step.total_ns / found.median_ns
     head = f"{called} took {duration(step.total_ns)}, {times:.1f} times the median."
-    more = [p for p in step.parts if p.more_ns > _LEAST_MORE * step.total_ns][:_MOST_MORE]
+    least = _LEAST_MORE * step.total_ns
+    more = [part for part in step.parts if part.more_ns > least][:_MOST_MORE]
     out.print(safe(head), style="bold")
     if step.lossy:
         out.print(LOST, style="red")
@@ -90,13 +91,15 @@ def _print_step(out: Any, step: SlowStep, found: Explanation) -> None:
     if not more:
         said = ALONE if step.alone else "It has no more of anything than a typical step."
         out.print(said, style="italic")
-        out.print()
-        return
+        if step.alone:
+            out.print()
+            return
+    longest = sorted(step.parts, key=lambda part: -part.ns)[:_MOST_MORE]
     print_table(
         out,
         "",
         ("time", "more", "where", "what the thread does"),
-        _rows(more, found),
+        _rows(step, more or [part for part in longest if part.ns > least], found),
         left=("where", "what the thread does"),
     )
 
@@ -116,11 +119,21 @@ def _print_longest_storage(out: Any, step: SlowStep) -> None:
     out.print(safe(said))
 
 
-def _rows(parts: Iterable[Part], found: Explanation) -> Iterable[tuple[str, ...]]:
+def _rows(step: SlowStep, parts: Sequence[Part], found: Explanation) -> Iterator[tuple[str, ...]]:
+    """Yields the rows of these parts of a step, and one for the rest of its time."""
     for part in parts:
         yield (
             duration(part.ns),
-            f"+{duration(part.more_ns)}",
+            _difference(part.more_ns),
             where(part.group, found.targets),
             what(part.group),
         )
+    rest = step.total_ns - sum(part.ns for part in parts)
+    more = step.total_ns - step.typical_ns - sum(part.more_ns for part in parts)
+    if max(rest, abs(more)) > _LEAST_MORE * step.total_ns:
+        yield duration(rest), _difference(more), "elsewhere", ""
+
+
+def _difference(ns: float) -> str:
+    sign = "-" if ns < 0 else "+" if ns > 0 else ""
+    return f"{sign}{duration(abs(ns))}"

@@ -76,6 +76,12 @@ def test_a_page_tells_what_the_manifest_counts(tracer, tmp_path, loss, value, ab
     assert f"lost        {said}" in tracer("info", "t").out
 
 
+def test_one_gap_is_not_called_gaps(tracer, tmp_path):
+    make(tmp_path / "t", {"events": 5, "windows": 1, "unknown": 0, "others": 1})
+    told = tracer("info", tmp_path / "t").out
+    assert "5 events in 1 gap; names, stacks or samples: 1 gap\n" in told
+
+
 @pytest.mark.parametrize(("loss", "known"), [(LOST, False), ({}, False), (NOTHING, True)])
 def test_numbers_of_events_are_sure_only_if_nothing_was_lost(tracer, tmp_path, loss, known):
     with Trace(make(tmp_path / "t", loss, block=[WRITE])) as trace:

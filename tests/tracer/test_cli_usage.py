@@ -32,6 +32,21 @@ def test_a_verb_that_lacks_an_argument_shows_its_example(tracer, arguments, miss
     assert (ended.out, ended.err) == ("", f"tracer: {missing}; e.g. tracer {example}\n")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "option", "number"),
+    [
+        (("record", "-d", "1m"), "'-d' / '--duration'", "a number of seconds, without a unit"),
+        (("report", "t", "--findings", "ten"), "'--findings'", "a whole number"),
+        (("explain", "t", "--slowest", "1.5"), "'--slowest'", "a whole number"),
+    ],
+)
+def test_a_value_that_is_no_number_is_told_which_one_to_give(tracer, arguments, option, number):
+    ended = tracer(*arguments, status=2)
+    kind = number.partition(" of")[0]
+    said = f"tracer: Invalid value for {option}: not {kind}; give {number}\n"
+    assert (ended.out, ended.err) == ("", said)
+
+
 def test_an_example_for_root_is_shown_with_sudo(tracer):
     ended = tracer("study", "run", status=2)
     assert ended.err == "tracer: Missing argument 'STUDY'; e.g. sudo tracer study run quick\n"

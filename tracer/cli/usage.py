@@ -13,6 +13,10 @@ from typer.core import TyperGroup
 from tracer.probes.errors import UsageError
 
 
+_NO_NUMBER = re.compile(": Input should be a valid (number|integer), unable to parse.*")
+"""Words of the library that parses the values of options."""
+
+
 @contextlib.contextmanager
 def our_usage_errors(context: Any = None) -> Iterator[None]:
     """Raises UsageError for mistakes that Typer finds.
@@ -23,7 +27,16 @@ def our_usage_errors(context: Any = None) -> Iterator[None]:
         yield
     except typer.TyperException as error:
         said = error.format_message().rstrip(".")
+        if (parsed := _NO_NUMBER.search(said)) is not None:
+            number = "a whole number" if parsed[1] == "integer" else "a number"
+            mend = f"give {number}{_unit(getattr(error, 'param', None))}"
+            raise UsageError(f"{said[: parsed.start()]}: not {number}", mend) from None
         raise UsageError(said, _mend(said, getattr(error, "ctx", None) or context)) from None
+
+
+def _unit(option: Any) -> str:
+    """Returns the unit of an option whose value is a plain number."""
+    return " of seconds, without a unit" if getattr(option, "metavar", "") == "SECONDS" else ""
 
 
 def _mend(said: str, context: Any) -> str:

@@ -65,11 +65,21 @@ def test_a_single_step_has_none_to_compare_with(tmp_path, tracer):
     assert "training steps" not in page
 
 
-def test_a_step_without_longer_parts_has_no_table(tmp_path, tracer):
+def test_a_step_without_longer_parts_shows_its_longest_ones(tmp_path, tracer):
     said = said_of(tracer, tmp_path, steps_of([2, 2, 2, 2]), "--slowest", "1")
     last = said.partition("times the median.")[2]
     assert "It has no more of anything than a typical step." in last
-    assert "what the thread does" not in last
+    assert "9 ms 0 s step runs" in last and "elsewhere" not in last
+
+
+def test_the_rows_of_a_step_add_up(tmp_path, tracer):
+    """One step computes 3 ms longer; another one waits 1.5 ms less. Both show the rest."""
+    tables = steps_of([2, 2, 2, 2, 0.5])
+    at = next(row for row in tables["phases"] if row["name"] == "step" and row["step"] == 4)
+    at["end"] += 3 * MS
+    longer = said_of(tracer, tmp_path, tables, "--step", "0:4").partition("the median.")[2]
+    assert "12 ms +3 ms step runs" in longer
+    assert "1.5 ms -1.5 ms elsewhere" in longer
 
 
 def test_a_missing_step_is_answered_with_those_of_its_epoch(tmp_path, tracer):

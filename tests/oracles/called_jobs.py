@@ -85,12 +85,11 @@ class CalledJobs(Jobs):
     ) -> None:
         self.calls: list[JobCall] = []
         self.pause_ns, self.evicts, self.drops = pause_ns, evicts, drops
-        self.stage = 0
         self._openings: Counter[tuple[int, tuple[str, int]]] = Counter()
         super().__init__(seed, common)
 
     def _stage(self, stage: int) -> None:
-        self.now, self.stage = max(self.now, stage * self.pause_ns), stage
+        self.now = max(self.now, stage * self.pause_ns)
         super()._stage(stage)
 
     def _read(self, pid: int, file: tuple[str, int, int]) -> list[tuple[Page, bool]]:

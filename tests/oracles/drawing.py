@@ -35,6 +35,19 @@ def batches(size: int, usual: int = 100) -> list[list[random.Random]]:
     return [[random.Random(n) for n in numbers[i : i + size]] for i in range(0, len(numbers), size)]
 
 
+def first_with(
+    has: Callable[[T], object], make: Callable[[int], T], seed: int, most: int = 1000
+) -> T:
+    """Returns the first case from a seed on that has what a test is about, by `has`.
+
+    Mostly that is the seed's own case. Fails if none of so many cases (`most`) has it.
+    """
+    for number in range(seed, seed + most):
+        if has(case := make(number)):
+            return case
+    raise AssertionError(f"none of {most} cases from {seed} on has what the test is about")
+
+
 def answer_of(ask: Callable[[Trace], T], tables: dict[str, list[Row]], **manifest: Any) -> T:
     """Returns what a function tells of a trace with these tables."""
     with (

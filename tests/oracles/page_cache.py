@@ -146,6 +146,7 @@ class Kernel:
     def pread(self, thread: Thread, file: File, first: int, pages: int, whole: bool) -> Steps:
         """A read of pages, beyond the end of the file perhaps; `whole` for whole pages."""
         access, last = Access(thread, file), first + pages - 1
+        hidden: set[int] = set()
         end, at = min(last, file.size - 1), first
         file.calls[access] = range(first, last + 1)
         known = thread.recorded and thread.begun
@@ -168,9 +169,11 @@ class Kernel:
                 file.busy -= held
             elif whole and len(batch) > 1 and known and self.chance(0.1):
                 batch.pop()  # still being read: the kernel logs nothing of the batch
-                user = file.user
+                user, ahead = file.user, file.ahead & set(batch)
                 self.account.use(access, set(batch), set(batch))
                 file.user = user
+                file.ahead |= ahead  # used for the view when the call returns
+                hidden |= ahead
                 at = batch[-1] + 1
                 continue
             continues = not thread.called if known else None
@@ -179,6 +182,7 @@ class Kernel:
             self.account.use(access, set(batch), set(batch))
             at = batch[-1] + 1
             yield
+        file.ahead -= hidden
         del file.calls[access]
         file.busy.subtract(dict.fromkeys(access.own, 1))
 
@@ -277,7 +281,8 @@ class Kernel:
     def free(self, file: File, page: int) -> bool:
         """Returns false for pages being read, and for unused ones that a call has yet to reach.
 
-        (The view counts all of a call at its first access, and would take those for used.)
+        (The view counts all of a call at its first access, and would take those for used. Those of
+        a batch that is not logged would count as unused: it counts them when the call returns.)
         """
         begin, length = file.folios[page]
         wanted = {p for pages in file.calls.values() for p in pages}

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.oracles.called_jobs import JobCall, removal
+from tests.oracles.last_calls import LastCalls
 from tests.oracles.two_lists import FAULT, READ, WRITE
 
 Row = dict[str, Any]
@@ -35,6 +36,8 @@ class Story:
     it twice, `k~3` reclaims it, `x(` and `x)` begin and end a reclaim, `a|` begins an epoch, `*3`
     is a page that was cached before the recording. `a^30:39` maps the cached ones of ten pages
     around a fault; a read by the same process follows. `folios`: events are about several pages.
+
+    No calls are recorded: `LastCalls` takes the place of reads that would count in another epoch.
     """
 
     def __init__(self, text: str, folios: bool = False) -> None:
@@ -52,6 +55,7 @@ class Story:
         self._epochs: dict[str, tuple[int, int]] = {}
         """The epoch of a target, and the time of its begin."""
         self._reclaiming: set[str] = set()
+        self._last_calls = LastCalls()
         for dev, ino, size in FILES:
             row = {"dev": dev, "ino": ino, "path": f"/{dev}/{ino}", "size": 4096 * size}
             self.tables["files"].append(row)
@@ -121,13 +125,15 @@ class Story:
     # Pages
 
     def _read(self, actor: str, pages: list[int]) -> None:
-        new = [page for page in pages if page not in self._cached]
-        self._events(actor, ("sync_read_ahead", "read_ahead", "add"), new)
-        self._event(actor, "access", pages[0], len(pages), continues=False)
+        owner, asked = self._owner(actor), range(pages[0], pages[-1] + 1)
+        missing = [page for page in asked if page not in self._cached]
+        asked = self._last_calls.other(actor, owner, place(asked[0])[0], asked, missing)
+        new = [page for page in asked if page not in self._cached]
+        self._events(actor, ("sync_read_ahead", "read_ahead", "add"), new, asked.stop)
+        self._event(actor, "access", asked[0], len(asked), continues=False)
         self._cached.update(new)
-        self._call(actor, READ, pages)
-        target, epoch = self._owner(actor)
-        self.recorded[target, epoch] += len(new)
+        self._call(actor, READ, asked)
+        self.recorded[owner] += len(new)
 
     def _map(self, actor: str, pages: list[int]) -> None:
         there = [page for page in pages if page in self._cached]
@@ -152,7 +158,7 @@ class Story:
         self._cached.difference_update(pages)
         self._mapped.difference_update(pages)
 
-    def _call(self, actor: str, kind: str, pages: list[int]) -> None:
+    def _call(self, actor: str, kind: str, pages: Sequence[int]) -> None:
         file, first = place(pages[0])
         assert place(pages[-1])[0] == file
         if kind == READ and first == 0:
@@ -166,14 +172,18 @@ class Story:
         epoch = self._epochs.get(actor)
         return (actor if actor in "ab" else None), epoch and epoch[0]
 
-    def _events(self, actor: str, events: Sequence[str], pages: list[int]) -> None:
-        """Logs these events of each page, or of all pages that are next to each other."""
+    def _events(self, actor: str, events: Sequence[str], pages: list[int], end: int = 0) -> None:
+        """Logs these events of each page, or of all pages that are next to each other.
+
+        `end`: that of the call. The kernel is asked to read up to it.
+        """
         while pages:
             length = 1
             while self.folios and pages[0] + length in pages:
                 length += 1
             for event in events:
-                self._event(actor, event, pages[0], length)
+                wanted = end - pages[0] if event == "sync_read_ahead" else length
+                self._event(actor, event, pages[0], wanted)
             pages = pages[length:]
 
     def _event(self, actor: str, event: str, page: int, pages: int, **more: Any) -> None:

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from tests.oracles.last_calls import LastCalls
+
 Row = dict[str, Any]
 Page = tuple[str, int, int]
 """Device, inode, and page of the file."""
@@ -46,6 +48,7 @@ class Jobs:
         self.read: Counter[tuple[str, int | None]] = Counter()
         self.files = {"a": FILES[:1] + FILES[2:], "b": FILES[1:3] if common else FILES[1:2]}
         self._cached: set[Page] = set()
+        self._last_calls = LastCalls()
         for dev, ino, pages in FILES:
             row = {"dev": dev, "ino": ino, "path": f"/{dev}/{ino}", "size": 4096 * pages}
             self.tables["files"].append(row)
@@ -55,6 +58,7 @@ class Jobs:
 
     def _stage(self, stage: int) -> None:
         """A stage of both jobs. No event has the time of a mark."""
+        self.stage = stage
         begun = self.now = self.now + 5
         self.now += 5
         others = [STRANGER] if stage < 4 else [STRANGER, SECOND]
@@ -97,13 +101,16 @@ class Jobs:
         dev, ino, size = file
         first = self.numbers.randrange(size)
         numbers = range(first, min(first + self.numbers.choice([1, 1, 2, 4]), size))
+        missing = [number for number in numbers if (dev, ino, number) not in self._cached]
+        numbers = self._last_calls.other(pid, self.stage, (dev, ino), numbers, missing)
+        first = numbers.start
         pages = [(dev, ino, number) for number in numbers]
         found = [(page, page not in self._cached) for page in pages]
         self._cached.update(pages)
         thread = {"pid": pid, "tid": pid, "cpu": self.numbers.choice([0, 1])}
         for (_, _, number), is_new in found:
             if is_new:
-                self._event(thread, file, "sync_read_ahead", number, 1)
+                self._event(thread, file, "sync_read_ahead", number, numbers.stop - number)
                 self._event(thread, file, "read_ahead", number, 1)
                 self._event(thread, file, "add", number, 1)
         self._event(thread, file, "access", first, len(pages), continues=False)

@@ -8,9 +8,9 @@ import random
 import pandas as pd
 import pytest
 
-from tests.oracles.compared_runs import ALPHA, TOLD, DrawnRun, corrected, verdict
+from tests.oracles.compared_runs import ALPHA, NOTHING, TOLD, DrawnRun, corrected, verdict
 from tests.oracles.data_waits import World
-from tests.oracles.drawing import SEED, seeds
+from tests.oracles.drawing import SEED, first_with, seeds
 from tests.support.traces import make_trace
 from tracer.analysis.compare.comparison import compared, look
 
@@ -19,12 +19,22 @@ pytestmark = pytest.mark.slow
 COMPARISONS = len(seeds(20))
 RUNS = 6
 MEASURES = [measure for those in TOLD.values() for measure in those]
+KINDS = {
+    *("a trace has no table", "a trace has no event", NOTHING, "0 in", "it is 0 in this group"),
+    *("one run has no spread", "too few runs", "lossy", "lossless"),
+}
+"""Reasons why nothing can be told of a measure, without names of groups and tables; traces."""
 
 
 def looked_at(folder, run):
     """Returns what a comparison reads of a run."""
     with make_trace(folder, run.tables, **run.manifest) as trace:
         return look(trace)
+
+
+def drawn_runs(numbers):
+    """Returns a pool of runs. The events of the first two are not drawn."""
+    return [DrawnRun(numbers, still=n < 2) for n in range(RUNS)]
 
 
 def drawn(numbers, pool):
@@ -36,25 +46,48 @@ def drawn(numbers, pool):
     return groups
 
 
+def kinds_of(groups):
+    """Returns the kinds that a comparison of these groups has."""
+    base, *others = groups.items()
+    whys, kinds = set(), set()
+    for name, group in others:
+        kinds.add("lossy" if any(run.lossy for run in base[1] + group) else "lossless")
+        for measure in MEASURES:
+            whys |= verdict(measure, base[1], group, (base[0], name)).whys
+    whole = {why.partition(": ")[2] or why for why in whys}
+    return kinds | {kind for kind in KINDS for why in whole if why.startswith(kind)}
+
+
+def another(numbers, kinds):
+    """Draws the groups of a comparison that has one of these kinds."""
+    return first_with(
+        lambda groups: kinds & kinds_of(groups), lambda _: drawn(numbers, drawn_runs(numbers)), SEED
+    )
+
+
 @pytest.fixture(scope="module")
 def comparisons(tmp_path_factory):
-    """Comparisons, each with its groups, its rows and the number of its tests."""
+    """Comparisons, each with its groups, its rows and the number of its tests.
+
+    Beyond the usual number, there are some of each kind that none of these has.
+    """
     numbers, folder = random.Random(SEED), tmp_path_factory.mktemp("compared")
-    pool = []
-    for n in range(RUNS):
-        run = DrawnRun(numbers, still=n < 2)
-        pool.append((run, looked_at(folder / f"{n}.trace", run)))
+    pool = drawn_runs(numbers)
+    made = [drawn(numbers, pool if number else pool[:2]) for number in range(COMPARISONS)]
+    missing = KINDS.difference(*map(kinds_of, made))
+    while missing:
+        others = another(numbers, missing)
+        made.append(others)
+        missing -= kinds_of(others)
+    runs = {id(run): run for groups in made for group in groups.values() for run in group}
+    seen = {key: looked_at(folder / f"{key}.trace", run) for key, run in runs.items()}
     found = []
-    for number in range(COMPARISONS):
-        groups = drawn(numbers, pool if number else pool[:2])
-        answer = compared(
-            [seen for group in groups.values() for _, seen in group],
-            {name: [seen for _, seen in group] for name, group in groups.items()},
-        )
+    for groups in made:
+        looks = {name: [seen[id(run)] for run in group] for name, group in groups.items()}
+        answer = compared([look for group in looks.values() for look in group], looks)
         frame = answer.rows.astype(object)
         rows = frame.where(pd.notna(frame), None).to_dict("records")
-        made = {name: [run for run, _ in group] for name, group in groups.items()}
-        found.append((made, rows, answer.tests))
+        found.append((groups, rows, answer.tests))
     return found
 
 
@@ -65,7 +98,6 @@ def same(found, expected):
 
 
 def test_each_measure_has_the_row_of_the_oracle(comparisons):
-    reasons = set()
     for groups, listed, _ in comparisons:
         base = groups["base"]
         rows = {(row["topic"], row["measure"], row["group"]): row for row in listed}
@@ -87,8 +119,6 @@ def test_each_measure_has_the_row_of_the_oracle(comparisons):
                 assert (row["base_runs"], row["runs"]) == expected.runs, said
                 if expected.whys:
                     assert any(why in row["why"] for why in expected.whys), said
-                reasons |= expected.whys
-    assert len(reasons) > 5
 
 
 def test_the_verdict_follows_from_the_corrected_p(comparisons):
@@ -112,13 +142,10 @@ def test_the_verdict_follows_from_the_corrected_p(comparisons):
 
 
 def test_rows_of_traces_that_lost_events_are_marked(comparisons):
-    marked = set()
     for groups, rows, _ in comparisons:
         for row in rows:
             lossy = any(run.lossy for run in groups["base"] + groups[row["group"]])
             assert row["lossy"] == lossy
-            marked.add(lossy)
-    assert marked == {True, False}
 
 
 @pytest.mark.parametrize("table", ["syscalls", "block", "page_faults", "reclaim", "dirty"])

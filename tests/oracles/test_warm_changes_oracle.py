@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.fuzz.verbs import called
-from tests.oracles.drawing import seeds
+from tests.oracles.drawing import first_with, seeds
 from tests.oracles.nested_cgroups import limit_row, number_row
 from tests.oracles.remade_files import RemadeJobs, as_told, sizes_told
 from tests.oracles.test_warm_inferred_oracle import PAGES, TARGETS, Played
@@ -37,8 +37,7 @@ BETWEEN = Limits({"a": 0, "b": 2, None: 3}, (0, 0, 0, 1))
 @ONE_SEED
 @pytest.mark.parametrize(("sharing", "ahead"), [("--shared", 0), ("--apart", 8)])
 def test_files_made_anew_while_others_read_them(tmp_path, sharing, ahead, seed):
-    jobs = RemadeJobs(seed)
-    assert jobs.remade > 0
+    jobs = first_with(lambda jobs: jobs.remade > 0, RemadeJobs, seed)
     warm = warm_pages(jobs.calls, jobs.came)
     folder = recording(tmp_path / "t", jobs.tables, containers("ab"))
     pages = ROOMY if ahead else CAPACITIES

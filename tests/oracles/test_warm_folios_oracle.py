@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.oracles.drawing import seeds
+from tests.oracles.drawing import first_with, seeds
 from tests.oracles.mapped_folios import FolioJobs
 from tests.oracles.removing_caches import MODELS
 from tests.oracles.two_lists import REMOVAL
@@ -90,8 +90,7 @@ def test_read_ahead_of_folios_passes_over_pages_that_stay(tmp_path, library, sha
 @pytest.mark.parametrize("sharing", SHARING)
 def test_the_rest_of_a_folio_is_mapped_beside_pages_that_stay(tmp_path, sharing, seed):
     """Folios are larger than a window around a fault, and parts of them are taken out."""
-    jobs = FolioJobs(seed, takes=0.1)
-    assert jobs.rest > 0
+    jobs = first_with(lambda jobs: jobs.rest > 0, lambda n: FolioJobs(n, takes=0.1), seed)
     folder = recording(tmp_path / "t", jobs.tables, containers("ab"), kernel=jobs.kernel)
     warm = warm_pages(jobs.calls, jobs.came)
     answer = predicted(folder, sharing, "--warm", pages=TIGHT)

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tests.oracles.called_jobs import JobCall, removal
+from tests.oracles.last_calls import LastCalls
 from tests.oracles.two_lists import FAULT, READ, WRITE
 
 Row = dict[str, Any]
@@ -85,6 +86,7 @@ class WarmJobs:
         """The first page of the folio that a cached page is in, and their number."""
         self._openings: Counter[tuple[str, File]] = Counter()
         self._places: Counter[tuple[str, File]] = Counter()
+        self._last_calls = LastCalls()
         for (dev, ino), size in SIZES.items():
             row = {"dev": dev, "ino": ino, "path": f"/{dev}/{ino}", "size": 4096 * size}
             self.tables["files"].append(row)
@@ -145,8 +147,11 @@ class WarmJobs:
     # Calls: events, and their truth
 
     def _read(self, actor: str, file: File, first: int, pages: int) -> None:
-        events = len(self.tables["page_cache"])
-        new = [index for index in range(first, first + pages) if self._comes(file, index)]
+        events, asked = len(self.tables["page_cache"]), range(first, first + pages)
+        missing = [index for index in asked if (file, index) not in self._cached]
+        asked = self._last_calls.other(actor, self.owner(actor), file, asked, missing)
+        first, pages = asked.start, len(asked)
+        new = [index for index in asked if self._comes(file, index)]
         for folio in self._make_folios(file, new):
             self._event(actor, "sync_read_ahead", file, folio[0], first + pages - folio[0])
             for event in ("read_ahead", "add"):

@@ -17,6 +17,7 @@ from tracer.analysis.views.reading.page_states import (
     DELETE,
     FRESH,
     KNOWN,
+    MISSED,
     NOTHING,
     TAKEN_FOR_CACHED,
     UNREAD,
@@ -56,7 +57,7 @@ def delete(
             use["unused"] += 1
         if page["flags"] & TAKEN_FOR_CACHED:
             page["added"] = 0  # the number of a window is no event's
-        page["flags"] = KNOWN
+        page["flags"] = KNOWN | (page["flags"] & MISSED)
         page["evicted"] = 0
         page["mapped"] = 0
         if evicts:
@@ -110,11 +111,15 @@ def add(
         page = pages[base + index]
         unnamed = page["flags"] == 0 or page["flags"] & TAKEN_FOR_CACHED != 0
         cold = cold or (reads and unnamed)
-        # An access took it for cached, or it was evicted before its batch came.
+        # An access took it for cached, or it was evicted before its batch came. The call misses it
+        # only once.
+        missed_before = (
+            page["flags"] & MISSED and page["by"] == tid and page["added"] > thread["began"]
+        )
         missed = (
             in_call
             and thread["first"] <= index < thread["counted"]
-            and (goes_on or page["flags"] & TAKEN_FOR_CACHED != 0)
+            and (page["flags"] & TAKEN_FOR_CACHED != 0 or (goes_on and not missed_before))
         )
         if index != waited_for:
             page["mapped"] = 0
@@ -129,6 +134,7 @@ def add(
                 use["refault_distance"] += counters[1] - page["evicted"]
             if missed or index == waited_for:
                 use["missed"] += 1
+                page["flags"] |= MISSED
             else:
                 page["flags"] = KNOWN | CACHED | FRESH
                 if thread["asks"] or not told:
@@ -277,9 +283,11 @@ def use_pages(
         page = pages[place]
         use["accessed"] += 1
         own = page["by"] == tid
-        if own and page["flags"] & ASKED and page["added"] > began:
-            use["missed"] += 1
+        missed = own and page["flags"] & ASKED and page["added"] > began
         use_page(page, own)
+        if missed:
+            use["missed"] += 1
+            page["flags"] |= MISSED
 
 
 @compiled
@@ -300,7 +308,7 @@ def use_page(page: NDArray[np.void], own: bool) -> None:
     if not page["flags"] & KNOWN:
         page["flags"] = KNOWN | CACHED | TAKEN_FOR_CACHED
     else:
-        kept = TAKEN_FOR_CACHED | UNREAD | BY_WINDOW
+        kept = TAKEN_FOR_CACHED | UNREAD | BY_WINDOW | MISSED
         if not own:
             kept |= ASKED
         page["flags"] = KNOWN | CACHED | (page["flags"] & kept)

@@ -90,11 +90,14 @@ PAGE = np.dtype(
     ],
     align=True,
 )
-KNOWN, CACHED, FRESH, TAKEN_FOR_CACHED, ASKED, UNREAD, BY_WINDOW = 1, 2, 4, 8, 16, 32, 64
+KNOWN, CACHED, FRESH, TAKEN_FOR_CACHED, ASKED, UNREAD, BY_WINDOW, MISSED = (
+    1 << bit for bit in range(8)
+)
 """Flags of a page: some event named it; it is in the cache; it was read and not used yet; nothing
 but an access told that it is in the cache; a call brought it in and has not accessed it yet; a read
 brought it in, and no bio that was held back has read it since; nothing but an access told that it
-is in the cache, and it counts as mapped by windows around faults."""
+is in the cache, and it counts as mapped by windows around faults; the thread that brought it in
+last missed it, also after it has left the cache."""
 
 THREAD = np.dtype(
     [

@@ -10,7 +10,8 @@ A pass begins a wake in these cases:
 - it is the first pass of its thread in the recording. A wake that began earlier is cut there;
 - `writeback_pages_written`, the end of `wb_do_writeback()`, lies between it and the thread's
   previous pass. `wb_workfn()` repeats `wb_do_writeback()` if work was queued meanwhile. So the wake
-  goes on if the next work was queued (`writeback_queue`) before that end, and not executed yet;
+  goes on if the next work was queued (`writeback_queue`) before that end, and not executed yet.
+  Events that were lost since then may tell that it was executed;
 - its device or its write-back cgroup is not that of the thread's previous pass;
 - events were lost between it and the thread's previous event, because the end may be among them.
 
@@ -66,15 +67,15 @@ WITH lost AS (
     SELECT t.*, CASE WHEN l.until >= t.ts THEN NULL ELSE written END AS "end"
     FROM after_loss t ASOF LEFT JOIN lost_by l ON coalesce(t.written, t.ts) >= l.since
 ), queues AS (
-    SELECT e.n, q.n AS queued
+    SELECT e.n, q.n AS queued, q.ts AS queued_ts
     FROM (SELECT * FROM of_threads WHERE event = 'exec' AND event_before = 'pages_written') e
-    ASOF JOIN (SELECT worker, n FROM numbered WHERE event = 'queue') q
+    ASOF JOIN (SELECT worker, n, ts FROM numbered WHERE event = 'queue') q
         ON e.worker = q.worker AND e.n_before >= q.n
 ), parted AS (
     SELECT l.*, event_before IS NULL
         OR event_before = 'pages_written' AND coalesce(queued <= coalesce(executed, 0), true)
         OR event != 'pages_written' AND worker_before IS DISTINCT FROM worker
-        OR coalesce(lost >= ts_before, false) AS parts
+        OR coalesce(lost >= least(ts_before, queued_ts), false) AS parts
     FROM ended l LEFT JOIN queues USING (n)
 ), ran AS (
     SELECT *, count(*) FILTER (parts) OVER (PARTITION BY tid ORDER BY n) AS run FROM parted

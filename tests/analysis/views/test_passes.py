@@ -60,6 +60,18 @@ def test_a_work_without_a_reason_has_an_end():
     ]
 
 
+@pytest.mark.parametrize("queued, losses, wakes", [
+    (15, [], 1), (15, [lost(6, 8)], 1), (5, [], 1), (5, [lost(6, 8)], 2), (5, [lost(1, 5)], 2),
+])  # fmt: skip
+def test_a_wake_does_not_go_on_for_work_that_lost_events_may_have_executed(queued, losses, wakes):
+    """It executes a work at 60 that was queued at 15 or 5; the one at 5 may be another one."""
+    rows = [work(10, "start"), work(20, "written"), work(40, "pages_written")]
+    rows += [work(50, "queue"), work(60, "exec"), work(70, "start"), work(queued, "queue")]
+    rows.sort(key=lambda row: row["ts"])
+    found = rows_of_view(PASSES, {"writeback": rows, "loss": losses})
+    assert [row["wake"] for row in found] == [1, wakes]
+
+
 @pytest.mark.parametrize("losses", [[], LOSS])
 def test_no_slice_of_an_export_lies_across_lost_passes(tmp_path, losses):
     tables = {"writeback": WHOLE + TORN, "loss": losses}

@@ -51,3 +51,30 @@ def test_the_last_pages_of_a_call_that_returned_are_read_by_the_next_one(tmp_pat
         row["continues"] = False if row["event"] == "access" else None
     found = by_epoch(tmp_path, made, syscalls=calls)
     assert [row[:6] for row in found] == [(0, 9, 9, 0, 9, 0), (1, 4, 4, 0, 4, 0)]
+
+
+def test_a_page_that_a_call_seems_to_miss_twice_counts_once(tmp_path):
+    """No call is recorded, so the second one counts as the first; its reads have their own time."""
+    made = PageEvents()
+    for epoch, (first, pages) in enumerate([(0, 9), (5, 4)]):
+        made.read(first, pages)
+        made.end_epoch(epoch)
+        made.evict(range(5, 9))
+    found = by_epoch(tmp_path, made)
+    assert [row[:6] for row in found] == [(0, 9, 9, 0, 9, 0), (1, 0, 0, 0, 4, 4)]
+
+
+def test_a_page_that_its_caller_wrote_is_missed_once_it_has_left(tmp_path):
+    """The page leaves after the first batch of the call."""
+    made = PageEvents()
+    made.bring_in(8, 1)
+    made.add_event(JOB, "access", 8)
+    made.add_event(JOB, "add", 3)
+    made.add_event(JOB, "access", 0, 5)
+    made.cached.add((INO, 3))
+    made.evict([3])
+    made.bring_in(3, 1)
+    made.events[-2]["pages"] = 2
+    made.add_event(JOB, "access", 3, 2)
+    made.end_epoch(0)
+    assert [row[:6] for row in by_epoch(tmp_path, made)] == [(0, 6, 2, 4, 2, 0)]

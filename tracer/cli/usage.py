@@ -12,7 +12,6 @@ from typer.core import TyperGroup
 
 from tracer.probes.errors import UsageError
 
-
 _NO_NUMBER = re.compile(": Input should be a valid (number|integer), unable to parse.*")
 """Words of the library that parses the values of options."""
 

@@ -155,9 +155,10 @@ def waited_for(trace: Trace) -> list[Finding]:
     written = size(answer.number("bytes"))
     unknown_too = ", or for an unknown reason" if answer.count("unknown") else ""
     by_calls = " or by calls that need not wait for it" if answer.count("by_calls") else ""
+    rest = "the rest" if answer.value else "it"
     sentence = (
-        f"up to {bound(answer.value)} of the {written} written to disks was waited for (fsync,"
-        f" sync, direct I/O, journal{unknown_too}): the rest was written in the background"
+        f"{_part(answer.value)} of the {written} written to disks was waited for (fsync,"
+        f" sync, direct I/O, journal{unknown_too}): {rest} was written in the background"
         f"{by_calls}{_of_targets(trace, answer)}"
     )
     weight = of_events(answer.value / 100, answer.number("bios"))
@@ -184,6 +185,13 @@ def _of_targets(trace: Trace, answer: Answer) -> str:
     if not written:
         return "; none of the data is known to be the targets'"
     return (
-        f"; of the targets' {size(written)}, up to"
-        f" {percent(answer.number('target_value'))} was waited for"
+        f"; of the targets' {size(written)}, {_part(answer.number('target_value'))} was waited for"
     )
+
+
+def _part(percentage: float) -> str:
+    """Returns words for at most so much: "none", "less than 0.1 %" or "up to 78 %"."""
+    if not percentage:
+        return "none"
+    said = bound(percentage)
+    return said if said.startswith("less") else f"up to {said}"

@@ -235,19 +235,6 @@ def test_one_target_has_no_tenants(found):
     assert "120.0 KiB" in by_topic["waited for"].sentence
 
 
-def test_pages_written_for_an_unknown_reason_may_have_been_waited_for(found, query_again):
-    """Without the probe of write-backs nobody tells why the flusher wrote."""
-    tables = merged(
-        {"processes": PROCESSES, "syscalls": [call("fsync", 10, 10)]},
-        chain(JOB, JOB, 100, 12, 1000, 30),
-        chain(FLUSHER, JOB, 200, 40, 5000, 70),
-    )
-    waited = found(tables)["waited for"]
-    assert (waited.value, waited.certainty) == (100, "at most")
-    assert "(fsync, sync, direct I/O, journal, or for an unknown reason)" in waited.sentence
-    query_again(waited)
-
-
 def test_time_in_the_queue_against_time_in_the_device(found):
     rows = [row for n in range(50) for row in request(n, 0.75, 0.25, n)]
     by_topic = found(

@@ -19,3 +19,8 @@ def show_digits(value: float, digits: int = 3) -> str:
     if not size < 10**digits - 0.5:
         return f"{value:,.0f}"
     return f"{Decimal(f'{value:.{digits}g}'):,f}"
+
+
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """Returns a number with its noun: "1 call", "1,234 calls". `plural`: None adds an s."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"

@@ -88,18 +88,20 @@ def _print_step(out: Any, step: SlowStep, found: Explanation) -> None:
     if more:
         out.print(safe(compared(step, more[0], found.targets)))
     _print_longest_storage(out, step)
+    shown = more
     if not more:
         said = ALONE if step.alone else "It has no more of anything than a typical step."
         out.print(said, style="italic")
         if step.alone:
             out.print()
             return
-    longest = sorted(step.parts, key=lambda part: -part.ns)[:_MOST_MORE]
+        longest = sorted(step.parts, key=lambda part: -part.ns)[:_MOST_MORE]
+        shown = [part for part in longest if part.ns > least]
     print_table(
         out,
         "",
         ("time", "more", "where", "what the thread does"),
-        _rows(step, more or [part for part in longest if part.ns > least], found),
+        _rows(step, shown, found),
         left=("where", "what the thread does"),
     )
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from tracer.analysis.findings.finding import Finding, ask, counted, finding, percent
+from tracer.analysis.findings.finding import Finding, ask, finding, percent
 from tracer.analysis.findings.finding import name as named
 from tracer.analysis.findings.window import Scope, window
 from tracer.analysis.views.waiting.gpu_waits import gpu_waits
+from tracer.digits import counted
 from tracer.probes.events.gpu_calls import TABLE as GPU_CALLS
 from tracer.store.trace import Trace
 

@@ -9,7 +9,6 @@ from tracer.analysis.findings.finding import (
     Finding,
     ask,
     at_most,
-    counted,
     finding,
     percent,
     seconds,
@@ -22,6 +21,7 @@ from tracer.analysis.views.disks.rest_queues import REST_QUEUES
 from tracer.analysis.views.disks.volumes import requests_on_one_level
 from tracer.analysis.views.reading.asked_bios import asked_bios
 from tracer.analysis.views.threads import of_threads
+from tracer.digits import counted
 from tracer.store.trace import Trace
 
 _MACHINE = (Scope.MACHINE,)

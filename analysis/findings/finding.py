@@ -107,11 +107,6 @@ def of_events(share: float, events: float) -> float:
     return ELSEWHERE * share if events >= FEW_EVENTS else 0.0
 
 
-def counted(number: int, noun: str, plural: str | None = None) -> str:
-    """Returns a number with its noun: "1 call", "1,234 calls". `plural`: None adds an s."""
-    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
-
-
 _ALMOST_ALL = 99.5
 """Percentage that would round to 100."""
 

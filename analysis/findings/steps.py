@@ -6,7 +6,6 @@ from tracer.analysis.findings.finding import (
     Answer,
     Finding,
     ask,
-    counted,
     finding,
     percent,
     seconds,
@@ -16,6 +15,7 @@ from tracer.analysis.views.waiting.critical_path import RUN, critical_path, has_
 from tracer.analysis.views.waiting.gpu_waits import waited_in
 from tracer.analysis.views.waiting.steps import OUTER_PARTS
 from tracer.analysis.views.waiting.steps import steps as steps_view
+from tracer.digits import counted
 from tracer.store.trace import Trace
 
 _PARTS = ("forward", "backward", "optimizer")

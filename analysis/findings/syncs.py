@@ -6,7 +6,6 @@ from tracer.analysis.findings.finding import (
     AT_MOST,
     Finding,
     ask,
-    counted,
     finding,
     percent,
     seconds,
@@ -14,6 +13,7 @@ from tracer.analysis.findings.finding import (
 from tracer.analysis.findings.finding import name as named
 from tracer.analysis.findings.window import Scope, of_jobs, window
 from tracer.analysis.views.calls_by_kind import SYNC
+from tracer.digits import counted
 from tracer.store.trace import Trace
 
 _TARGET = (Scope.TARGET,)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from tracer.digits import counted
 from tracer.probes.text import shortened
 from tracer.store.manifest import Manifest, duration_s, end_said, why_no_events
 from tracer.store.own_cost import cost_said, headline
@@ -53,9 +54,9 @@ def _tiles(manifest: Manifest) -> list[Tile]:
     lost, gaps = manifest["loss"].get("events") or 0, manifest["loss"].get("windows") or 0
     unknown = manifest["loss"].get("unknown") or 0
     if gaps or lost:
-        about = f"in {gaps:,} {'gap' if gaps == 1 else 'gaps'}" + (
-            f", {unknown:,} of unknown size" if unknown else ""
-        )
+        about = f"in {counted(gaps, 'gap')}"
+        if unknown:
+            about += f", {unknown:,} of unknown size"
         said = _count(lost) if lost or not unknown else "unknown"
         tiles.append(Tile("Lost", said, about, bad=True))
     elif why_no_events(manifest):

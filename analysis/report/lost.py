@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 
+from tracer.digits import counted
 from tracer.probes.loss import OF_NO_EVENTS
 
 
@@ -39,9 +40,9 @@ def lost_in_words(events: int, windows: int, unknown: int, complete: bool) -> st
     if events:
         said.append(f"{events:,} events lost")
     if unknown:
-        said.append(f"{unknown:,} {'gap' if unknown == 1 else 'gaps'} of unknown size")
+        said.append(f"{counted(unknown, 'gap')} of unknown size")
     elif windows and not said:
-        said.append(f"{windows:,} {'gap' if windows == 1 else 'gaps'}")
+        said.append(counted(windows, "gap"))
     if not complete:
         said.append("the recording was cut off")
     return ", ".join(said)

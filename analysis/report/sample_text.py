@@ -7,9 +7,9 @@ from typing import Any
 import pandas as pd
 from rich.console import Console
 
-from tracer.analysis.findings.finding import counted
 from tracer.analysis.report.tables import records
 from tracer.cli.output import print_table
+from tracer.digits import counted
 from tracer.probes.sampler.catalogue import COUNTERS
 
 _MOST_ROWS = 40

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 from rich.table import Table
 
-from tracer.analysis.findings.finding import Finding, counted
+from tracer.analysis.findings.finding import Finding
 from tracer.analysis.report.lost import gaps_of, of_events
 from tracer.analysis.report.perf import COUNTERS
 from tracer.analysis.report.sample_text import print_samples
@@ -16,6 +16,7 @@ from tracer.analysis.report.table import Column
 from tracer.analysis.report.tables import DECLARED, EVENT_COUNTS, records
 from tracer.analysis.report.together import TRACE
 from tracer.cli.output import console, print_table, safe, show
+from tracer.digits import counted
 from tracer.probes.text import shortened
 from tracer.sizes import show_size
 from tracer.store.own_cost import cost_said

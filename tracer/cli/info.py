@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from tracer.cli.opening import AsJson, TracePath, open_trace
+from tracer.digits import counted
 
 if TYPE_CHECKING:
     from tracer.store.manifest import Manifest
@@ -139,13 +140,14 @@ def _print(name: str, facts: dict[str, Any]) -> None:
     loss = facts["loss"]
     lost = "not known"
     if "events" in loss or "windows" in loss:
-        lost = f"{loss.get('events', '-')} events in {_gaps(loss.get('windows', '-'))}"
+        gaps = counted(loss["windows"], "gap") if "windows" in loss else "- gaps"
+        lost = f"{loss.get('events', '-')} events in {gaps}"
     if facts["backend"] == NONE and not loss.get("windows"):
         lost = "no kernel events were recorded"
     if loss.get("unknown"):
         lost += f", {loss['unknown']} of them of unknown size"
     if others := loss.get("others"):
-        lost += f"; names, stacks or samples: {_gaps(others)}"
+        lost += f"; names, stacks or samples: {counted(others, 'gap')}"
     print_fact(out, "lost", lost, style="red" if loss.get("windows") else None)
     out.print()
     print_table(
@@ -155,10 +157,6 @@ def _print(name: str, facts: dict[str, Any]) -> None:
         [(n, t.get("rows"), t.get("bytes")) for n, t in facts["tables"].items()],
         left=("table",),
     )
-
-
-def _gaps(number: Any) -> str:
-    return f"{number} {'gap' if number == 1 else 'gaps'}"
 
 
 def _listed(names: list[str]) -> str:

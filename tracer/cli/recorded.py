@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tracer.cli.main import say
+from tracer.digits import counted
 
 if TYPE_CHECKING:
     from tracer.session.options import Outcome
@@ -92,7 +93,7 @@ def refuse_loss(loss: LossFacts) -> None:
 
     if loss["events"] or loss["windows"]:
         raise EventsLost(
-            f"{_many(loss)} were lost in {_gaps(loss)}",
+            f"{_many(loss)} were lost in {counted(loss['windows'], 'gap')}",
             "see the causes: tracer info; larger buffers (-b) help if a buffer was full",
         )
 
@@ -101,14 +102,10 @@ def loss_said(loss: LossFacts) -> str:
     """Returns the number of lost events of a recording, as far as it is known, and of its gaps."""
     if not loss["windows"]:
         return "0 events lost"
-    return f"{_many(loss)} lost in {_gaps(loss)} (tracer info)"
+    return f"{_many(loss)} lost in {counted(loss['windows'], 'gap')} (tracer info)"
 
 
 def _many(loss: LossFacts) -> str:
     if not loss["unknown"]:
         return f"{loss['events']} events"
     return f"at least {loss['events']} events" if loss["events"] else "an unknown number of events"
-
-
-def _gaps(loss: LossFacts) -> str:
-    return f"{loss['windows']} {'gap' if loss['windows'] == 1 else 'gaps'}"

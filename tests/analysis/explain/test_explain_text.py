@@ -73,10 +73,10 @@ def test_a_step_without_longer_parts_shows_its_longest_ones(tmp_path, tracer):
 
 
 def test_the_rows_of_a_step_add_up(tmp_path, tracer):
-    """One step computes 3 ms longer; another one waits 1.5 ms less. Both show the rest."""
+    """The last step computes 3 ms longer, and waits 1.5 ms less: the last row has the rest."""
     tables = steps_of([2, 2, 2, 2, 0.5])
-    at = next(row for row in tables["phases"] if row["name"] == "step" and row["step"] == 4)
-    at["end"] += 3 * MS
+    last = next(row for row in tables["phases"] if row["name"] == "step" and row["step"] == 4)
+    last["end"] += 3 * MS
     longer = said_of(tracer, tmp_path, tables, "--step", "0:4").partition("the median.")[2]
     assert "12 ms +3 ms step runs" in longer
     assert "1.5 ms -1.5 ms elsewhere" in longer

@@ -17,7 +17,8 @@ writeback.py    reasons and frequency of write-backs, and the writes that were w
 tenants.py      pages that one target dirties and another target's fsync waits for
 devices.py      queue latency and service latency, use, reads
 pressure.py     waiting for CPUs or memory; used by processors.py and memory.py
-processors.py   CPU pressure and use
+processors.py   CPU pressure, use and steal
+room.py         whether CPUs, and a quota, have time for one more worker
 memory.py       swap, memory pressure, reclaim
 recorder.py     the recorder's own cost, and lost events
 catalogue.py    all findings, ranked

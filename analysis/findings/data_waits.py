@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 
 from tracer.analysis.findings.cpu_holders import FOREIGN, OWN, mend_of_cpu_waits
 from tracer.analysis.findings.finding import FEW_EVENTS, Answer, ask, name, percent
-from tracer.analysis.findings.processors import no_time_left
-from tracer.analysis.findings.window import Window
+from tracer.analysis.findings.room import no_time_left
+from tracer.analysis.findings.window import Window, is_own
 from tracer.analysis.findings.workers import LESS_WORK, more_workers
 from tracer.analysis.views.calls_by_kind import LOOKUPS
 from tracer.analysis.views.disks.requests import OPERATION
 from tracer.analysis.views.disks.volumes import on_devices
 from tracer.analysis.views.reading.asked_bios import asked_bios
-from tracer.analysis.views.threads import make_threads, of_everybody, of_threads, owns
+from tracer.analysis.views.threads import of_everybody, of_threads, owns
 from tracer.analysis.views.waiting.critical_path import RUN, critical_path, has_paths
 from tracer.analysis.views.waiting.steps import fetches_of_steps
 from tracer.analysis.views.writing.flushes import flushes
@@ -54,13 +54,6 @@ _MENDS = {
 _COLD = "read ahead with {workers}, or keep the data in memory"
 _MORE_WORKERS = "use more workers"
 _HALF = 0.5
-
-_TARGETS = f"""
-CREATE OR REPLACE TEMP TABLE waiting_targets AS
-SELECT DISTINCT o.target FROM steps s JOIN threads o ON {owns("o", "s", "pid", "start")}
-WHERE o.job AND o.target IS NOT NULL AND {{steps}}
-"""
-"""SQL for the targets whose steps count."""
 
 
 @dataclass(frozen=True)
@@ -127,8 +120,8 @@ def _cause(trace: Trace, over: Window, workers: int, answer: Answer) -> Cause:
 
 def _more_workers_or_less_work(trace: Trace, workers: int) -> str:
     less = f"{LESS_WORK}, or keep its result, since"
-    if (busy := no_time_left(trace)) is not None:
-        return f"{less} {busy}"
+    if (full := no_time_left(trace)) is not None:
+        return f"{less} {full.said}"
     if not workers:
         return "set num_workers of the DataLoader"
     # The training thread needs a CPU, too.
@@ -142,7 +135,7 @@ def _reads(trace: Trace, over: Window, said: str, device: object) -> Cause:
     if of_everybody(trace):
         # Nothing tells the training's programs from others.
         return Cause(said, _COLD)
-    own = _is_own(trace, over)
+    own = is_own(trace, over)
     if _memory_is_short(trace, over, own):
         return Cause(
             f"{said}, while the memory limit makes the job give up pages that it reads again",
@@ -155,16 +148,6 @@ def _reads(trace: Trace, over: Window, said: str, device: object) -> Cause:
             "give the data a disk of its own, or limit the others",
         )
     return Cause(said, _COLD)
-
-
-def _is_own(trace: Trace, over: Window) -> str:
-    """Returns an SQL condition: steps of a target (column `target`) wait for the data.
-
-    A target that is not known may be one. If no process of the steps has a known target, all may.
-    """
-    make_threads(trace)
-    known = trace.create(_TARGETS.format(steps=over.steps))
-    return "coalesce(target IN (FROM waiting_targets), true)" if known else "true"
 
 
 def _memory_is_short(trace: Trace, over: Window, own: str) -> bool:

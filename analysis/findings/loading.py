@@ -12,7 +12,7 @@ from tracer.analysis.findings.finding import (
     percent,
     seconds,
 )
-from tracer.analysis.findings.processors import no_time_left
+from tracer.analysis.findings.room import Full, no_time_left
 from tracer.analysis.findings.window import Scope, Window, window
 from tracer.analysis.findings.workers import AT_ONCE, LESS_WORK
 from tracer.analysis.views.waiting.critical_path import critical_path, has_paths
@@ -67,8 +67,8 @@ def stalls(trace: Trace) -> list[Finding]:
     ]
 
 
-def _without_events(workers: int, busy: str | None) -> str:
-    """Returns who loads the data, and advice. `busy`: words for CPUs without time for workers."""
+def _without_events(workers: int, full: Full | None) -> str:
+    """Returns who loads the data, and advice. `full`: what has no time for more workers."""
     if workers > 1:
         who = f"the {workers} processes that load data do not keep up"
         mend = f"use more workers, or {LESS_WORK}"
@@ -77,8 +77,8 @@ def _without_events(workers: int, busy: str | None) -> str:
     else:
         who = "the training process loads its data itself"
         mend = "set num_workers of the DataLoader"
-    if busy is not None:
-        return f": {who}, and {busy} ({LESS_WORK}, or give the job more CPUs)"
+    if full is not None:
+        return f": {who}, and {full.said} ({LESS_WORK}, or {full.mend})"
     return f": {who} ({mend})"
 
 

@@ -7,10 +7,11 @@ from tracer.analysis.findings.pressure import Mends, waiting
 from tracer.analysis.findings.window import Window, whole, window
 from tracer.store.trace import Trace
 
-_SHORT = 80.0
+SHORT = 80.0
+"""Smallest percentage of CPU time, or of the periods of a quota, that leaves little of them."""
 _LEAST_NS = 10**9
 """The kernel counts CPU time in ticks of some milliseconds: less time says little."""
-_LEAST_STEAL = 2.0
+STEAL_TOLD = 2.0
 """Smallest percentage of steal that is told."""
 _MENDS = Mends(
     "raise the CPU limit, add CPUs, or use fewer threads and workers",
@@ -36,7 +37,7 @@ def steal(trace: Trace) -> list[Finding]:
     There is none if it is small, or not known. Its time is that of `steal_share`.
     """
     over, answer = window(trace), steal_share(trace)
-    if over is None or answer is None or answer.value < _LEAST_STEAL:
+    if over is None or answer is None or answer.value < STEAL_TOLD:
         return []
     sentence = (
         f"for {percent(answer.value)} of the time in which the CPUs of this virtual machine had"
@@ -66,45 +67,35 @@ def steal_share(trace: Trace) -> Answer | None:
     )
 
 
-def no_time_left(trace: Trace) -> str | None:
-    """Returns the words for CPUs that have no time for one more worker during training.
-
-    They are used for most of the time, and less than one CPU is left. None: they have time, or the
-    trace does not tell.
-    """
-    over, cpus = window(trace), _cpus(trace)
-    if over is None or not cpus or "samples" not in trace.tables:
-        return None
-    answer = _cpu_use(trace, cpus, over.holds())
-    if answer is None or answer.value < _SHORT or cpus * (1 - answer.value / 100) >= 1:
-        return None
-    return _used(answer.value, cpus)
-
-
-def _cpus(trace: Trace) -> int:
+def cpus_of(trace: Trace) -> int:
+    """Returns the number of the machine's CPUs; 0: not known."""
     return int(trace.manifest["host"].get("cpus") or 0)
 
 
-def _used(percentage: float, cpus: int) -> str:
-    return f"{percent(percentage)} of the time of the machine's {cpus} CPUs is used"
+def cpu_use(trace: Trace, cpus: int, holds: str) -> Answer | None:
+    """Returns the percentage of the CPUs' time that is used in the samples for which `holds`.
 
-
-def _cpu_use(trace: Trace, cpus: int, holds: str) -> Answer | None:
-    """Returns the percentage of the CPUs' time that is used in the samples for which `holds`."""
+    The answer's row also has `stolen`, the percentage that the host took, 0 if it does not tell.
+    """
+    grown = "(max(value) FILTER (name = '{0}') - min(value) FILTER (name = '{0}'))"
+    passed = "max(ts) FILTER (name = 'cpu_time')::HUGEINT - min(ts) FILTER (name = 'cpu_time')"
+    of_all = f"/ (({passed}) / 1e9 * {cpus})"
     return ask(
         trace,
-        "SELECT least(100, 100 * (max(value) - min(value)) / ((max(ts) - min(ts)) / 1e9 *"
-        f" {cpus})) AS value FROM samples WHERE name = 'cpu_time' AND target IS NULL AND"
-        f" isfinite(value) AND {holds} HAVING max(ts)::HUGEINT - min(ts) >= {_LEAST_NS}",
+        f"SELECT least(100, 100 * {grown.format('cpu_time')} {of_all}) AS value,"
+        f" coalesce(100 * {grown.format('steal_time')} {of_all}, 0) AS stolen FROM samples"
+        " WHERE name IN ('cpu_time', 'steal_time') AND target IS NULL AND"
+        f" isfinite(value) AND {holds} HAVING {passed} >= {_LEAST_NS}",
     )
 
 
 def _use(trace: Trace, over: Window) -> list[Finding]:
-    cpus = _cpus(trace)
-    answer = _cpu_use(trace, cpus, "true") if cpus else None
+    cpus = cpus_of(trace)
+    answer = cpu_use(trace, cpus, "true") if cpus else None
     if answer is None:
         return []
-    short = ": little is left, whoever uses them" if answer.value >= _SHORT else ""
-    sentence = f"{_used(answer.value, cpus)}{short}"
+    short = ": little is left, whoever uses them" if answer.value >= SHORT else ""
+    share = percent(answer.value)
+    sentence = f"{share} of the time of the machine's {cpus} CPUs is used{short}"
     weight = ELSEWHERE * answer.value / 100
     return [finding(trace, over, (), "CPU use", answer, sentence, "%", weight)]

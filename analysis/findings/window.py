@@ -5,16 +5,37 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tracer.analysis.views.phases.phase_times import make_phase_times
-from tracer.analysis.views.threads import make_threads, of_threads
+from tracer.analysis.views.threads import make_threads, of_threads, owns
 from tracer.probes.loss import OF_EVENTS
 from tracer.probes.schema import Scope
 from tracer.store.manifest import with_all_events
 from tracer.store.trace import Trace
 
-__all__ = ["Scope", "Window", "joined", "lossy", "lost_between", "of_jobs", "whole", "window"]
+__all__ = [
+    "ALL",
+    "Scope",
+    "Window",
+    "is_own",
+    "joined",
+    "lossy",
+    "lost_between",
+    "of_jobs",
+    "whole",
+    "window",
+]
 
 _STAGES = {"train": "training time", "inference": "inference time"}
 _FOREVER = (1 << 63) - 1
+
+_TARGETS = f"""
+CREATE OR REPLACE TEMP TABLE waiting_targets AS
+SELECT DISTINCT o.target FROM steps s JOIN threads o ON {owns("o", "s", "pid", "start")}
+WHERE o.job AND o.target IS NOT NULL AND {{steps}}
+"""
+"""SQL for the targets whose steps count."""
+
+ALL = "true"
+"""SQL condition that holds for all targets."""
 
 
 def joined(rows: str, of: str = "") -> str:
@@ -164,6 +185,17 @@ def of_jobs(trace: Trace, table: str, ts: str = "ts") -> str:
     """
     make_threads(trace)
     return of_threads(table, "job", ts=ts)
+
+
+def is_own(trace: Trace, over: Window) -> str:
+    """Returns an SQL condition: steps of a target (column `target`) wait for the data.
+
+    A target that is not known may be one. If no process of the steps has a known target, all may,
+    and the condition is `ALL`. Needs the view `steps`.
+    """
+    make_threads(trace)
+    known = trace.create(_TARGETS.format(steps=over.steps))
+    return "coalesce(target IN (FROM waiting_targets), true)" if known else ALL
 
 
 def lossy(trace: Trace, window: Window, scopes: tuple[Scope, ...]) -> bool:

@@ -248,6 +248,57 @@ def test_no_workers_are_advised_if_the_cpus_have_no_time_for_them(found, phases,
     )
 
 
+@pytest.mark.parametrize(("stolen", "says"), [(100, False), (104, True)])
+def test_time_that_the_host_takes_is_not_free_for_more_workers(found, stolen, says):
+    samples = [sample(t, "cpu_time", 6 * t) for t in (0, 100)]
+    samples += [sample(t, "steal_time", stolen * t / 100) for t in (0, 100)]
+    sentence = said(found, samples=samples)
+    assert says == sentence.endswith(
+        "88 % of the time of the machine's 8 CPUs is used or taken by the host (do less work for"
+        " each sample, or give the job more CPUs)"
+    )
+    assert says != sentence.endswith(" (use more workers)")
+
+
+def quota(target, throttled, periods=10):
+    """Samples of a quota with so many periods in a second; `throttled` of 100 are used up."""
+    return [
+        sample(t, name, t * periods * share / 100, target)
+        for t in (0, 100)
+        for name, share in (("cgroup_nr_periods", 100), ("cgroup_nr_throttled", throttled))
+    ]
+
+
+_AT_ITS_QUOTA = (
+    ", and the job has used up its CPU quota in 85 % of the quota's periods (do less work"
+)
+
+
+@pytest.mark.parametrize(
+    ("samples", "says"),
+    [
+        (quota("job", 85), True),
+        (quota("job", 79), False),
+        (quota("db", 100), False),
+        (quota("job", 85) + quota("db", 0), True),
+        (quota("job", 85, periods=0.05), False),
+        ([sample(t, "cgroup_throttled", 85, "job") for t in (0, 100)], False),
+    ],
+    ids=["full", "not full", "another's", "beside another", "few periods", "no counters"],
+)
+def test_a_job_at_its_cpu_quota_is_not_given_more_workers(found, samples, says):
+    sentence = said(found, samples=samples)
+    assert says == (_AT_ITS_QUOTA in sentence)
+    assert says == sentence.endswith(" for each sample, or raise the quota)")
+    assert says != sentence.endswith(" (use more workers)")
+
+
+def test_nobody_knows_whose_quota_is_that_of_a_job_without_a_target(found):
+    processes = [{**one, "target": None} for one in PROCESSES]
+    sentence = said(found, processes=processes, samples=quota("db", 100))
+    assert "quota" not in sentence and sentence.endswith(" (use more workers)")
+
+
 def test_a_worker_that_computes_beside_others_is_not_given_more_workers(found):
     samples = [sample(t, "cpu_time", 8 * t) for t in (0, 100)]
     sentence = said(found, off_cpu=[WAITS], samples=samples)

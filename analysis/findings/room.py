@@ -1,0 +1,70 @@
+"""Time that CPUs, and the job's CPU quota, have left for one more worker."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tracer.analysis.findings.finding import ask, percent
+from tracer.analysis.findings.processors import SHORT, STEAL_TOLD, cpu_use, cpus_of
+from tracer.analysis.findings.window import ALL, Window, is_own, window
+from tracer.store.trace import Trace
+
+_LEAST_PERIODS = 10
+"""Periods of a quota, mostly 0.1 s each, of which a share says something."""
+
+
+class Full(NamedTuple):
+    """What has no time left, as a clause, and how to give the job more CPU time."""
+
+    said: str
+    mend: str
+
+
+def no_time_left(trace: Trace) -> Full | None:
+    """Returns what has no time for one more worker during training: the quota, or else the CPUs.
+
+    A quota has none if it is used up in most of its periods. CPUs have none if they are used, or
+    taken by the host of a virtual machine, for most of the time, and less than one CPU is left.
+    None: both have time, or the trace does not tell.
+    """
+    over = window(trace)
+    if over is None or "samples" not in trace.tables:
+        return None
+    return _quota(trace, over) or _cpus(trace, over)
+
+
+def _quota(trace: Trace, over: Window) -> Full | None:
+    own = is_own(trace, over)
+    if own == ALL:
+        return None  # Nothing tells whose quota is the job's.
+    grown = "(max(value) FILTER (name = '{0}') - min(value) FILTER (name = '{0}'))"
+    periods, throttled = (
+        grown.format(name) for name in ("cgroup_nr_periods", "cgroup_nr_throttled")
+    )
+    answer = ask(
+        trace,
+        "SELECT 100 * min(coalesce(used, 0)) AS value FROM (SELECT target,"
+        f" CASE WHEN {periods} >= {_LEAST_PERIODS}"
+        f" THEN least(1, coalesce({throttled}, 0) / {periods}) END AS used FROM samples"
+        f" WHERE target IS NOT NULL AND isfinite(value) AND {over.holds()} GROUP BY target)"
+        f" WHERE {own}",
+    )
+    if answer is None or answer.value < SHORT:
+        return None
+    return Full(
+        f"the job has used up its CPU quota in {percent(answer.value)} of the quota's periods",
+        "raise the quota",
+    )
+
+
+def _cpus(trace: Trace, over: Window) -> Full | None:
+    cpus = cpus_of(trace)
+    answer = cpu_use(trace, cpus, over.holds()) if cpus else None
+    if answer is None:
+        return None
+    share = min(100, answer.value + answer.number("stolen"))
+    if share < SHORT or cpus * (1 - share / 100) >= 1:
+        return None
+    taken = " or taken by the host" if answer.number("stolen") >= STEAL_TOLD else ""
+    said = f"{percent(share)} of the time of the machine's {cpus} CPUs is used{taken}"
+    return Full(said, "give the job more CPUs")

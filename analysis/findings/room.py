@@ -14,7 +14,7 @@ _LEAST_PERIODS = 10
 
 
 class Full(NamedTuple):
-    """What has no time left, as a clause, and how to give the job more CPU time."""
+    """A clause that says what has no time left, and how to give the job more CPU time."""
 
     said: str
     mend: str

@@ -23,7 +23,8 @@ class Full(NamedTuple):
 def no_time_left(trace: Trace) -> Full | None:
     """Returns what has no time for one more worker during training: the quota, or else the CPUs.
 
-    A quota has none if it is used up in most of its periods. CPUs have none if they are used, or
+    A quota has none if it is used up in most of its periods. It may be that of a cgroup above the
+    job's own. CPUs have none if they are used, or
     taken by the host of a virtual machine, for most of the time, and less than one CPU is left.
     None: both have time, or the trace does not tell.
     """
@@ -43,16 +44,16 @@ def _quota(trace: Trace, over: Window) -> Full | None:
     )
     answer = ask(
         trace,
-        "SELECT 100 * min(coalesce(used, 0)) AS value FROM (SELECT target,"
-        f" CASE WHEN {periods} >= {_LEAST_PERIODS}"
-        f" THEN least(1, coalesce({throttled}, 0) / {periods}) END AS used FROM samples"
-        f" WHERE target IS NOT NULL AND isfinite(value) AND {over.holds()} GROUP BY target)"
-        f" WHERE {own}",
+        "SELECT 100 * min(used) AS value FROM (SELECT target, max(used) AS used FROM"
+        f" (SELECT target, CASE WHEN {periods} >= {_LEAST_PERIODS}"
+        f" THEN least(1, coalesce({throttled}, 0) / {periods}) ELSE 0 END AS used FROM samples"
+        f" WHERE target IS NOT NULL AND isfinite(value) AND {over.holds()}"
+        f" GROUP BY target, instance) WHERE {own} GROUP BY target)",
     )
     if answer is None or answer.value < SHORT:
         return None
     return Full(
-        f"the job has used up its CPU quota in {percent(answer.value)} of the quota's periods",
+        f"the job's CPU quota is used up in {percent(answer.value)} of its periods",
         "raise the quota",
     )
 

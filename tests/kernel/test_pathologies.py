@@ -198,9 +198,9 @@ def jobs(tmp_path_factory):
 def first_finding(jobs, mount, tmp_path):
     """Records a job; returns the first finding."""
 
-    def run(source, *arguments):
+    def run(source, *arguments, events="default,sched"):
         pid = jobs.start(f"place = sys.argv[1]\n{source}", mount, *arguments)
-        how = ("-e", "default,sched", "--sample-hz", "10", "-o", "job.trace", "-p", pid)
+        how = ("-e", events, "--sample-hz", "10", "-o", "job.trace", "-p", pid)
         with Tracer("record", *how, cwd=tmp_path) as recorder:
             said = recorder.stderr.readline()
             jobs.go()
@@ -248,6 +248,14 @@ def test_a_cpu_quota(first_finding, cgroup):
     found = first_finding(QUOTA, cgroup(Share(quota=0.5)))
     assert found.topic == "steps: throttled"
     assert "use fewer threads" in found.sentence
+
+
+def test_a_worker_in_a_cpu_quota_without_the_schedulers_events(first_finding, cgroup):
+    """The machine's other CPU is free, and yet another worker would get no time."""
+    source = "enter(sys.argv[2])\ntrain(lambda number: spin(10), samples=160, step_ms=2)"
+    found = first_finding(source, cgroup(Share(quota=0.5)), events="default")
+    assert found.topic == "data loading"
+    assert "job's CPU quota is used up" in found.sentence and "raise the quota" in found.sentence
 
 
 def test_a_page_cache_that_is_too_small(first_finding, cgroup):

@@ -260,18 +260,16 @@ def test_time_that_the_host_takes_is_not_free_for_more_workers(found, stolen, sa
     assert says != sentence.endswith(" (use more workers)")
 
 
-def quota(target, throttled, periods=10):
+def quota(target, throttled, periods=10, cgroup=None):
     """Samples of a quota with so many periods in a second; `throttled` of 100 are used up."""
     return [
-        sample(t, name, t * periods * share / 100, target)
+        sample(t, name, t * periods * share / 100, target, cgroup)
         for t in (0, 100)
         for name, share in (("cgroup_nr_periods", 100), ("cgroup_nr_throttled", throttled))
     ]
 
 
-_AT_ITS_QUOTA = (
-    ", and the job has used up its CPU quota in 85 % of the quota's periods (do less work"
-)
+_AT_ITS_QUOTA = ", and the job's CPU quota is used up in 85 % of its periods (do less work"
 
 
 @pytest.mark.parametrize(
@@ -281,10 +279,21 @@ _AT_ITS_QUOTA = (
         (quota("job", 79), False),
         (quota("db", 100), False),
         (quota("job", 85) + quota("db", 0), True),
+        (quota("job", 85, cgroup="/above") + quota("job", 0, 90), True),
+        (quota("job", 79, cgroup="/above") + quota("job", 78, 900), False),
         (quota("job", 85, periods=0.05), False),
         ([sample(t, "cgroup_throttled", 85, "job") for t in (0, 100)], False),
     ],
-    ids=["full", "not full", "another's", "beside another", "few periods", "no counters"],
+    ids=[
+        "full",
+        "not full",
+        "another's",
+        "beside another",
+        "above",
+        "full nowhere",
+        "few periods",
+        "no counters",
+    ],
 )
 def test_a_job_at_its_cpu_quota_is_not_given_more_workers(found, samples, says):
     sentence = said(found, samples=samples)

@@ -75,8 +75,15 @@ class Processes:
     name = "processes"
     series = (BUSY, RSS, MINOR, MAJOR, PROCESSES)
 
-    def __init__(self, root: Path = ROOT, ticks: Callable[[], int] = ticks_since_boot) -> None:
+    def __init__(
+        self,
+        root: Path = ROOT,
+        ticks: Callable[[], int] = ticks_since_boot,
+        command: int | None = None,
+    ) -> None:
+        """`command` is a child of this process. `last` takes its use, once it was waited for."""
         self._proc = root / "proc"
+        self._command = command
         self._ticks = ticks
         self._looked: int | None = None
         """Time of the previous look, in ticks since boot; None before the first one."""
@@ -100,7 +107,7 @@ class Processes:
 
         Processes may come and go: their use counts from the look that finds them to the last one
         before they leave. All of it counts for those of the first look, and for those that are
-        younger than the previous one.
+        younger than the previous one. Empty, too, once the command was waited for.
         """
         looked, self._looked = self._looked, self._ticks()
         now = dict(filter(None, map(self._of, pids)))
@@ -193,6 +200,8 @@ class Processes:
         self, now: dict[_Key, _Used], outside: dict[_Key, _Used] | None = None
     ) -> list[Reading]:
         outside = outside or {}
+        if any(pid == self._command for pid, _ in self._seen.keys() - now.keys()):
+            return []  # the rest of its use is what `last` is told
         self._account_for_ended(now, outside)
         self._account_for_outside(now, outside)
         self._seen = now
@@ -230,6 +239,8 @@ class Processes:
             if heir is not None:
                 # It may have waited for them after it was read: its next sample tells of them.
                 found = self._of(heir[0])
+                if (found is None or found[0] != heir) and heir[0] == self._command:
+                    continue  # it was waited for just now
                 later = found[1] if found is not None and found[0] == heir else now[heir]
                 before = self._seen[heir].children
                 given = [new - old for new, old in zip(later.children, before, strict=True)]
@@ -254,9 +265,9 @@ class Processes:
                 self._before.pop(key, None)
 
     def last(self, usage: resource.struct_rusage) -> list[Reading]:
-        """Returns the counters at the end of a command, from the use reported to its parent.
+        """Returns the counters at the end of the command, from the use reported to its parent.
 
-        Orphans that still run are no part of that.
+        Orphans that still run are no part of that report, so they are looked at.
         """
         ticks = round((usage.ru_utime + usage.ru_stime) * os.sysconf("SC_CLK_TCK"))
         told = (usage.ru_minflt, usage.ru_majflt, ticks)

@@ -120,6 +120,22 @@ def test_an_orphan_that_outlives_its_command_is_in_the_last_counters(proc):
     assert round(found["cpu_time"] * TICKS) == 12 + 26
 
 
+@pytest.mark.parametrize("left", ({}, {"p2": (6, 26, 0, [])}))
+def test_a_look_after_a_command_was_waited_for_counts_none_of_it_twice(proc, left):
+    """The recorder waits for the command, a sample is due, and then comes the last one."""
+    orphans = [int(name[1:]) for name in left]
+    tree = Processes(proc(p9=(2, 0, 0, [1]), p1=(5, 10, 0, [2, 3]), p2=(6, 20, 0, []),
+                          p3=(7, 30, 0, [])), command=1)  # fmt: skip
+    tree.read_tree(1)
+    proc(p9=(2, 0, 0, orphans), **left)
+    for _ in range(2):
+        assert tree.read_tree(1) == []
+    waited_for = 12 + 33 + (0 if left else 26)
+    used = resource.struct_rusage((waited_for / TICKS, *[0] * 15))
+    found = {name: value for name, _, value in tree.last(used)}
+    assert round(found["cpu_time"] * TICKS) == 12 + 33 + 26
+
+
 def test_a_left_out_process_and_what_it_made_are_not_in_the_tree(proc):
     found = {"p1": (5, 10, 0, [2, 4]), "p2": (6, 20, 0, [3]), "p3": (7, 30, 0, []),
              "p4": (8, 1, 0, [])}  # fmt: skip
@@ -231,3 +247,14 @@ def test_a_child_that_ends_between_its_parents_look_and_its_own_counts_once(proc
     tree.meanwhile = None
     assert seen(tree.read_tree(1)) == (110, 1, 7)
     assert seen(tree.read_tree(1)) == (110, 1, 7)
+
+
+def test_a_command_waited_for_in_the_midst_of_a_look_counts_once(proc):
+    tree = Late(proc(p1=(5, 10, 0, [2]), p2=(6, 100, 0, [])), command=1)
+    tree.read_tree(1)
+    tree.meanwhile = proc  # both are gone
+    tree.read_tree(1)
+    tree.meanwhile = None
+    used = resource.struct_rusage((110 / TICKS, *[0] * 15))
+    found = {name: value for name, _, value in tree.last(used)}
+    assert round(found["cpu_time"] * TICKS) == 110

@@ -72,7 +72,10 @@ class Sampler:
         self._asides.append(Aside("machine", lambda still_there: find_readers()))
         if folders:
             self._asides.append(Aside(Residency.name, partial(_residency, folders)))
-        self._accounts = [Processes() for _ in targets]
+        self._accounts = [
+            Processes(command=target.pid if target.kind == "command" else None)
+            for target in targets
+        ]
         self._cgroups = [CgroupReader(_folders(target)) for target in targets]
         self._limits = [TargetLimits(target) for target in targets]
         if not any(target.kind in ("container", "cgroup") for target in targets):

@@ -27,6 +27,11 @@ def threads_for(rows: Iterable[int], cpus: int) -> int:
     return 1 if max(rows, default=0) <= ROW_GROUP else min(MOST_THREADS, cpus)
 
 
+def integer_type(most: int) -> str:
+    """Returns DuckDB's shortest type for the integers from 0 to `most`, of 2 bytes or more."""
+    return "SMALLINT" if most < 1 << 15 else "INTEGER" if most < 1 << 31 else "BIGINT"
+
+
 def connect(rows: Iterable[int], cpus: int | None, spill: str) -> duckdb.DuckDBPyConnection:
     """Returns a connection to a database in memory, which spills to the folder `spill`.
 
@@ -40,6 +45,8 @@ def connect(rows: Iterable[int], cpus: int | None, spill: str) -> duckdb.DuckDBP
         config={
             "autoinstall_known_extensions": False,
             "autoload_known_extensions": False,
+            # Nothing is on a disk. A checkpoint reads tables back from where they were spilled.
+            "checkpoint_threshold": "1TiB",
             "temp_directory": spill,
             "threads": threads_for(rows, cpus),
             "memory_limit": f"{(min(MOST_THREADS, cpus) + 2) * _THREAD_BYTES}B",

@@ -27,10 +27,17 @@ from tracer.analysis.views.waiting.gpu_waits import GPU_MARKS
 from tracer.analysis.views.waiting.path_windows import Window, windows
 from tracer.analysis.views.waiting.sleeps import Marks, marks_of
 from tracer.analysis.views.waiting.steps import in_recording, steps
-from tracer.analysis.views.waiting.wait_rows import CERTAINTY, JOIN_STACKS, JOINS, KINDS
+from tracer.analysis.views.waiting.wait_rows import (
+    CERTAINTY,
+    JOIN_STACKS,
+    JOINS,
+    KINDS,
+    number_types,
+)
 from tracer.analysis.views.waiting.waits import LINE_COLUMNS, waits
 from tracer.analysis.views.writing.data_owners import COLUMNS as OWNER_COLUMNS
 from tracer.probes.schema import PID, TID, TS, Column, Scope, Type
+from tracer.store.database import integer_type
 from tracer.store.trace import Trace
 
 VIEW = "critical_path"
@@ -75,10 +82,15 @@ _KIND = f"ENUM {(RUN, *KINDS)}"
 
 _ROWS = f"""
 CREATE OR REPLACE TEMP TABLE path_rows (
-    span INTEGER, ts BIGINT, dur_ns BIGINT, life INTEGER, kind {_KIND}, detail INTEGER,
-    call INTEGER, by_tid INTEGER, by_life INTEGER, certainty {CERTAINTY}, owner INTEGER, row BIGINT,
-    phase INTEGER
+    span {{span}}, ts BIGINT, dur_ns BIGINT, life {{life}}, kind {_KIND}, detail {{name}},
+    call {{call}}, by_tid INTEGER, by_life {{life}}, certainty {CERTAINTY}, owner {{owner}},
+    row {{row}}, phase {{phase}}
 )
+"""
+
+_COUNTS = """
+SELECT (SELECT count(*) FROM path_steps), (SELECT count(*) FROM wait_owners),
+    (SELECT count(*) FROM phase_names)
 """
 
 _APPEND = f"""
@@ -132,7 +144,9 @@ def _build(trace: Trace) -> None:
     steps(trace)
     make_segments(trace)
     trace.execute(_STEPS.replace("$recorded", in_recording(trace, "s.")))
-    trace.execute(_ROWS)
+    (counts,) = trace.rows(_COUNTS)
+    types = dict(zip(("span", "owner", "phase"), map(integer_type, counts), strict=True))
+    trace.execute(_ROWS.format(**types, **number_types(trace)))
     *spans, marking = _arrays(
         trace, 'SELECT lane, start, "end", coalesce(marking, -1) FROM path_steps ORDER BY span'
     )

@@ -20,10 +20,10 @@ _NEVER = 1 << 62
 
 # `wait_rows` is nearly in order of time, so a condition on it spares reading most of its blocks.
 _ROWS = f"""
-SELECT life - 1 AS lane, ts AS "begin",
+SELECT life::INTEGER - 1 AS lane, ts AS "begin",
     coalesce(try_cast(ts::HUGEINT + dur_ns AS BIGINT), {_NEVER}) AS "end",
-    if(kind IN {{followed}}, coalesce(by_life, 0), 0) AS "by",
-    row, kind, detail, call, by_tid, by_life, certainty, owner
+    if(kind IN {{followed}}, coalesce(by_life, 0), 0)::INTEGER AS "by",
+    row::BIGINT AS row, kind, detail, call, by_tid, by_life, certainty, owner
 FROM wait_rows WHERE life IS NOT NULL AND ts >= {{since}} AND ts < {{until}}
 """
 

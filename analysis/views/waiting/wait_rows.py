@@ -1,11 +1,17 @@
 """The rows of waits as they are kept: numbers for names and threads, in the order of `off_cpu`.
 
-A long recording has millions of waits. A row with its texts takes some 300 bytes, with numbers 60.
+A long recording has millions of waits. A row with its texts takes some 300 bytes, with numbers 45.
 `wait_events` puts the texts back as it is read. Waits that were split are in a table of their own,
 since a table of millions of rows is neither sorted nor copied.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from tracer.analysis.views.calls_by_kind import (
     AIO,
@@ -25,6 +31,7 @@ from tracer.analysis.views.threads import owns
 from tracer.analysis.views.view import apart
 from tracer.analysis.views.waiting.sync_parts import AWAITED, DATA, JOURNAL, split
 from tracer.analysis.views.waiting.throttled import LEAST_NS
+from tracer.store.database import ROW_GROUP, integer_type
 from tracer.store.trace import Trace
 
 KINDS = (
@@ -70,19 +77,22 @@ CERTAINTY = "ENUM ('exact', 'inferred', 'unknown')"
 """DuckDB's types of two columns: a byte per row."""
 
 _PARTS = f"""
-CREATE OR REPLACE TEMP TABLE wait_parts (
-    row BIGINT, ts BIGINT, dur_ns BIGINT, pid INTEGER, tid INTEGER, life INTEGER, kind {KIND},
-    detail INTEGER, call INTEGER, state INTEGER, by_tid INTEGER, by_life INTEGER,
+CREATE OR REPLACE TEMP TABLE {{table}} (
+    row {{row}}, ts BIGINT, dur_ns BIGINT, pid INTEGER, tid INTEGER, life {{life}}, kind {KIND},
+    detail {{name}}, call {{call}}, state {{name}}, by_tid INTEGER, by_life {{life}},
     certainty {CERTAINTY}
 )
 """
 
-_OF_JOURNAL = f"kind = 'sync' AND detail = {CODES[JOURNAL]}"
+_COUNTS = """
+SELECT (SELECT count(*) FROM off_cpu), (SELECT count(*) FROM threads),
+    (SELECT count(*) FROM wait_names), (SELECT count(*) FROM wait_calls)
+"""
 
 _SYNCS = f"""
 CREATE OR REPLACE TEMP TABLE sync_waits AS
 SELECT * REPLACE (kind::VARCHAR AS kind, certainty::VARCHAR AS certainty, '{JOURNAL}' AS detail)
-FROM wait_parts WHERE {_OF_JOURNAL}
+FROM journal_waits
 """
 
 _OWNERS = """
@@ -131,9 +141,9 @@ LEFT JOIN (SELECT row AS of_row, ts AS of_ts, number FROM wait_owners) w
 ORDER BY p.ts, p.tid, row
 """
 
-_ROWS = f"""
+_ROWS = """
 CREATE OR REPLACE TEMP VIEW wait_rows AS
-SELECT *, NULL::INTEGER AS owner FROM wait_parts WHERE coalesce(NOT ({_OF_JOURNAL}), true)
+SELECT *, NULL::INTEGER AS owner FROM wait_parts
 UNION ALL BY NAME
 FROM wait_pieces
 """
@@ -164,27 +174,70 @@ CREATE OR REPLACE TEMP TABLE sleeping_stacks AS
 SELECT row, kernel_stack FROM off_cpu_rows WHERE kernel_stack IS NOT NULL
 """
 
-_ON_THE_WAY = ("sync_waits", "data_owners", "throttled_waits", "throttled_pieces")
+_ON_THE_WAY = (
+    *("journal_waits", "sync_waits", "data_owners", "throttled_waits", "throttled_pieces"),
+)
 
 
 def make_wait_tables(trace: Trace) -> None:
-    """Makes the tables of names, and the empty table wait_parts. Needs wait_evidence and
-    gpu_wait_rows.
+    """Makes the tables of names, and the empty tables wait_parts and journal_waits. Needs
+    wait_evidence and gpu_wait_rows.
 
     `wait_names` (name, code) has states and details, `wait_calls` (code, name, and a column per
     kind of call) the system calls.
     """
-    trace.execute(_NAMES, _CALLS, _PARTS)
+    trace.execute(_NAMES, _CALLS)
+    types = number_types(trace)
+    tables = [_PARTS.format(table=table, **types) for table in ("wait_parts", "journal_waits")]
+    trace.execute(*tables)
+
+
+def number_types(trace: Trace) -> dict[str, str]:
+    """Returns DuckDB's types for numbers of rows of `off_cpu` (row), of threads (life), and for the
+    codes of names (name) and of calls (call): short ones, since DuckDB spills tables of waits.
+
+    Needs `threads`, `wait_names` and `wait_calls`.
+    """
+    (counts,) = trace.rows(_COUNTS)
+    return dict(zip(("row", "life", "name", "call"), map(integer_type, counts), strict=True))
+
+
+def fill_wait_tables(trace: Trace, parts: Iterable[pa.Table]) -> None:
+    """Adds waits to journal_waits if they are for the journal, and the others to wait_parts.
+
+    The former are looked at again, and a table of millions of rows is slow to search.
+    """
+    waiting: list[pa.Table] = []
+
+    def others() -> Iterator[pa.Table]:
+        for rows in parts:
+            detail = np.asarray(pc.fill_null(rows["detail"], -1).to_numpy())
+            at = np.flatnonzero(detail == CODES[JOURNAL])
+            kind = rows["kind"].take(pa.array(at)).cast(pa.string())
+            # A file or a device may have the name of a detail of syncs.
+            at = at[pc.equal(kind, "sync").to_numpy()]
+            if len(at):
+                waiting.append(rows.take(pa.array(at)))
+                kept = np.ones(len(rows), np.bool_)
+                kept[at] = False
+                rows = rows.filter(pa.array(kept))
+            if sum(map(len, waiting)) >= ROW_GROUP:
+                trace.append("journal_waits", waiting)
+                waiting.clear()
+            yield rows
+
+    trace.append("wait_parts", others())
+    trace.append("journal_waits", waiting)
 
 
 def split_syncs(trace: Trace) -> None:
-    """Makes sync_waits: the waits for the journal in wait_parts, split by what its thread did."""
+    """Makes sync_waits: the waits for the journal, split by what its thread did."""
     trace.execute(_SYNCS)
     split(trace)
 
 
 def make_wait_events(trace: Trace) -> None:
-    """Makes the view wait_events of the waits in wait_parts, with those that were split instead."""
+    """Makes the view wait_events of the waits in wait_parts, and of those that were split."""
     trace.execute(_OWNERS)
     trace.execute(_STACKS)
     quotas = trace.rows("SELECT 1 FROM throttled_times LIMIT 1")

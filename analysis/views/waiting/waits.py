@@ -74,6 +74,7 @@ from tracer.analysis.views.waiting.wait_rows import (
     CALL_CODE,
     CALLS,
     KINDS,
+    fill_wait_tables,
     make_wait_events,
     make_wait_tables,
     split_syncs,
@@ -247,7 +248,7 @@ def _build(trace: Trace) -> None:
 
 
 def _make_parts(trace: Trace) -> Turns:
-    """Fills the table wait_parts, with the waits of each interval, and returns the turns."""
+    """Fills the tables of waits, with those of each interval, and returns the turns."""
     count = trace.rows("SELECT count(*) FROM threads")[0][0]
     waiting = np.zeros(count, np.bool_)
     waiting[trace.arrow("SELECT life - 1 AS at FROM waiting_threads")["at"].to_numpy()] = True
@@ -257,7 +258,7 @@ def _make_parts(trace: Trace) -> Turns:
     marks = [marks_of(trace, sleeps.lives, query) for query in _MARKS]
     causes = Causes(trace)
     batches = sleeps.batches(marks, marks_of(trace, sleeps.lives, _OF_CALLS), of_wakers)
-    trace.append("wait_parts", (turns.split(causes.parts(rows)) for rows in batches))
+    fill_wait_tables(trace, (turns.split(causes.parts(rows)) for rows in batches))
     return turns
 
 

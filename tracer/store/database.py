@@ -13,7 +13,7 @@ MOST_THREADS = 8
 """Most threads of DuckDB: more threads cost more memory than they save time."""
 ROW_GROUP = 122_880
 """Rows of a row group of DuckDB's tables, which one thread reads."""
-_THREAD_BYTES = 96 << 20
+_THREAD_BYTES = 88 << 20
 """DuckDB's memory limit for each thread that a large trace has, and for two more; beyond it, DuckDB
 spills."""
 

@@ -26,7 +26,7 @@ from tracer.store.trace import Trace
 T = TypeVar("T", bound=np.generic)
 
 _NONE = -LATEST - 1
-_BATCH = 1 << 14
+_BATCH = 1 << 15
 _NO_CALL, _INSIDE, _OPEN, _AFTER = range(4)
 """Before the first call; in a call; in one whose return is not known; after a call."""
 NOBODY = 1 << 40

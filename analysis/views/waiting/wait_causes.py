@@ -154,10 +154,10 @@ class Causes:
         unmounts = trace.arrow("SELECT code FROM wait_calls WHERE unmounts")
         self._unmounts = unmounts["code"].combine_chunks()
         self._names, self._codes = names["name"].combine_chunks(), names["code"].combine_chunks()
-        self._calls, self._lives = (
-            int(trace.rows(f"SELECT count(*) FROM {table}")[0][0])
-            for table in ("wait_calls", "threads")
+        self._calls = _alike(
+            trace, f"* EXCLUDE (code, name), name = '{URING}'", "wait_calls", "code"
         )
+        self._wakers = _alike(trace, "role, kernel", "threads", "life")
         self._forget()
 
     def _forget(self) -> None:
@@ -213,18 +213,30 @@ class Causes:
         found, size = np.zeros(rows.num_rows, np.int64), 1
         waker = rows["waker_tid"].to_numpy()  # NaN for null
         told = [(_ints(rows[name]), 2) for name in _FLAGS]
+        calls = self._calls[_ints(rows["call"])]
+        wakers = self._wakers[pc.fill_null(rows["waker_life"], 0).to_numpy()]
         told += [
             (_ints(rows["interrupt"]), 3),
             (rows["wake_ns"].is_null().to_numpy().astype(np.int64), 2),
             (np.where(waker > 0, 2, np.where(waker == 0, 1, 0)), 3),
-            (_ints(rows["call"]), self._calls + 1),
-            (_ints(rows["waker_life"]), self._lives + 2),
+            (calls, int(self._calls.max()) + 1),
+            (wakers, int(self._wakers.max()) + 1),
             (_ints(state), len(self._names) + 1),
         ]
         for values, most in told:
             found = found * most + values
             size *= most
         return found if size < _MOST_CASES else None
+
+
+def _alike(trace: Trace, what: str, table: str, key: str) -> Ints:
+    """Returns a number from 1 for each row of a table, in the order of `key`; first a 0, for null.
+
+    Rows of the same number are alike in `what`, columns of the table.
+    """
+    rows = trace.sql(f"SELECT {what} FROM {table} ORDER BY {key}")
+    numbers = rows.groupby(list(rows.columns), dropna=False).ngroup().to_numpy(np.int64)
+    return np.append(0, numbers + 1)
 
 
 def _ints(column: pa.Array | pa.ChunkedArray) -> Ints:

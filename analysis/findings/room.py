@@ -24,9 +24,8 @@ def no_time_left(trace: Trace) -> Full | None:
     """Returns what has no time for one more worker during training: the quota, or else the CPUs.
 
     A quota has none if it is used up in most of its periods. It may be that of a cgroup above the
-    job's own. CPUs have none if they are used, or
-    taken by the host of a virtual machine, for most of the time, and less than one CPU is left.
-    None: both have time, or the trace does not tell.
+    job's own. CPUs have none if they are used, or taken by the host of a virtual machine, for most
+    of the time, and less than one CPU is left. None: both have time, or the trace does not tell.
     """
     over = window(trace)
     if over is None or "samples" not in trace.tables:

@@ -18,6 +18,7 @@ tenants.py      pages that one target dirties and another target's fsync waits f
 devices.py      queue latency and service latency, use, reads
 pressure.py     waiting for CPUs or memory; used by processors.py and memory.py
 processors.py   CPU pressure, use and steal
+counters.py     growth of sampled counters in the training
 room.py         whether CPUs, and a quota, have time for one more worker
 memory.py       swap, memory pressure, reclaim
 recorder.py     the recorder's own cost, and lost events

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tracer.analysis.findings.counters import growth
 from tracer.analysis.findings.finding import ELSEWHERE, Answer, Finding, ask, finding, percent
 from tracer.analysis.findings.pressure import Mends, waiting
 from tracer.analysis.findings.window import Window, whole, window
@@ -57,12 +58,12 @@ def steal_share(trace: Trace) -> Answer | None:
     over = window(trace)
     if over is None or "samples" not in trace.tables:
         return None
-    grown = "max(value) FILTER (name = '{0}') - min(value) FILTER (name = '{0}') AS {0}"
+    time = "sum(grown) FILTER (name = '{0}') AS {0}"
     return ask(
         trace,
         "SELECT 100 * steal_time / (steal_time + cpu_time) AS value FROM (SELECT"
-        f" {grown.format('steal_time')}, {grown.format('cpu_time')} FROM samples"
-        f" WHERE target IS NULL AND isfinite(value) AND {over.holds()})"
+        f" {time.format('steal_time')}, {time.format('cpu_time')}"
+        f" FROM {growth(('steal_time', 'cpu_time'), over)} WHERE target IS NULL)"
         f" WHERE steal_time + cpu_time >= {_LEAST_NS / 1e9:g}",
     )
 
@@ -72,26 +73,24 @@ def cpus_of(trace: Trace) -> int:
     return int(trace.manifest["host"].get("cpus") or 0)
 
 
-def cpu_use(trace: Trace, cpus: int, holds: str) -> Answer | None:
-    """Returns the percentage of the CPUs' time that is used in the samples for which `holds`.
+def cpu_use(trace: Trace, cpus: int, over: Window | None = None) -> Answer | None:
+    """Returns the percentage of the CPUs' time that is used in a window, or by all samples.
 
     The answer's row also has `stolen`, the percentage that the host took, 0 if it does not tell.
     """
-    grown = "(max(value) FILTER (name = '{0}') - min(value) FILTER (name = '{0}'))"
-    passed = "max(ts) FILTER (name = 'cpu_time')::HUGEINT - min(ts) FILTER (name = 'cpu_time')"
-    of_all = f"/ (({passed}) / 1e9 * {cpus})"
+    part = "100 * sum(grown / (ns / 1e9)) FILTER (name = '{0}')" + f" / {cpus}"
     return ask(
         trace,
-        f"SELECT least(100, 100 * {grown.format('cpu_time')} {of_all}) AS value,"
-        f" coalesce(100 * {grown.format('steal_time')} {of_all}, 0) AS stolen FROM samples"
-        " WHERE name IN ('cpu_time', 'steal_time') AND target IS NULL AND"
-        f" isfinite(value) AND {holds} HAVING {passed} >= {_LEAST_NS}",
+        f"SELECT least(100, {part.format('cpu_time')}) AS value,"
+        f" coalesce({part.format('steal_time')}, 0) AS stolen"
+        f" FROM {growth(('cpu_time', 'steal_time'), over)} WHERE target IS NULL"
+        f" HAVING max(ns) FILTER (name = 'cpu_time') >= {_LEAST_NS}",
     )
 
 
 def _use(trace: Trace, over: Window) -> list[Finding]:
     cpus = cpus_of(trace)
-    answer = cpu_use(trace, cpus, "true") if cpus else None
+    answer = cpu_use(trace, cpus) if cpus else None
     if answer is None:
         return []
     short = ": little is left, whoever uses them" if answer.value >= SHORT else ""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from tracer.analysis.findings.counters import growth
 from tracer.analysis.findings.finding import ask, percent
 from tracer.analysis.findings.processors import SHORT, STEAL_TOLD, cpu_use, cpus_of
-from tracer.analysis.findings.window import ALL, Window, is_own, window
+from tracer.analysis.findings.window import ALL, WAITING_TARGETS, Window, is_own, window
 from tracer.store.trace import Trace
 
 _LEAST_PERIODS = 10
@@ -24,8 +25,9 @@ def no_time_left(trace: Trace) -> Full | None:
     """Returns what has no time for one more worker during training: the quota, or else the CPUs.
 
     A quota has none if it is used up in most of its periods. It may be that of a cgroup above the
-    job's own. CPUs have none if they are used, or taken by the host of a virtual machine, for most
-    of the time, and less than one CPU is left. None: both have time, or the trace does not tell.
+    job's own. If the steps of several targets wait, each of them needs such a quota. CPUs have none
+    if they are used, or taken by the host of a virtual machine, for most of the time, and less than
+    one CPU is left. None: both have time, or the trace does not tell.
     """
     over = window(trace)
     if over is None or "samples" not in trace.tables:
@@ -34,20 +36,17 @@ def no_time_left(trace: Trace) -> Full | None:
 
 
 def _quota(trace: Trace, over: Window) -> Full | None:
-    own = is_own(trace, over)
-    if own == ALL:
+    if is_own(trace, over) == ALL:
         return None  # Nothing tells whose quota is the job's.
-    grown = "(max(value) FILTER (name = '{0}') - min(value) FILTER (name = '{0}'))"
-    periods, throttled = (
-        grown.format(name) for name in ("cgroup_nr_periods", "cgroup_nr_throttled")
-    )
+    names = ("cgroup_nr_periods", "cgroup_nr_throttled")
+    periods, throttled = (f"sum(grown) FILTER (name = '{name}')" for name in names)
     answer = ask(
         trace,
-        "SELECT 100 * min(used) AS value FROM (SELECT target, max(used) AS used FROM"
+        f"SELECT 100 * min(coalesce(used, 0)) AS value FROM {WAITING_TARGETS} LEFT JOIN"
+        " (SELECT target, max(used) AS used FROM"
         f" (SELECT target, CASE WHEN {periods} >= {_LEAST_PERIODS}"
-        f" THEN least(1, coalesce({throttled}, 0) / {periods}) ELSE 0 END AS used FROM samples"
-        f" WHERE target IS NOT NULL AND isfinite(value) AND {over.holds()}"
-        f" GROUP BY target, instance) WHERE {own} GROUP BY target)",
+        f" THEN least(1, coalesce({throttled}, 0) / {periods}) ELSE 0 END AS used"
+        f" FROM {growth(names, over)} GROUP BY target, instance) GROUP BY target) USING (target)",
     )
     if answer is None or answer.value < SHORT:
         return None
@@ -59,7 +58,7 @@ def _quota(trace: Trace, over: Window) -> Full | None:
 
 def _cpus(trace: Trace, over: Window) -> Full | None:
     cpus = cpus_of(trace)
-    answer = cpu_use(trace, cpus, over.holds()) if cpus else None
+    answer = cpu_use(trace, cpus, over) if cpus else None
     if answer is None:
         return None
     share = min(100, answer.value + answer.number("stolen"))

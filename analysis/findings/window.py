@@ -13,6 +13,7 @@ from tracer.store.trace import Trace
 
 __all__ = [
     "ALL",
+    "WAITING_TARGETS",
     "Scope",
     "Window",
     "is_own",
@@ -27,13 +28,13 @@ __all__ = [
 _STAGES = {"train": "training time", "inference": "inference time"}
 _FOREVER = (1 << 63) - 1
 
+WAITING_TARGETS = "waiting_targets"
+"""The table of the targets whose steps wait for the data: target. `is_own` makes it."""
 _TARGETS = f"""
-CREATE OR REPLACE TEMP TABLE waiting_targets AS
+CREATE OR REPLACE TEMP TABLE {WAITING_TARGETS} AS
 SELECT DISTINCT o.target FROM steps s JOIN threads o ON {owns("o", "s", "pid", "start")}
 WHERE o.job AND o.target IS NOT NULL AND {{steps}}
 """
-"""SQL for the targets whose steps count."""
-
 ALL = "true"
 """SQL condition that holds for all targets."""
 
@@ -195,7 +196,7 @@ def is_own(trace: Trace, over: Window) -> str:
     """
     make_threads(trace)
     known = trace.create(_TARGETS.format(steps=over.steps))
-    return "coalesce(target IN (FROM waiting_targets), true)" if known else ALL
+    return f"coalesce(target IN (FROM {WAITING_TARGETS}), true)" if known else ALL
 
 
 def lossy(trace: Trace, window: Window, scopes: tuple[Scope, ...]) -> bool:

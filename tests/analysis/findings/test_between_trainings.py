@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.findings import JOB, PROCESSES, WORKER, call, pause, phase, request
+from tests.support.findings import JOB, PROCESSES, WORKER, call, pause, phase, request, sample
 
 TWICE = [phase("train", 0, 10), phase("eval", 10, 110), phase("train", 110, 120)]
 """20 s of training, with an evaluation of 100 s in between."""
@@ -93,3 +93,50 @@ def test_reads_of_a_fetch_that_ends_after_the_training_count_like_the_fetch(foun
     reads = [call("read", at + n, 1, WORKER) for at in (10, 90) for n in range(20)]
     by_topic = found({"phases": [phase("train", 0, 100, JOB), *fetches], "syscalls": reads})
     assert by_topic["loaders"].value == 100
+
+
+STEPS = [
+    row
+    for at in (0, 112)
+    for row in (
+        phase("step", at, at + 4, step=at),
+        phase("fetch", at, at + 2, step=at),
+        phase("fetch", at, at + 2, WORKER, step=at),
+    )
+]
+"""A step in each of the two trainings, which waits for a worker."""
+
+
+def counter(name, training, between, target=None):
+    """Samples of a counter, each second; it grows by so much a second in and between trainings."""
+    value, rows = 0.0, []
+    for t in range(121):
+        rows.append(sample(t, name, value, target))
+        value += between if 10 <= t < 110 else training
+    return rows
+
+
+@pytest.mark.parametrize(("training", "between", "busy"), [(7.6, 0.1, True), (4, 8, False)])
+def test_cpus_that_an_evaluation_uses_do_not_count(found, training, between, busy):
+    samples = counter("cpu_time", training, between) + counter("steal_time", training / 100, 0)
+    tables = {"processes": PROCESSES, "phases": TWICE + STEPS, "samples": samples}
+    waits = found(tables, host={"cpus": 8})["data loading"]
+    assert busy == ("of the time of the machine's 8 CPUs is used (do less work" in waits.sentence)
+    assert busy != waits.sentence.endswith("(use more workers)")
+
+
+@pytest.mark.parametrize(("training", "between"), [(9, 0), (2, 10)])
+def test_a_quota_that_an_evaluation_uses_up_does_not_count(found, training, between):
+    samples = counter("cgroup_nr_periods", 10, 10, "job")
+    samples += counter("cgroup_nr_throttled", training, between, "job")
+    tables = {"processes": PROCESSES, "phases": TWICE + STEPS, "samples": samples}
+    sentence = found(tables)["data loading"].sentence
+    assert (training == 9) == ("quota is used up in 90 % of its periods (do less" in sentence)
+    assert (training != 9) == sentence.endswith("(use more workers)")
+
+
+def test_time_that_the_host_takes_in_an_evaluation_does_not_count(found, query_again):
+    samples = counter("cpu_time", 0.9, 1) + counter("steal_time", 0.1, 1)
+    steal = found({"phases": TWICE, "samples": samples})["steal"]
+    assert steal.value == pytest.approx(10)
+    query_again(steal)

@@ -117,6 +117,13 @@ def sample(ts, name, value, target=None, instance=None):
 
 
 TRAIN = [phase("train", 0, 100)]
+FETCHED = [
+    *TRAIN,
+    phase("step", 10, 20, step=0),
+    phase("fetch", 10, 15, step=0),
+    phase("fetch", 10, 15, WORKER, step=0),
+]
+"""A step that waits for a worker for half of its time."""
 
 LIMITED = {"pid": 40, "tid": 40, "role": "other", "comm": "kworker/0:1", "ppid": 2}
 """A thread of the kernel that logs the reads that a limit on the speed of a disk holds back."""

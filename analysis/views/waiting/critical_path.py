@@ -37,7 +37,6 @@ from tracer.analysis.views.waiting.wait_rows import (
 from tracer.analysis.views.waiting.waits import LINE_COLUMNS, waits
 from tracer.analysis.views.writing.data_owners import COLUMNS as OWNER_COLUMNS
 from tracer.probes.schema import PID, TID, TS, Column, Scope, Type
-from tracer.store.database import integer_type
 from tracer.store.trace import Trace
 
 VIEW = "critical_path"
@@ -86,11 +85,6 @@ CREATE OR REPLACE TEMP TABLE path_rows (
     call {{call}}, by_tid INTEGER, by_life {{life}}, certainty {CERTAINTY}, owner {{owner}},
     row {{row}}, phase {{phase}}
 )
-"""
-
-_COUNTS = """
-SELECT (SELECT count(*) FROM path_steps), (SELECT count(*) FROM wait_owners),
-    (SELECT count(*) FROM phase_names)
 """
 
 _APPEND = f"""
@@ -144,9 +138,8 @@ def _build(trace: Trace) -> None:
     steps(trace)
     make_segments(trace)
     trace.execute(_STEPS.replace("$recorded", in_recording(trace, "s.")))
-    (counts,) = trace.rows(_COUNTS)
-    types = dict(zip(("span", "owner", "phase"), map(integer_type, counts), strict=True))
-    trace.execute(_ROWS.format(**types, **number_types(trace)))
+    types = number_types(trace, span="path_steps", owner="wait_owners", phase="phase_names")
+    trace.execute(_ROWS.format(**types))
     *spans, marking = _arrays(
         trace, 'SELECT lane, start, "end", coalesce(marking, -1) FROM path_steps ORDER BY span'
     )

@@ -23,7 +23,7 @@ _ROWS = f"""
 SELECT life::INTEGER - 1 AS lane, ts AS "begin",
     coalesce(try_cast(ts::HUGEINT + dur_ns AS BIGINT), {_NEVER}) AS "end",
     if(kind IN {{followed}}, coalesce(by_life, 0), 0)::INTEGER AS "by",
-    row::BIGINT AS row, kind, detail, call, by_tid, by_life, certainty, owner
+    row, kind, detail, call, by_tid, by_life, certainty, owner
 FROM wait_rows WHERE life IS NOT NULL AND ts >= {{since}} AND ts < {{until}}
 """
 

@@ -84,10 +84,8 @@ CREATE OR REPLACE TEMP TABLE {{table}} (
 )
 """
 
-_COUNTS = """
-SELECT (SELECT count(*) FROM off_cpu), (SELECT count(*) FROM threads),
-    (SELECT count(*) FROM wait_names), (SELECT count(*) FROM wait_calls)
-"""
+_COUNTED = {"row": "off_cpu", "life": "threads", "name": "wait_names", "call": "wait_calls"}
+"""Numbers in rows of waits, and the tables whose rows they count."""
 
 _SYNCS = f"""
 CREATE OR REPLACE TEMP TABLE sync_waits AS
@@ -174,9 +172,7 @@ CREATE OR REPLACE TEMP TABLE sleeping_stacks AS
 SELECT row, kernel_stack FROM off_cpu_rows WHERE kernel_stack IS NOT NULL
 """
 
-_ON_THE_WAY = (
-    *("journal_waits", "sync_waits", "data_owners", "throttled_waits", "throttled_pieces"),
-)
+_ON_THE_WAY = ("journal_waits", "sync_waits", "data_owners", "throttled_waits", "throttled_pieces")
 
 
 def make_wait_tables(trace: Trace) -> None:
@@ -192,14 +188,17 @@ def make_wait_tables(trace: Trace) -> None:
     trace.execute(*tables)
 
 
-def number_types(trace: Trace) -> dict[str, str]:
+def number_types(trace: Trace, **more: str) -> dict[str, str]:
     """Returns DuckDB's types for numbers of rows of `off_cpu` (row), of threads (life), and for the
     codes of names (name) and of calls (call): short ones, since DuckDB spills tables of waits.
 
-    Needs `threads`, `wait_names` and `wait_calls`.
+    `more` has other numbers, and the tables whose rows they count. Needs these tables, `threads`,
+    `wait_names` and `wait_calls`.
     """
-    (counts,) = trace.rows(_COUNTS)
-    return dict(zip(("row", "life", "name", "call"), map(integer_type, counts), strict=True))
+    tables = _COUNTED | more
+    counts = ", ".join(f"(SELECT count(*) FROM {table})" for table in tables.values())
+    (found,) = trace.rows(f"SELECT {counts}")
+    return dict(zip(tables, map(integer_type, found), strict=True))
 
 
 def fill_wait_tables(trace: Trace, parts: Iterable[pa.Table]) -> None:
